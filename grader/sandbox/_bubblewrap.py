@@ -1,0 +1,108 @@
+"""The default sandbox: bubblewrap, every namespace its own.
+
+As root, bubblewrap is not a sandbox by itself: it keeps capabilities, and behind a user namespace the kernel's uid
+would still be 0. So there the inner launcher becomes another real uid. An ordinary user gets a user namespace.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grader.errors import SandboxUnavailable
+from grader.sandbox import _environment, _mounts
+from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
+from grader.sandbox._cgroup import Cgroup, Hierarchies
+from grader.sandbox._launch import Plan, launch
+from grader.sandbox._process import SandboxedProcess
+from grader.sandbox._rlimits import rlimits
+from grader.sandbox._seccomp import program
+from grader.sandbox._spawn import Pipe
+from grader.sandbox._tree import NamespaceTree
+from grader.sandbox._user_id import UserId, is_root
+from grader.sandbox._values import Limits
+
+_AS_ROOT = (
+    *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"),
+)
+_AS_USER = ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
+_ALWAYS = ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox")
+
+
+def find_bubblewrap() -> str:
+    """GRADER_BWRAP, or bwrap on the PATH. A wrapper script there has to exec bubblewrap, not to run it as a child."""
+    found = os.environ.get("GRADER_BWRAP") or shutil.which("bwrap")
+    if not found:
+        raise SandboxUnavailable("bubblewrap is not installed: `apt-get install bubblewrap`, or set GRADER_BWRAP")
+    return found
+
+
+class Bubblewrap(Sandbox):
+    """Works as root and as an ordinary user."""
+
+    name = "bubblewrap"
+
+    def __init__(self, hierarchies: Hierarchies) -> None:
+        self._bubblewrap = find_bubblewrap()
+        self._hierarchies = hierarchies
+        self.layers = ()
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        limits: Limits,
+        gpu: bool,
+        pass_fds: Sequence[int] = (),
+        environment: Mapping[str, str] = NO_ENVIRONMENT,
+        readonly: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
+    ) -> SandboxedProcess:
+        user = UserId() if is_root() else None
+        info, files = Pipe(), _mounts.Files()
+        cgroup: Cgroup | None = None
+
+        def clean_up() -> None:
+            if user is not None:
+                user.release()
+            if cgroup is not None:
+                cgroup.remove()
+
+        try:
+            cgroup = Cgroup(self._hierarchies, limits)
+            user_id = user.number if user is not None else os.getuid()
+            mounts = _mounts.arguments(limits, user_id, readonly, hidden, gpu, files)
+            filter_fd = files.add(program())
+            plan = Plan(
+                command=[
+                    *cgroup.join_command,
+                    *(self._bubblewrap, *(_AS_ROOT if user is not None else _AS_USER), *_ALWAYS),
+                    *("--info-fd", str(info.write_fd), *mounts, "--seccomp", filter_fd, "--"),
+                ],
+                orders={
+                    "argv": list(argv),
+                    "environment": _environment.inside("/tmp", environment, gpu=gpu),
+                    "directory": "/tmp",
+                    "keep_fds": list(pass_fds),
+                    "user_id": user.number if user is not None else None,
+                    "parent_pid": None,
+                    "rlimits": rlimits(limits, memory=not gpu and "memory" not in self._hierarchies, processes=True),
+                    "landlock_read": ["/"],
+                    "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
+                    "seccomp": None,
+                },
+                # Both ends of `info`: were ours the only reader, our death would end bubblewrap by SIGPIPE at a moment
+                # when its child, told nothing, would wait forever.
+                pass_fds=(*pass_fds, *files.fds, info.write_fd, info.read_fd),
+            )
+            launched = launch(plan, info)
+        except BaseException:
+            clean_up()
+            raise
+        finally:
+            info.close()
+            files.close()
+        return SandboxedProcess(
+            launched, limits, NamespaceTree(launched.pid_fd), out_of_memory=cgroup.out_of_memory, clean_up=clean_up
+        )

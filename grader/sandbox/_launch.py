@@ -1,0 +1,159 @@
+"""Starts a sandbox up to the point where its first inner command runs, and releases it.
+
+outside                                     inside (_inside.py)
+Popen, from the one spawning thread
+                                            "r": alive, so bubblewrap is bound to our life by now
+the tree is known, orders are sent
+                                            privileges given up, {"applied": [...]}, exec
+end of file on the status pipe: released
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from grader.errors import SandboxError
+from grader.sandbox._spawn import Pipe, spawn
+
+START_SECONDS = 60.0  # ours, not the submission's: a loaded machine may take long to start a process
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start, before it is started."""
+
+    command: list[str]
+    """All up to the inner launcher: joins the cgroup, enters the sandbox."""
+
+    orders: Mapping[str, Any]
+    """As `_inside.py` reads them."""
+
+    pass_fds: tuple[int, ...]
+    """Descriptors for the command, or for bubblewrap itself."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A running sandbox."""
+
+    process: subprocess.Popen[bytes]
+    """bubblewrap outside, or the command itself where there is none. Killed, with PDEATHSIG, when we die."""
+
+    pid: int
+    """The first process of the tree, seen from outside."""
+
+    pid_fd: int
+    """Names that first process even when it is gone and its number is in use again."""
+
+    output_fd: int
+    """The read end of its stdout and stderr."""
+
+    stop_fd: int
+    """An eventfd for whoever wants it ended."""
+
+    applied: tuple[str, ...]
+    """The layers that the inner launcher applied."""
+
+
+def launch(plan: Plan, info: Pipe | None = None) -> Launched:
+    """Raises SandboxError with the sandbox's own words when it does not start. `info` is bubblewrap's --info-fd."""
+    deadline = time.monotonic() + START_SECONDS
+    go, status, output = Pipe(), Pipe(), Pipe()
+    process: subprocess.Popen[bytes] | None = None
+    pid_fd: int | None = None
+    try:
+        inner = [sys.executable, "-I", "-S", "-B", "-c", _inside_source(), str(go.read_fd), str(status.write_fd)]
+        process = spawn(plan.command + inner, (*plan.pass_fds, go.read_fd, status.write_fd), output.write_fd)
+        go.close(go.read_fd)
+        status.close(status.write_fd)
+        output.close(output.write_fd)
+        pid = process.pid
+        if info is not None:
+            info.close(info.write_fd)
+            pid = _child_pid(_read_until(info.read_fd, b"}", deadline))
+        if _read_until(status.read_fd, b"r", deadline) != b"r":
+            raise SandboxError("the inner launcher did not start")
+        pid_fd = os.pidfd_open(pid)
+        with os.fdopen(go.detach(go.write_fd), "wb") as orders:
+            orders.write(json.dumps(plan.orders).encode() + b"\n")
+        applied = _read_status(_read_until(status.read_fd, None, deadline))
+        stop_fd = os.eventfd(0)  # here and not later, so that running out of descriptors ends what was started
+        return Launched(process, pid, pid_fd, output.detach(output.read_fd), stop_fd, applied)
+    except BaseException as error:
+        go.close()
+        if pid_fd is not None:
+            signal.pidfd_send_signal(pid_fd, signal.SIGKILL)
+            os.close(pid_fd)
+        if process is not None:
+            _end(process)
+        if isinstance(error, (SandboxError, OSError)):
+            said = _said(output.read_fd)
+            raise SandboxError(f"{error}: {said}" if said else str(error)) from error
+        raise
+    finally:
+        for pipe in (go, status, output):
+            pipe.close()
+
+
+@cache
+def _inside_source() -> str:
+    return Path(__file__).with_name("_inside.py").read_text()
+
+
+def _read_until(fd: int, end: bytes | None, deadline: float) -> bytes:
+    """Up to and including `end`, or up to end of file."""
+    text = b""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    while end is None or end not in text:
+        if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise SandboxError(f"the sandbox did not start within {START_SECONDS:.0f} s")
+        chunk = os.read(fd, 1 if end is not None else 1 << 16)
+        if not chunk:
+            break
+        text += chunk
+    return text
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """By itself where it can, its orders not coming: bubblewrap killed early leaves a child that waits forever."""
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _child_pid(info: bytes) -> int:
+    try:
+        return int(json.loads(info)["child-pid"])
+    except (ValueError, KeyError) as error:
+        raise SandboxError("bubblewrap did not start") from error
+
+
+def _read_status(text: bytes) -> tuple[str, ...]:
+    merged: dict[str, Any] = {}
+    for line in text.splitlines():
+        merged |= json.loads(line)
+    if "error" in merged or "applied" not in merged:
+        raise SandboxError(merged.get("error", "the inner launcher ended early"))
+    return tuple(merged["applied"])
+
+
+def _said(output_fd: int) -> str:
+    """The last line that a sandbox printed before it failed to start."""
+    os.set_blocking(output_fd, False)
+    try:
+        lines = os.read(output_fd, 1 << 16).decode(errors="replace").strip().splitlines()
+    except BlockingIOError:
+        return ""
+    return lines[-1] if lines else ""

@@ -1,0 +1,159 @@
+"""Reduced isolation, for machines without bubblewrap. It has to be asked for by name.
+
+No namespaces: the file system is guarded by Landlock alone where the kernel has it, other processes are visible, and
+what a submission leaves running is found by its uid (as root) or its cgroup, and otherwise only within its session.
+"""
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from grader.errors import SandboxUnavailable
+from grader.sandbox import _environment, _mounts
+from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
+from grader.sandbox._cgroup import Cgroup, Hierarchies
+from grader.sandbox._launch import Plan, launch
+from grader.sandbox._process import SandboxedProcess
+from grader.sandbox._rlimits import rlimits
+from grader.sandbox._seccomp import program
+from grader.sandbox._user_id import UserId, is_root
+from grader.sandbox._values import Limits
+
+_READABLE = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+class Weak(Sandbox):
+    """rlimits, a session and a uid of its own, no new privileges, seccomp, Landlock: those of them that work."""
+
+    name = "weak"
+
+    def __init__(self, hierarchies: Hierarchies) -> None:
+        self._hierarchies = hierarchies
+        self.layers = ()
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        limits: Limits,
+        gpu: bool,
+        pass_fds: Sequence[int] = (),
+        environment: Mapping[str, str] = NO_ENVIRONMENT,
+        readonly: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
+    ) -> SandboxedProcess:
+        """`hidden`, `scratch_bytes` and `shared_memory_bytes` need mounts: they have no effect here."""
+        visible = [*_mounts.interpreter(), *readonly, *(_mounts.library_path() if gpu else [])]
+        if is_root():
+            _require_reachable([Path(sys.executable), *visible])
+        user = UserId() if is_root() else None
+        user_id = user.number if user is not None else None
+        scratch = tempfile.mkdtemp(prefix=f"grader-weak-{os.getpid()}-")
+        cgroup: Cgroup | None = None
+
+        def clean_up() -> None:
+            shutil.rmtree(scratch, ignore_errors=True)
+            if user is not None:
+                user.release()
+            if cgroup is not None:
+                cgroup.remove()
+
+        try:
+            if user_id is not None:
+                os.chown(scratch, user_id, user_id)
+            cgroup = Cgroup(self._hierarchies, limits)
+            devices = [*_DEVICES, *(_mounts.gpu_devices() if gpu else [])]
+            read = [*_mounts.SYSTEM, *_mounts.CONFIGURATION, *_READABLE, *map(str, visible)]
+            plan = Plan(
+                command=cgroup.join_command,
+                orders={
+                    "argv": list(argv),
+                    "environment": _environment.inside(scratch, environment, gpu=gpu),
+                    "directory": scratch,
+                    "keep_fds": list(pass_fds),
+                    "user_id": user_id,
+                    "parent_pid": os.getpid(),
+                    "rlimits": rlimits(
+                        limits, memory=not gpu and "memory" not in self._hierarchies, processes=user is not None
+                    ),
+                    "landlock_read": read,
+                    "landlock_write": [scratch, "/proc/self", *devices],
+                    "seccomp": base64.b64encode(program()).decode(),
+                },
+                pass_fds=tuple(pass_fds),
+            )
+            launched = launch(plan)
+        except BaseException:
+            clean_up()
+            raise
+        tree = _SessionTree(launched.pid, user_id, cgroup)
+        return SandboxedProcess(launched, limits, tree, out_of_memory=cgroup.out_of_memory, clean_up=clean_up)
+
+
+class _SessionTree:
+    """Whatever can be found of a tree that no namespace holds together."""
+
+    def __init__(self, pid: int, user_id: int | None, cgroup: Cgroup) -> None:
+        self._pid = pid
+        self._user_id = user_id
+        self._cgroup = cgroup
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        self._cgroup.kill()
+        if self._user_id is not None:
+            # All processes of the uid in one system call: nothing can fork away from it.
+            subprocess.run(
+                ["/bin/sh", "-c", "kill -9 -1"],
+                check=False,  # it fails where nothing is left
+                capture_output=True,
+                cwd="/",
+                user=self._user_id,
+                group=self._user_id,
+                extra_groups=[],
+            )
+
+    def wait_gone(self, timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while self._is_there():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def _is_there(self) -> bool:
+        if self._user_id is not None:
+            return any(_owner(entry) == self._user_id for entry in os.scandir("/proc") if entry.name.isdigit())
+        try:
+            os.killpg(self._pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def _owner(entry: os.DirEntry[str]) -> int | None:
+    try:
+        return entry.stat().st_uid
+    except FileNotFoundError:
+        return None
+
+
+def _require_reachable(paths: Iterable[Path]) -> None:
+    """Rather no sandbox than one with root's uid: `kill -9 -1` in it would end every process of the machine."""
+    for path in paths:
+        for folder in (path.resolve(), *path.resolve().parents):
+            if not folder.stat().st_mode & 0o001:
+                raise SandboxUnavailable(
+                    f"weak, as root, needs another uid, and that cannot reach {path}: "
+                    f"`chmod o+x {folder}`, or have it elsewhere"
+                )

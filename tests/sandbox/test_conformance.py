@@ -1,0 +1,102 @@
+"""Every case of the list, in each sandbox, as root and as an ordinary user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import grader
+from grader.errors import SandboxUnavailable
+from grader.sandbox import choose
+from tests.sandbox import conformance
+from tests.sandbox.conformance import CASES, NEEDED_LAYERS
+
+NOBODY = 65534
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+ARRANGEMENTS = [("bubblewrap", "root"), ("bubblewrap", "ordinary"), ("weak", "root"), ("weak", "ordinary")]
+
+
+@pytest.fixture(scope="module")
+def readable_copy() -> Iterator[Path]:
+    """The code where another user can read it: a checkout may lie below a closed folder."""
+    with tempfile.TemporaryDirectory() as name:
+        package = Path(name, "grader")
+        source = Path(grader.__file__).parent
+        shutil.copytree(source / "sandbox", package / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(source / "errors.py", package)
+        (package / "__init__.py").touch()
+        shutil.copy(conformance.__file__, name)
+        for path in (Path(name), *Path(name).rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        yield Path(name)
+
+
+class Results(NamedTuple):
+    """What the list gave in one arrangement."""
+
+    layers: set[str]
+    failures: dict[str, str]
+
+
+@cache
+def results(sandbox: str, user: str, code: Path) -> Results:
+    """The whole list at once, by an interpreter that everybody can reach."""
+    prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if user == "ordinary" else []
+    ended = subprocess.run(
+        [*prefix, str(SYSTEM_PYTHON), "-B", "-P", str(code / "conformance.py"), sandbox],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(code)},
+    )
+    if ended.returncode:
+        pytest.skip(f"{sandbox} as {user}: {ended.stderr.strip().splitlines()[-1]}")
+    return Results(**json.loads(ended.stdout))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("sandbox", "user"), ARRANGEMENTS)
+def test_sandbox_holds(sandbox: str, user: str, case: str, readable_copy: Path) -> None:
+    am_root = os.geteuid() == 0
+    if user == "root" and not am_root:
+        pytest.skip("needs root")
+    if sandbox == "bubblewrap" and (user == "root" or not am_root):
+        seen = _in_this_process(case)
+    else:
+        _require_system_python()
+        seen = results(sandbox, user, readable_copy)
+    needed = NEEDED_LAYERS.get(case)
+    if needed is None or needed & set(seen.layers):
+        assert case not in seen.failures, seen.failures[case]
+    else:
+        assert case in seen.failures, f"holds, although none of {needed} is said to be active"
+
+
+def _in_this_process(case: str) -> Results:
+    try:
+        sandbox = choose("bubblewrap")
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    try:
+        CASES[case](sandbox)
+    except AssertionError:
+        return Results(set(sandbox.layers), {case: traceback.format_exc()})
+    return Results(set(sandbox.layers), {})
+
+
+@cache
+def _require_system_python() -> None:
+    wanted = f"import sys; sys.exit(sys.version_info < {sys.version_info[:2]!r})"
+    if not SYSTEM_PYTHON.exists() or subprocess.run([SYSTEM_PYTHON, "-c", wanted], check=False).returncode:
+        pytest.skip(f"needs an interpreter that every user can reach: {SYSTEM_PYTHON}, as new as this one")
