@@ -1,0 +1,5 @@
+"""Verdicts that last: tables, the store that writes them, the leaderboards read from them."""
+
+from db.store import Run, Store, StoredVerdict
+
+__all__ = ["Run", "Store", "StoredVerdict"]

@@ -1,0 +1,1 @@
+"""The schema's versions, and the way from each to the next."""

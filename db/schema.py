@@ -1,0 +1,53 @@
+"""Brings a database to the schema that this grader knows, or says why it cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+from sqlalchemy.engine import URL
+
+from grader.errors import StoreError
+
+NEWEST = "0001"
+"""The last file in migrations/versions; named here so that opening a current database needs no look at them."""
+
+_MIGRATIONS = Path(__file__).resolve().parent / "migrations"
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the database has exactly the schema that the tables describe."""
+    return _revision(connection) == NEWEST
+
+
+def upgrade(connection: Connection, where: URL, *, versions: Path = _MIGRATIONS / "versions") -> None:
+    """Migrate up, in the connection's transaction. Raises StoreError for a database from the future or a stranger's."""
+    config = _config(connection, versions)
+    scripts = ScriptDirectory.from_config(config)
+    revision = _revision(connection)
+    if revision is None and inspect(connection).get_table_names():
+        raise StoreError(f"{where.database}: an SQLite database of another program; name another file with --db")
+    if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
+        raise StoreError(
+            f"{where.database}: written by a newer grader (schema {revision}, this one knows {NEWEST}); "
+            "upgrade the grader, or name another file with --db"
+        )
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _config(connection: Connection, versions: Path) -> Config:
+    config = Config()
+    for option, path in (("script_location", _MIGRATIONS), ("version_locations", versions)):
+        config.set_main_option(option, str(path).replace("%", "%%"))
+    # A folder's name may hold what alembic otherwise splits on.
+    config.set_main_option("path_separator", "newline")
+    config.attributes["connection"] = connection
+    return config

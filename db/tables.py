@@ -1,0 +1,116 @@
+"""The tables, in schema version 0001. A change here needs a new file in migrations/versions.
+
+Rows are not the values that the grader talks about: table models do not validate, so a verdict goes in and comes out as
+the JSON document of `grader.models.Verdict`; the columns beside it are copies to search and rank by.
+Times are text in ISO 8601, UTC, because SQLite has no type for them and such text sorts as time does.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Index, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+class SourceRow(SQLModel, table=True):
+    """A submission's text, once however many submissions have it."""
+
+    __tablename__ = "sources"
+
+    hash: str = Field(primary_key=True)
+    """SHA-256, hexadecimal."""
+    text: str
+
+
+class SubmissionRow(SQLModel, table=True):
+    """A text under an author's name."""
+
+    __tablename__ = "submissions"
+    __table_args__ = (UniqueConstraint("author", "problem", "label", "sample", "source_hash"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    author: str
+    problem: str
+    label: str | None = None
+    sample: int | None = None
+    source_hash: str = Field(foreign_key="sources.hash", index=True)
+    path: str
+    """Where it lay when it was graded first."""
+
+
+class ProblemRow(SQLModel, table=True):
+    """A problem's text; one id may have had several."""
+
+    __tablename__ = "problems"
+
+    hash: str = Field(primary_key=True)
+    """SHA-256, hexadecimal."""
+    problem: str = Field(index=True)
+    path: str
+    text: str
+
+
+class EnvironmentRow(SQLModel, table=True):
+    """A machine with its versions."""
+
+    __tablename__ = "environments"
+
+    hash: str = Field(primary_key=True)
+    """`Environment.environment_hash`."""
+    device: str
+    device_name: str
+    document: str
+    """JSON of `grader.models.Environment`."""
+
+
+class RunRow(SQLModel, table=True):
+    """One call of `grader grade`."""
+
+    __tablename__ = "runs"
+
+    id: int | None = Field(default=None, primary_key=True)
+    arguments: str
+    """A JSON list, as typed."""
+    grader_version: str
+    started_at: str
+    finished_at: str | None = None
+    """Absent while it runs, and for ever if it was killed."""
+    outcome: str | None = None
+    """`finished`, `interrupted` or `failed`."""
+
+
+class VerdictRow(SQLModel, table=True):
+    """A verdict, whole, and what it is searched and ranked by."""
+
+    __tablename__ = "verdicts"
+    __table_args__ = (
+        Index("ix_verdicts_reuse", "source_hash", "problem_hash", "environment_hash", "settings_hash"),
+        Index("ix_verdicts_board", "problem", "device", "status"),
+        Index("ix_verdicts_author", "author", "label", "problem"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: int = Field(foreign_key="runs.id")
+    submission_id: int = Field(foreign_key="submissions.id", index=True)
+    problem: str
+    author: str
+    label: str | None = None
+    sample: int | None = None
+    device: str
+    variant: str | None = None
+    """The only variant that was graded, where `--variant` asked for one."""
+    quick: bool
+    sandbox: str
+    status: str
+    forward_status: str | None = None
+    backward_status: str | None = None
+    total_speedup: float | None = None
+    total_ci_low: float | None = None
+    forward_speedup: float | None = None
+    forward_ci_low: float | None = None
+    source_hash: str = Field(foreign_key="sources.hash")
+    problem_hash: str = Field(foreign_key="problems.hash")
+    environment_hash: str = Field(foreign_key="environments.hash")
+    settings_hash: str
+    created_at: str
+    document: str
+    """JSON of `grader.models.Verdict`, without the id."""

@@ -1,0 +1,141 @@
+"""What counts on a board, and in which order."""
+
+import pytest
+
+from db import Store
+from db.leaderboard import leaderboard
+from grader.models import Device, Settings, Status
+from tests import samples
+
+GPU = samples.environment(Device.CUDA, "NVIDIA H200")
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Saves verdicts and reads boards."""
+    with Store.open(tmp_path / "grader.db") as store, store.run([]) as run:
+
+        class Board:
+            def save(self, author, problem_id="scale", label=None, text="a", problem_text="p", sample=None, **verdict):
+                of = samples.submission(author, problem_id, label, source=text, sample=sample)
+                problem = samples.problem(problem_id, source=problem_text)
+                store.save(samples.verdict(of, problem_source=problem_text, **verdict), of, problem, run)
+
+            def entries(self, **query):
+                return leaderboard(store, **query).entries
+
+            def lines(self, **query):
+                return [(entry.rank, entry.author, entry.speedup) for entry in self.entries(**query)]
+
+            def summaries(self, **query):
+                return leaderboard(store, **query).summaries
+
+        yield Board()
+
+
+def test_an_empty_board(board):
+    assert board.lines() == []
+    assert board.summaries() == ()
+
+
+def test_the_lower_end_of_the_interval_ranks(board):
+    board.save("lucky", total=3.0, timing=_timing(samples.phase(3.0, margin=0.3)))
+    board.save("steady", total=2.0, timing=_timing(samples.phase(2.0, margin=0.95)))
+    assert board.lines() == [(1, "steady", 2.0), (2, "lucky", 3.0)]
+
+
+def test_only_correct_ones_are_on_the_total_board(board):
+    board.save("right")
+    for status in set(Status) - {Status.CORRECT}:
+        board.save(status, status=status, total=9.0)
+    assert board.lines() == [(1, "right", 2.0)]
+
+
+def test_a_right_forward_is_enough_on_the_forward_board(board):
+    board.save("whole", forward_speedup=2.0)
+    board.save("forward_only", status=Status.MISSING_BACKWARD, forward_speedup=4.0)
+    board.save("wrong", status=Status.WRONG_OUTPUT, forward_speedup=8.0)
+    board.save("cheat", status=Status.INTEGRITY_VIOLATION, forward_speedup=9.0)
+    assert board.lines(board="forward") == [(1, "forward_only", 4.0), (2, "whole", 2.0)]
+    assert board.lines(board="total") == [(1, "whole", 2.0)]
+
+
+def test_without_a_timing_there_is_no_rank(board):
+    board.save("untimed", timing=None)
+    board.save("timed", total=0.5)
+    assert board.lines() == [(1, "timed", 0.5), (None, "untimed", None)]
+
+
+def test_grading_again_until_luck_strikes_gains_nothing(board):
+    board.save("ann", total=3.0)
+    board.save("ann", total=2.0)
+    assert board.lines() == [(1, "ann", 2.0)]
+
+
+def test_a_later_failure_of_the_same_text_takes_it_off(board):
+    board.save("ann", total=3.0)
+    board.save("ann", status=Status.WRONG_OUTPUT)
+    assert board.lines() == []
+
+
+@pytest.mark.parametrize("status", [Status.GRADER_ERROR, Status.NOT_RUN])
+def test_what_says_nothing_about_the_text_changes_nothing(board, status):
+    board.save("ann", total=3.0)
+    board.save("ann", status=status)
+    assert board.lines() == [(1, "ann", 3.0)]
+
+
+def test_of_several_texts_and_samples_the_best_counts(board):
+    board.save("ann", text="first", total=3.0)
+    board.save("ann", text="second", total=2.0)
+    board.save("bob", text="b", sample=0, total=1.5)
+    board.save("bob", text="b", sample=1, total=1.0)
+    assert board.lines() == [(1, "ann", 3.0), (2, "bob", 1.5)]
+
+
+def test_labels_stand_side_by_side(board):
+    board.save("ann", label="v1", total=3.0)
+    board.save("ann", label="v2", total=2.0)
+    assert [(entry.rank, entry.label) for entry in board.entries()] == [(1, "v1"), (2, "v2")]
+
+
+def test_verdicts_on_an_older_text_of_the_problem_are_left_out(board):
+    board.save("ann", problem_text="old", total=9.0)
+    board.save("bob", problem_text="new", total=2.0)
+    assert board.lines() == [(1, "bob", 2.0)]
+
+
+def test_a_look_at_one_variant_is_not_ranked(board):
+    board.save("ann", settings=Settings(device=Device.CPU, variant="small"), total=9.0)
+    assert board.lines() == []
+
+
+def test_each_device_is_a_board_of_its_own(board):
+    board.save("ann", total=2.0)
+    board.save("ann", where=GPU, total=5.0)
+    board.save("bob", where=GPU, total=7.0)
+    assert board.lines() == [(1, "ann", 2.0), (1, "bob", 7.0), (2, "ann", 5.0)]
+    assert board.lines(device=Device.CPU) == [(1, "ann", 2.0)]
+
+
+def test_each_problem_is_a_board_of_its_own(board):
+    board.save("ann", "scale", total=2.0)
+    board.save("bob", "add", total=3.0)
+    assert board.lines() == [(1, "bob", 3.0), (1, "ann", 2.0)]
+    assert board.lines(problem="scale") == [(1, "ann", 2.0)]
+
+
+def test_authors_are_summed_up_by_the_geometric_mean(board):
+    board.save("ann", "scale", total=2.0)
+    board.save("ann", "scale", label="worse", total=0.1)
+    board.save("ann", "add", total=8.0)
+    board.save("bob", "add", total=100.0)
+    first, second = board.summaries()
+    assert (first.author, first.problems) == ("ann", 2)
+    assert first.geometric_mean_speedup == pytest.approx(4.0)
+    assert first.geometric_mean_ci_low == pytest.approx(3.6)
+    assert (second.author, second.problems) == ("bob", 1)
+
+
+def _timing(total):
+    return samples.TimingResult(status=samples.StageStatus.PASSED, variant="full", total=total)

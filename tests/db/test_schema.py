@@ -1,0 +1,113 @@
+"""Old databases keep working, newer ones are left alone, and the tables are what the migrations make."""
+
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlmodel import SQLModel
+
+import db
+from db import Store
+from db.engine import database_url, make_engine, writing
+from db.leaderboard import leaderboard
+from db.schema import NEWEST, upgrade
+from grader.errors import StoreError
+
+VERSIONS = Path(db.__file__).parent / "migrations" / "versions"
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{newest}"
+
+
+def upgrade() -> None:
+    op.add_column("verdicts", sa.Column("note", sa.String(), nullable=True))
+    op.execute("update verdicts set note = author")
+    {then}
+"""
+
+
+@pytest.fixture
+def version_1(tmp_path):
+    """A database as schema version 0001 left it."""
+    path = tmp_path / "grader.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(Path(__file__).with_name("version_0001.sql").read_text())
+    connection.close()
+    return path
+
+
+def query(path, text):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(text).fetchall()
+    finally:
+        connection.close()
+
+
+def upgrade_to_next(path, tmp_path, then="pass"):
+    versions = tmp_path / "versions"
+    shutil.copytree(VERSIONS, versions, ignore=shutil.ignore_patterns("__pycache__"))
+    (versions / "9999_next.py").write_text(NEXT.format(newest=NEWEST, then=then))
+    url = database_url(path)
+    engine = make_engine(url)
+    try:
+        with writing(engine).begin() as connection:
+            upgrade(connection, url, versions=versions)
+    finally:
+        engine.dispose()
+
+
+def test_a_database_of_version_1_is_read(version_1):
+    with Store.open(version_1) as store:
+        stored = store.get(1)
+        assert stored.verdict.author == "ann"
+        assert "ModelNew" in stored.submission_source
+        assert [entry.author for entry in leaderboard(store, board="forward").entries] == ["ann", "bob"]
+
+
+def test_a_database_of_version_1_is_migrated_with_its_rows(version_1, tmp_path):
+    upgrade_to_next(version_1, tmp_path)
+    assert query(version_1, "select note from verdicts order by id") == [("ann",), ("bob",)]
+    assert query(version_1, "select version_num from alembic_version") == [("9999",)]
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(version_1, tmp_path):
+    with pytest.raises(RuntimeError, match="half way"):
+        upgrade_to_next(version_1, tmp_path, then='raise RuntimeError("half way")')
+    assert query(version_1, "select version_num from alembic_version") == [(NEWEST,)]
+    with Store.open(version_1) as store:
+        assert store.get(2).verdict.author == "bob"
+
+
+def test_a_database_from_the_future_is_left_alone(version_1):
+    connection = sqlite3.connect(version_1)
+    with connection:
+        connection.execute("update alembic_version set version_num = '9999'")
+    connection.close()
+    with pytest.raises(StoreError, match=rf"newer grader \(schema 9999, this one knows {NEWEST}\); upgrade the grader"):
+        Store.open(version_1)
+    assert query(version_1, "select version_num from alembic_version") == [("9999",)]
+
+
+def test_the_migrations_make_the_tables(tmp_path):
+    path = tmp_path / "grader.db"
+    Store.open(path).close()
+    engine = make_engine(database_url(path))
+    try:
+        with engine.connect() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+    finally:
+        engine.dispose()
+
+
+def test_the_newest_version_is_named():
+    revisions = [re.match(r"\d+", path.name)[0] for path in VERSIONS.glob("[0-9]*.py")]
+    assert max(revisions) == NEWEST

@@ -1,0 +1,161 @@
+"""Verdicts go in, come out whole, and are found again only where they still hold."""
+
+import sqlite3
+
+import pytest
+
+from db import Store
+from grader.errors import StoreError
+from grader.models import Device, Settings, Status
+from tests import samples
+
+NOON = "2026-01-01T12:00:00.000000+00:00"
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "grader.db") as opened:
+        yield opened
+
+
+def save(store, verdict, of, problem=None):
+    with store.run(["grade", "submissions"]) as run:
+        return store.save(verdict, of, problem or samples.problem(), run)
+
+
+def rows(tmp_path, query):
+    connection = sqlite3.connect(tmp_path / "grader.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def test_a_verdict_comes_back_whole(store):
+    of = samples.submission(label="v2", sample=3)
+    saved = save(store, samples.verdict(of), of)
+    stored = store.get(saved.verdict_id)
+    assert stored.verdict == saved == samples.verdict(of).model_copy(update={"verdict_id": 1})
+    assert stored.submission_source == of.source
+    assert stored.problem_source == samples.problem().source
+
+
+def test_not_a_number_and_infinity_survive(store):
+    of = samples.submission()
+    verdict = samples.verdict(of)
+    check = verdict.backward.gradients[0].model_copy(update={"max_abs_error": float("inf")})
+    verdict = verdict.model_copy(update={"backward": verdict.backward.model_copy(update={"gradients": (check,)})})
+    assert store.get(save(store, verdict, of).verdict_id).verdict.backward.gradients[0].max_abs_error == float("inf")
+
+
+def test_texts_are_kept_once(store, tmp_path):
+    for author in ("ann", "bob", "ann"):
+        of = samples.submission(author=author)
+        save(store, samples.verdict(of), of)
+    assert rows(tmp_path, "select count(*) from sources") == [(1,)]
+    assert rows(tmp_path, "select author from submissions order by id") == [("ann",), ("bob",)]
+    assert rows(tmp_path, "select count(*) from problems, environments") == [(1,)]
+    assert rows(tmp_path, "select count(*) from verdicts") == [(3,)]
+    assert store.source(samples.submission().source_hash) == samples.submission().source
+    assert store.source("0" * 64) is None
+
+
+def test_columns_repeat_the_document(store, tmp_path):
+    of = samples.submission(label="v2")
+    save(store, samples.verdict(of, Status.MISSING_BACKWARD, forward_speedup=4.0), of)
+    assert rows(
+        tmp_path,
+        "select author, label, problem, device, status, forward_status, backward_status, total_ci_low, forward_speedup,"
+        " forward_ci_low, created_at from verdicts",
+    ) == [("ann", "v2", "scale", "cpu", "missing_backward", "passed", "failed", None, 4.0, 3.6, NOON)]
+
+
+def find(store, of=None, problem=None, where=None, settings=None):
+    return store.find(
+        of or samples.submission(),
+        problem or samples.problem(),
+        where or samples.environment(),
+        settings or Settings(device=Device.CPU),
+    )
+
+
+def test_the_newest_verdict_that_holds_is_found(store):
+    of = samples.submission()
+    save(store, samples.verdict(of, total=1.5), of)
+    newest = save(store, samples.verdict(of, total=2.5), of)
+    assert find(store) == newest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"of": samples.submission(source="class ModelNew: ...")},
+        {"of": samples.submission(author="bob")},
+        {"of": samples.submission(label="v2")},
+        {"of": samples.submission(sample=0)},
+        {"problem": samples.problem(source=samples.PROBLEM_SOURCE + "\n")},
+        {"where": samples.environment(device_name="another CPU")},
+        {"settings": Settings(device=Device.CPU, quick=True)},
+    ],
+    ids=["source", "author", "label", "sample", "problem", "environment", "settings"],
+)
+def test_a_verdict_on_something_else_is_not_found(store, changed):
+    of = samples.submission()
+    save(store, samples.verdict(of), of)
+    assert find(store, **changed) is None
+
+
+def test_our_own_failure_is_not_found(store):
+    of = samples.submission()
+    save(store, samples.verdict(of, Status.GRADER_ERROR), of)
+    assert find(store) is None
+
+
+def test_an_unreadable_file_is_not_found(store):
+    of = samples.submission(source="", unreadable="The file is empty.")
+    save(store, samples.verdict(of, Status.INVALID_SUBMISSION), of)
+    assert find(store, of=of) is None
+
+
+def test_runs_say_how_they_ended(store, tmp_path):
+    with store.run(["grade", "a b"]):
+        assert rows(tmp_path, "select finished_at, outcome from runs") == [(None, None)]
+    with pytest.raises(KeyboardInterrupt), store.run([]):
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="ours"), store.run([]):
+        raise ValueError("ours")
+    assert rows(tmp_path, "select arguments from runs limit 1") == [('["grade", "a b"]',)]
+    assert rows(tmp_path, "select outcome from runs where finished_at is not null order by id") == [
+        ("finished",),
+        ("interrupted",),
+        ("failed",),
+    ]
+
+
+def test_foreign_keys_are_enforced(store):
+    of = samples.submission()
+    with store.run([]) as run:
+        unknown = type(run)(id=run.id + 1)
+        with pytest.raises(Exception, match="FOREIGN KEY"):
+            store.save(samples.verdict(of), of, samples.problem(), unknown)
+    assert find(store) is None
+
+
+def test_an_unknown_id_names_the_newest(store):
+    with pytest.raises(StoreError, match=r"no verdict 7; there is none yet$"):
+        store.get(7)
+    of = samples.submission()
+    save(store, samples.verdict(of), of)
+    with pytest.raises(StoreError, match=r"grader.db: no verdict 7; the newest is 1$"):
+        store.get(7)
+
+
+def test_a_document_of_another_version_is_explained(store, tmp_path):
+    of = samples.submission()
+    save(store, samples.verdict(of), of)
+    connection = sqlite3.connect(tmp_path / "grader.db")
+    with connection:
+        connection.execute("update verdicts set document = '{}'")
+    connection.close()
+    with pytest.raises(StoreError, match="verdict 1 was written by another version of the grader"):
+        store.get(1)
