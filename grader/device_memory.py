@@ -1,0 +1,43 @@
+"""How much of the device's memory a grading takes, all processes together, as the driver counts it."""
+
+from __future__ import annotations
+
+import threading
+
+import pynvml
+import torch
+
+INTERVAL_SECONDS = 0.01
+"""Allocators keep what they took for longer than this."""
+
+
+def used_bytes() -> int:
+    """In use on torch's first device, by whomever."""
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+
+
+class PeakMemory:
+    """Samples the device's used memory in the background; a context manager.
+
+    What was in use at `baseline_bytes` is somebody else's; another program that grows meanwhile is counted in.
+    """
+
+    def __init__(self, baseline_bytes: int) -> None:
+        self.peak_bytes = 0
+        self._baseline_bytes = baseline_bytes
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._stop.wait(INTERVAL_SECONDS):
+            self.peak_bytes = max(self.peak_bytes, used_bytes() - self._baseline_bytes)

@@ -1,0 +1,153 @@
+"""Starts workers: what they may see, how much they may use, and a spare one that is ready before it is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import grader
+from grader.models import Device
+from grader.remote.worker import RemoteWorker, WorkerLost, WorkerOptions
+from grader.sandbox import Limits, Sandbox
+from grader.toolchain import Toolchain
+
+GIB = 1 << 30
+WORKER_LIFETIME_SECONDS = 3600.0
+"""Backstop only: every job has a limit of its own."""
+DEFAULT_ARCHITECTURE = "9.0"
+"""What CUDA extensions are compiled for where no GPU says otherwise."""
+
+
+class Role(StrEnum):
+    """Why a worker is started; decides whether it sees the GPU."""
+
+    BUILD = "build"
+    """Compiles a CUDA submission; no GPU devices."""
+    RUN = "run"
+    REFERENCE = "reference"
+
+
+class Launcher:
+    """Owns the workers' view of the file system; a context manager."""
+
+    def __init__(self, sandbox: Sandbox, toolchain: Toolchain, *, thread_count: int, architecture: str | None) -> None:
+        self.sandbox = sandbox
+        self._toolchain = toolchain
+        self._thread_count = thread_count
+        self._architecture = architecture or DEFAULT_ARCHITECTURE
+        self._stage = Path(tempfile.mkdtemp(prefix="grader-"))
+        self._spares: dict[tuple[Role, Device], RemoteWorker] = {}
+        self._copy_worker_source()
+
+    def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> RemoteWorker:
+        """A worker of our own from now on; with `more_to_come` the next one starts in the background."""
+        key = (role, device)
+        worker = self._spares.pop(key, None) or self.start(role, device)
+        if more_to_come:
+            self._spares[key] = self.start(role, device)
+        return worker
+
+    def settle(self) -> None:
+        """Wait until no spare is busy starting, so that it does not disturb a measurement."""
+        for key, spare in list(self._spares.items()):
+            try:
+                spare.wait_ready()
+            except WorkerLost:
+                self._spares.pop(key).close()
+
+    def close(self) -> None:
+        for spare in self._spares.values():
+            spare.close()
+        self._spares.clear()
+        shutil.rmtree(self._stage, ignore_errors=True)
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, role: Role, device: Device) -> RemoteWorker:
+        """A new worker, which does not listen yet. Safe in any thread."""
+        gpu = device is Device.CUDA and role is not Role.BUILD
+        home = self._toolchain.cuda_home
+        options = WorkerOptions(
+            limits=limits(),
+            gpu=gpu,
+            environment=self._environment(),
+            readonly=(self._stage, *package_folders(), *([home] if home else [])),
+            hidden=our_folders(),
+        )
+        return RemoteWorker(self.sandbox, options)
+
+    def _environment(self) -> dict[str, str]:
+        environment = {
+            "PYTHONPATH": os.pathsep.join(map(str, (self._stage, *package_folders()))),
+            "OMP_NUM_THREADS": str(self._thread_count),
+            "MAX_JOBS": str(os.cpu_count() or 1),
+            "TORCH_CUDA_ARCH_LIST": self._architecture,
+        }
+        if self._toolchain.cuda_home is not None:
+            environment["CUDA_HOME"] = str(self._toolchain.cuda_home)
+        return environment
+
+    def _copy_worker_source(self) -> None:
+        """Only what the worker imports: nothing else of ours is visible inside."""
+        source, target = Path(grader.__file__).parent, self._stage / "grader"
+        target.mkdir()
+        (target / "__init__.py").touch()
+        shutil.copy(source / "protocol.py", target)
+        shutil.copytree(source / "worker", target / "worker", ignore=shutil.ignore_patterns("__pycache__"))
+        for path in [self._stage, *self._stage.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+@cache
+def package_folders() -> tuple[Path, ...]:
+    """Where the worker's imports lie, as far as that is outside the interpreter's own folders."""
+    prefixes = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    found = []
+    for name in (
+        "torch",
+        "pydantic",
+        "pydantic_core",
+        "annotated_types",
+        "typing_inspection",
+        "typing_extensions",
+        "numpy",
+    ):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin).resolve()
+        folder = origin.parent if spec.submodule_search_locations is None else origin.parent.parent
+        if folder not in found and not any(folder.is_relative_to(prefix) for prefix in prefixes):
+            found.append(folder)
+    return tuple(found)
+
+
+def our_folders() -> tuple[Path, ...]:
+    """The grader's own files, where they lie in a tree that the sandbox shows, such as an installed wheel's."""
+    package = Path(grader.__file__).parent
+    siblings = ("db", "problems", "reference_solutions", "submissions", "tests")
+    return tuple(path for path in (package, *(package.parent / name for name in siblings)) if path.is_dir())
+
+
+def limits() -> Limits:
+    """Sized for one nvcc run of a torch extension (3 GB) and the largest CPU problem."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Limits(
+        wall_seconds=WORKER_LIFETIME_SECONDS,
+        memory_bytes=min(16 * GIB, int(physical * 0.6)),
+        scratch_bytes=2 * GIB,
+        shared_memory_bytes=GIB,
+        process_count=512,
+        file_bytes=GIB,
+        output_bytes=64 << 10,
+    )

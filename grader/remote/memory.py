@@ -1,0 +1,123 @@
+"""Memory shared with one worker. The referee makes it, keeps its own mapping, and hands out a descriptor."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+
+from grader.errors import DeviceError
+from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Slot
+
+F_SEAL_FUTURE_WRITE = 0x10
+"""fcntl.h: no new writable mapping, the ones that exist go on writing. Not in Python's fcntl before 3.13."""
+
+POISON_BYTE = 0xFF
+"""Every floating dtype reads it as NaN, every signed integer as -1."""
+
+
+class Layout:
+    """Gives out slots of one region, one after another."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def place(self, dtype: torch.dtype, shape: Iterable[int]) -> Slot:
+        slot = Slot(offset=self.nbytes, dtype=str(dtype).removeprefix("torch."), shape=tuple(shape))
+        if slot.dtype not in ITEM_BYTES:
+            raise DeviceError(f"tensors of dtype {slot.dtype} cannot be sent to a worker")
+        self.nbytes += -(-slot.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        return slot
+
+
+class Region:
+    """Bytes that both sides map; the worker can write into an outbox only."""
+
+    def __init__(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> None:
+        self.name, self.kind = name, kind
+        maker = _HostMemory if kind == "host" else _DeviceMemory
+        self._memory = maker(nbytes, worker_writes=name == "outbox")
+        self.nbytes = self._memory.nbytes
+
+    @property
+    def descriptor(self) -> int:
+        """For one `Attach`; stays ours to close."""
+        return self._memory.descriptor
+
+    def view(self, slot: Slot) -> torch.Tensor:
+        """The shared memory itself: write to an inbox's, clone an outbox's before looking."""
+        dtype = getattr(torch, slot.dtype)
+        if slot.nbytes == 0:
+            return torch.empty(slot.shape, dtype=dtype, device=self._memory.bytes.device)
+        return self._memory.bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+
+    def poison(self, nbytes: int) -> None:
+        self._memory.bytes[:nbytes].fill_(POISON_BYTE)
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+class _HostMemory:
+    def __init__(self, nbytes: int, *, worker_writes: bool) -> None:
+        self.nbytes = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.descriptor = os.memfd_create("grader", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, self.nbytes)
+        mapping = mmap.mmap(self.descriptor, self.nbytes)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+        if not worker_writes:
+            seals |= F_SEAL_FUTURE_WRITE
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals | fcntl.F_SEAL_SEAL)
+        self.bytes = torch.frombuffer(mapping, dtype=torch.uint8)
+
+    def close(self) -> None:
+        os.close(self.descriptor)  # the mapping goes with the last tensor that looks at it
+
+
+class _DeviceMemory:
+    """`cuMemCreate` memory: its descriptor crosses namespaces, unlike `cudaIpc` handles on some drivers."""
+
+    def __init__(self, nbytes: int, *, worker_writes: bool) -> None:
+        from cuda.bindings import driver
+
+        self._driver = driver
+        torch.zeros(1, device="cuda")  # makes the primary context current
+        properties = driver.CUmemAllocationProp()
+        properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        properties.location.id = torch.cuda.current_device()
+        kind = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        properties.requestedHandleTypes = kind
+        minimum = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        granularity = self._call(driver.cuMemGetAllocationGranularity(properties, minimum))
+        self.nbytes = -(-max(nbytes, 1) // granularity) * granularity
+        handle = self._call(driver.cuMemCreate(self.nbytes, properties, 0))
+        self._address = int(self._call(driver.cuMemAddressReserve(self.nbytes, 0, 0, 0)))
+        self._call(driver.cuMemMap(self._address, self.nbytes, 0, handle, 0))
+        access = driver.CUmemAccessDesc()
+        access.location = properties.location
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        self._call(driver.cuMemSetAccess(self._address, self.nbytes, [access], 1))
+        self.descriptor = int(self._call(driver.cuMemExportToShareableHandle(handle, kind, 0)))
+        self._call(driver.cuMemRelease(handle))  # the mapping and the descriptor keep the memory
+        self.bytes = torch.as_tensor(_DeviceBytes(self._address, self.nbytes), device="cuda")
+
+    def _call(self, result: tuple[object, ...]) -> int:
+        if result[0] != self._driver.CUresult.CUDA_SUCCESS:
+            raise DeviceError(f"sharing device memory with a worker: {result[0]!r}")
+        return result[1] if len(result) > 1 else 0  # type: ignore[return-value]
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        torch.cuda.synchronize()
+        self._call(self._driver.cuMemUnmap(self._address, self.nbytes))
+        self._call(self._driver.cuMemAddressFree(self._address, self.nbytes))
+
+
+class _DeviceBytes:
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}

@@ -1,0 +1,207 @@
+"""One worker process in its sandbox, as the referee sees it: jobs out, checked evidence in, or lost."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from grader import protocol
+from grader.models import Status
+from grader.protocol import CONTROL_FD, HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step
+from grader.remote.memory import Region
+from grader.sandbox import Limits, Sandbox, SandboxedProcess
+
+START_SECONDS = 120.0
+"""A worker that has not imported torch by then is our failure, not the submission's."""
+
+
+class WorkerLost(Exception):
+    """The worker is gone or of no more use. No error of ours: for a submission it is the verdict.
+
+    `status` is one of crashed, timeout, out_of_memory, integrity_violation.
+    """
+
+    def __init__(self, status: Status, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.output = output
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How to start a worker."""
+
+    limits: Limits
+    gpu: bool = False
+    """GPU devices are visible."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    readonly: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+
+
+class RemoteWorker:
+    """Starts at once; `wait_ready` or the first `run` waits until it listens."""
+
+    def __init__(self, sandbox: Sandbox, options: WorkerOptions) -> None:
+        self.options = options
+        self.peak_device_bytes = 0
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._next_id = 1
+        self._ready = False
+        self._regions: dict[str, Region] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._socket.setblocking(False)
+        with theirs:
+            self._process: SandboxedProcess = sandbox.spawn(
+                worker_command(theirs.fileno(), warm_cuda=options.gpu),
+                limits=options.limits,
+                gpu=options.gpu,
+                pass_fds=(theirs.fileno(),),
+                environment=options.environment,
+                readonly=options.readonly,
+                hidden=options.hidden,
+            )
+
+    def wait_ready(self) -> None:
+        """Raises WorkerLost when the worker dies before it listens."""
+        if not self._ready:
+            self._receive(time.monotonic() + START_SECONDS)
+            self._ready = True
+
+    def run(self, steps: Sequence[Step], timeout_seconds: float, descriptors: Sequence[int] = ()) -> Evidence:
+        """Have one job carried out. Raises WorkerLost; a step that raised is in the evidence."""
+        self.wait_ready()
+        job = Job(id=self._next_id, steps=tuple(steps))
+        self._next_id += 1
+        deadline = time.monotonic() + timeout_seconds
+        self._send(protocol.encode(job), descriptors, deadline)
+        evidence = self._receive(deadline, timeout_seconds)
+        if evidence.id != job.id:
+            raise self._lost(Status.INTEGRITY_VIOLATION, f"answered job {evidence.id} when asked job {job.id}")
+        self.peak_device_bytes = max(self.peak_device_bytes, evidence.peak_device_bytes)
+        return evidence
+
+    def region(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> Region:
+        """The region, made anew and attached when it is too small or of the other kind."""
+        present = self._regions.get(name)
+        if present is not None and present.kind == kind and present.nbytes >= nbytes:
+            return present
+        if present is not None:
+            present.close()
+        region = self._regions[name] = Region(name, kind, nbytes)
+        evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])
+        if evidence.failure is not None:
+            raise self._lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
+        return region
+
+    def release_memory(self) -> None:
+        """Give the regions' memory back; the next job makes them anew."""
+        for name in ("inbox", "outbox"):
+            if name in self._regions:
+                kind = self._regions[name].kind
+                self._regions.pop(name).close()
+                self.region(name, kind, 1)
+
+    def output(self) -> str:
+        """What the worker printed, head and tail."""
+        return self._process.output().text
+
+    def close(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(OSError):
+            self._selector.close()
+            self._socket.close()
+        for region in self._regions.values():
+            region.close()
+        self._regions.clear()
+
+    def __enter__(self) -> RemoteWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, message: bytes, descriptors: Sequence[int], deadline: float) -> None:
+        sent = 0
+        with selectors.DefaultSelector() as writable:
+            writable.register(self._socket, selectors.EVENT_WRITE)
+            while sent < len(message):
+                if not writable.select(max(0.0, deadline - time.monotonic())):
+                    raise self._lost(Status.TIMEOUT, "does not read its jobs")
+                try:
+                    if sent == 0 and descriptors:
+                        sent = socket.send_fds(self._socket, [message], list(descriptors))
+                    else:
+                        sent += self._socket.send(message[sent:])
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    raise self._ended() from None
+
+    def _receive(self, deadline: float, timeout_seconds: float = START_SECONDS) -> Evidence:
+        (length,) = HEADER.unpack(self._read(HEADER.size, deadline, timeout_seconds))
+        if length > MAX_EVIDENCE_BYTES:
+            raise self._lost(Status.INTEGRITY_VIOLATION, f"announced an evidence of {length} bytes")
+        try:
+            return protocol.decode_evidence(self._read(length, deadline, timeout_seconds))
+        except protocol.MalformedMessage as error:
+            raise self._lost(Status.INTEGRITY_VIOLATION, f"sent a malformed evidence: {error}") from None
+
+    def _read(self, count: int, deadline: float, timeout_seconds: float) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < count:
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                raise self._lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s")
+            try:
+                chunk = self._socket.recv(min(count - len(chunks), 1 << 20))
+            except BlockingIOError:
+                continue
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise self._ended()
+            chunks += chunk
+        return bytes(chunks)
+
+    def _lost(self, status: Status, message: str) -> WorkerLost:
+        self._process.kill()
+        return WorkerLost(status, message, self.output())
+
+    def _ended(self) -> WorkerLost:
+        """The socket closed: find out how the process ended."""
+        exit_ = self._process.wait(timeout_seconds=5.0)
+        if exit_ is None:
+            return self._lost(Status.CRASHED, "closed its control socket")
+        self._process.kill()
+        if exit_.timed_out:
+            return self._lost(Status.TIMEOUT, f"was stopped after {exit_.wall_seconds:.0f} s")
+        if exit_.out_of_memory:
+            limit = self.options.limits.memory_bytes / 2**30
+            return self._lost(Status.OUT_OF_MEMORY, f"used more than its {limit:.0f} GiB of memory")
+        if exit_.signal is not None:
+            return self._lost(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}")
+        return self._lost(Status.CRASHED, f"exited with status {exit_.returncode} before it answered")
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def worker_command(descriptor: int, *, warm_cuda: bool) -> list[str]:
+    """Moves the control socket to its fixed number, then runs the worker."""
+    move = f"import os; os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
+    code = f"{move}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
+    return [sys.executable, "-c", code, *(["--warm-cuda"] if warm_cuda else [])]

@@ -1,0 +1,78 @@
+"""`python -m grader.worker [--warm-cuda]`: reads jobs from descriptor 3 until the referee hangs up."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import torch
+
+from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result
+from grader.worker.bench import Bench
+from grader.worker.build import Builder, MissingClass, supply_cudart_link_name
+from grader.worker.channel import Channel
+
+TEXT_CHARACTERS = 32 << 10
+
+
+def main() -> None:
+    supply_cudart_link_name()
+    bench = Bench(Builder())
+    bench.builder.install()
+    if "--warm-cuda" in sys.argv:
+        torch.zeros(1, device="cuda")
+    channel = Channel(CONTROL_FD)
+    channel.send(Evidence(id=0))
+    while (received := channel.receive()) is not None:
+        channel.send(carry_out(bench, *received))
+
+
+def carry_out(bench: Bench, job: Job, descriptors: list[int]) -> Evidence:
+    """Run the steps until one raises; whatever a submission raises, even SystemExit, is evidence."""
+    results: list[Result] = []
+    failure = None
+    if bench.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    for index, step in enumerate(job.steps):
+        built_before = len(bench.builder.events)
+        try:
+            results.append(bench.run(step, descriptors))
+        except BaseException as error:
+            failure = describe_failure(error, index, step.do, bench, built_before)
+            break
+    peak = torch.cuda.max_memory_reserved() if bench.device.type == "cuda" else 0
+    return Evidence(id=job.id, results=tuple(results), failure=failure, peak_device_bytes=peak)
+
+
+def describe_failure(error: BaseException, index: int, what: str, bench: Bench, built_before: int) -> Failure:
+    builds = tuple(bench.builder.events[built_before:])
+    kind = "exception"
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
+        kind = "out_of_memory"
+    elif isinstance(error, MissingClass):
+        kind = "missing_class"
+    elif builds and not builds[-1].ok:
+        kind = "build"
+    elif what == "import":
+        kind = "import"
+    return Failure(
+        step=index,
+        kind=kind,  # type: ignore[arg-type]
+        type_name=type(error).__name__[:512],
+        text=_cut(str(error)),
+        traceback=_cut("".join(traceback.format_exception(error))),
+        builds=builds,
+    )
+
+
+def _cut(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return (
+        text
+        if len(text) <= TEXT_CHARACTERS
+        else text[: TEXT_CHARACTERS // 2] + "\n[...]\n" + text[-TEXT_CHARACTERS // 2 :]
+    )
+
+
+if __name__ == "__main__":
+    main()

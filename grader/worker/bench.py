@@ -1,0 +1,330 @@
+"""Carries out the steps of a job on models, inputs, tapes and gradients that stay here between jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from grader import protocol as p
+from grader.worker import clock
+from grader.worker.build import Builder, import_source
+from grader.worker.graph import contiguous_grads, trace
+from grader.worker.memory import Region
+from grader.worker.substitutes import substituted
+from grader.worker.tensors import describe, flatten, plain
+
+LATE_CYCLES = 20_000_000
+"""How long the side stream is busy before the inputs arrive: about 10 ms, far longer than a launch takes."""
+
+
+@dataclass
+class Inputs:
+    """Private copies of one set of arguments; `held` keeps replaced tensors alive until new ones exist."""
+
+    arguments: list[object]
+    leaves: dict[str, torch.Tensor]
+
+
+@dataclass
+class Tape:
+    """What one forward returned, and the leaves that it can be differentiated by."""
+
+    outputs: dict[str, object]
+    leaves: dict[str, torch.Tensor]
+
+
+@dataclass
+class Bench:
+    builder: Builder
+    regions: dict[str, Region] = field(default_factory=dict)
+    classes: dict[str, type] = field(default_factory=dict)
+    models: dict[str, nn.Module] = field(default_factory=dict)
+    inputs: dict[str, Inputs] = field(default_factory=dict)
+    tapes: dict[str, Tape] = field(default_factory=dict)
+    grads: dict[str, dict[str, torch.Tensor | None]] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def run(self, step: p.Step, descriptors: list[int]) -> p.Result:
+        """Carry out one step; `descriptors` are those that came with the job and are not yet taken."""
+        match step:
+            case p.Attach():
+                return self.attach(step, descriptors)
+            case p.Import():
+                return self.import_class(step, descriptors)
+            case p.Construct():
+                return self.construct(step)
+            case p.SetState():
+                return self.set_state(step)
+            case p.PutInputs():
+                return self.put_inputs(step)
+            case p.Forward():
+                return self.forward(step)
+            case p.Backward():
+                return self.backward(step)
+            case p.Trace():
+                return self.trace(step)
+            case p.Export():
+                return self.export(step)
+            case p.Time():
+                return clock.measure(self, step)
+            case p.Drop():
+                return self.drop(step)
+
+    def attach(self, step: p.Attach, descriptors: list[int]) -> p.Result:
+        old = self.regions.pop(step.region, None)
+        if old is not None:
+            old.close()
+        self.regions[step.region] = Region(step, descriptors.pop(0))
+        return p.Done()
+
+    def import_class(self, step: p.Import, descriptors: list[int]) -> p.Result:
+        started = time.monotonic()
+        first = len(self.builder.events)
+        if step.use_bundle:
+            self.builder.take_bundle(descriptors.pop(0))
+        bundle = descriptors.pop(0) if step.give_bundle else None
+        _, self.classes["model"] = import_source(step.source, step.file_name, step.class_name)
+        return p.Imported(
+            seconds=time.monotonic() - started,
+            builds=tuple(self.builder.events[first:]),
+            bundle_bytes=0 if bundle is None else self.builder.give_bundle(bundle),
+        )
+
+    def construct(self, step: p.Construct) -> p.Result:
+        first = len(self.builder.events)
+        self.device = torch.device(step.device)
+        torch.manual_seed(step.seed)
+        values = p.decode_value(step.init_inputs)
+        model = self.classes["model"](*values)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
+        model = model.to(self.device)
+        self.models[step.model] = model.double() if step.float64 else model
+        return p.Constructed(
+            parameters=tuple(describe(name, value) for name, value in model.named_parameters()),
+            buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
+            builds=tuple(self.builder.events[first:]),
+        )
+
+    def set_state(self, step: p.SetState) -> p.Result:
+        state = _state(self.models[step.model])
+        for name, slot in step.values.items():
+            value = self.regions["inbox"].slot(slot)
+            # `.data` leaves the version counter alone: a cache keyed on `_version` must not notice.
+            state[name].data.copy_(value.view(state[name].shape))
+        return p.Done()
+
+    def put_inputs(self, step: p.PutInputs) -> p.Result:
+        old = self.inputs.get(step.inputs)
+        arguments: list[object] = []
+        leaves: dict[str, torch.Tensor] = {}
+        for index, argument in enumerate(step.arguments):
+            if argument.slot is None:
+                arguments.append(p.decode_value(argument.value))
+                continue
+            value = self.regions["inbox"].slot(argument.slot)
+            dtype = torch.float64 if step.float64 and value.is_floating_point() else value.dtype
+            target = old.arguments[index] if old is not None and step.reuse_addresses else None
+            if not isinstance(target, torch.Tensor):
+                target = _empty(value.shape, dtype, self.device, argument.layout)
+            with torch.no_grad():
+                target.data.copy_(value)
+            target.grad = None
+            arguments.append(target.requires_grad_(argument.requires_grad))
+            leaves[f"input[{index}]"] = target
+        self.inputs[step.inputs] = Inputs(arguments, leaves)
+        return p.Done()
+
+    def forward(self, step: p.Forward) -> p.Result:
+        outputs = self.call_forward(step)
+        return p.Outputs(tensors=tuple(describe(name, value) for name, value in outputs.items()))
+
+    def call_forward(self, step: p.Forward) -> dict[str, object]:
+        model, inputs = self.models[step.model], self.inputs[step.inputs]
+        leaves = {**dict(model.named_parameters()), **inputs.leaves}
+        arguments = list(inputs.arguments)
+        model.train(step.training)
+        torch.manual_seed(step.seed)
+        set_precision(step.tf32)
+        with self.stream(step.side_stream, inputs), _frozen(leaves, step.frozen), substituted(step.substitute):
+            if step.clone_inputs:
+                arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
+            with contextlib.nullcontext() if step.grad else torch.no_grad():
+                outputs = dict(flatten(model(*arguments)))
+        self.tapes[step.tape] = Tape(outputs, leaves)
+        return outputs
+
+    def backward(self, step: p.Backward) -> p.Result:
+        tape = self.tapes[step.tape]
+        pairs = [(tape.outputs[name], self.cotangent(given)) for name, given in step.cotangents.items()]
+        pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
+        set_precision(step.tf32)
+        guard = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
+        with self.stream(step.side_stream), guard:
+            if step.into != "result":
+                found = _accumulated(pairs, tape, step)
+            else:
+                found = vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
+        self.grads[step.grads] = found
+        return p.Gradients(
+            tensors=tuple(describe(name, value) for name, value in found.items()),
+            double_backward=_differentiable_again(found) if step.double else None,
+        )
+
+    def trace(self, step: p.Trace) -> p.Result:
+        tape = self.tapes[step.tape]
+        pairs = [(tape.outputs[name], self.cotangent(given)) for name, given in step.cotangents.items()]
+        return trace(pairs, tape.leaves, step.wrt)
+
+    def export(self, step: p.Export) -> p.Result:
+        refused = []
+        outbox = self.regions["outbox"]
+        for source, slot in step.items.items():
+            value = self.find(source)
+            info = describe(source, value)
+            if info.kind != "tensor" or info.shape != slot.shape or info.dtype != slot.dtype:
+                refused.append(info)
+            elif isinstance(value, torch.Tensor):
+                outbox.slot(slot).copy_(plain(value))
+        self.synchronize()
+        return p.Exported(refused=tuple(refused))
+
+    def drop(self, step: p.Drop) -> p.Result:
+        self.inputs.clear()
+        self.tapes.clear()
+        self.grads.clear()
+        if step.models:
+            self.models.clear()
+        if self.device.type == "cuda":
+            self.synchronize()
+            torch.cuda.empty_cache()
+        return p.Done()
+
+    def find(self, source: str) -> object:
+        kind, key, name = source.split(":", 2)
+        if kind == "output":
+            return self.tapes[key].outputs.get(name)
+        if kind == "grad":
+            return self.grads[key].get(name)
+        if kind == "input":
+            return self.inputs[key].arguments[int(name)]
+        return _state(self.models[key]).get(name)
+
+    def cotangent(self, given: p.Cotangent) -> torch.Tensor:
+        value = self.regions["inbox"].slot(given.slot)
+        if given.layout == "expanded":
+            return value.clone().expand(given.expand_to or value.shape)
+        if given.layout == "transposed":
+            return value.transpose(0, -1).contiguous().transpose(0, -1)
+        if given.layout == "sliced":
+            return _empty(value.shape, value.dtype, self.device, "strided").copy_(value)
+        return value.clone()
+
+    @contextlib.contextmanager
+    def stream(self, side: bool, inputs: Inputs | None = None) -> Iterator[None]:
+        """The default stream, or one of our own on which the inputs' values arrive late.
+
+        Work that goes to any other stream does not wait for them, and reads NaN.
+        """
+        if not side or self.device.type != "cuda":
+            yield
+            return
+        late = [leaf for leaf in (inputs.leaves.values() if inputs else ()) if leaf.is_floating_point()]
+        values = [leaf.detach().clone() for leaf in late]
+        for leaf in late:
+            leaf.data.fill_(float("nan"))
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(LATE_CYCLES)  # type: ignore[no-untyped-call]
+            for leaf, value in zip(late, values, strict=True):
+                leaf.data.copy_(value)
+            yield
+        stream.synchronize()
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def vector_jacobian_product(
+    pairs: Sequence[tuple[object, torch.Tensor]],
+    leaves: dict[str, torch.Tensor],
+    wrt: Sequence[str],
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> dict[str, torch.Tensor | None]:
+    """Gradients of the outputs that can be differentiated; None for an operand that none of them reaches."""
+    live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
+    targets = [(name, leaves[name]) for name in wrt if name in leaves and leaves[name].requires_grad]
+    found: dict[str, torch.Tensor | None] = dict.fromkeys(wrt)
+    if live and targets:
+        grads = torch.autograd.grad(
+            [output for output, _ in live],
+            [leaf for _, leaf in targets],
+            [g for _, g in live],
+            retain_graph=retain_graph or create_graph,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+        found.update({name: grad for (name, _), grad in zip(targets, grads, strict=True)})
+    return found
+
+
+def _accumulated(
+    pairs: Sequence[tuple[object, torch.Tensor]], tape: Tape, step: p.Backward
+) -> dict[str, torch.Tensor | None]:
+    live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
+    if step.into == "fresh":
+        for name in step.wrt:
+            tape.leaves[name].grad = None
+    if live:
+        torch.autograd.backward([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
+    return {name: tape.leaves[name].grad for name in step.wrt}
+
+
+def _differentiable_again(grads: dict[str, torch.Tensor | None]) -> bool:
+    live = [grad for grad in grads.values() if grad is not None and grad.requires_grad]
+    return bool(live)
+
+
+def set_precision(tf32: bool) -> None:
+    """float32 matrix products in full precision, or as PyTorch ships (TensorFloat-32 in cuDNN, not in cuBLAS).
+
+    Set before every call and never restored: a submission may have changed it in between.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = tf32
+
+
+@contextlib.contextmanager
+def _frozen(leaves: dict[str, torch.Tensor], names: Sequence[str]) -> Iterator[None]:
+    frozen = [leaves[name] for name in names if leaves[name].requires_grad]
+    for leaf in frozen:
+        leaf.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for leaf in frozen:
+            leaf.requires_grad_(True)
+
+
+def _state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, layout: str) -> torch.Tensor:
+    if layout == "contiguous" or not shape:
+        return torch.empty(shape, dtype=dtype, device=device)
+    # NaN in the gaps: a kernel that walks the memory as if it were contiguous reads it.
+    wide = torch.empty((*shape[:-1], 2 * shape[-1]), dtype=dtype, device=device)
+    if dtype.is_floating_point:
+        wide.fill_(float("nan"))
+    else:
+        wide.zero_()
+    return wide[..., ::2]

@@ -1,0 +1,80 @@
+"""The worker's view of the two shared regions."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import warnings
+from typing import Any
+
+import torch
+
+from grader.protocol import Attach, Slot
+
+
+class Region:
+    """Shared bytes as a flat uint8 tensor; `slot` gives typed views of it."""
+
+    def __init__(self, step: Attach, descriptor: int) -> None:
+        self._address = 0
+        self._nbytes = step.nbytes
+        if step.kind == "host":
+            self._bytes = _map_host(step, descriptor)
+        else:
+            self._address = _map_cuda(step, descriptor)
+            self._bytes = torch.as_tensor(_DeviceBytes(self._address, step.nbytes), device="cuda")
+
+    def slot(self, slot: Slot) -> torch.Tensor:
+        dtype = getattr(torch, slot.dtype)
+        if slot.nbytes == 0:
+            return torch.empty(slot.shape, dtype=dtype, device=self._bytes.device)
+        return self._bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+
+    def close(self) -> None:
+        """Unmap device memory, which goes back to the device when the referee closes its end too."""
+        if self._address:
+            from cuda.bindings import driver
+
+            torch.cuda.synchronize()
+            _call(driver.cuMemUnmap(self._address, self._nbytes))
+            _call(driver.cuMemAddressFree(self._address, self._nbytes))
+
+
+def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if step.region == "outbox" else 0)
+    mapping = mmap.mmap(descriptor, step.nbytes, flags=mmap.MAP_SHARED, prot=protection)
+    os.close(descriptor)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the inbox is not writable, and is only read
+        return torch.frombuffer(mapping, dtype=torch.uint8)
+
+
+class _DeviceBytes:
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+def _call(result: tuple[Any, ...]) -> Any:
+    if int(result[0]) != 0:
+        raise RuntimeError(f"sharing device memory: {result[0]!r}")
+    return result[1] if len(result) > 1 else None
+
+
+def _map_cuda(step: Attach, descriptor: int) -> int:
+    from cuda.bindings import driver
+
+    torch.zeros(1, device="cuda")  # makes the primary context current, which the driver calls below need
+    kind = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    handle = _call(driver.cuMemImportFromShareableHandle(descriptor, kind))
+    os.close(descriptor)
+    address = _call(driver.cuMemAddressReserve(step.nbytes, 0, 0, 0))
+    _call(driver.cuMemMap(address, step.nbytes, 0, handle, 0))
+    _call(driver.cuMemRelease(handle))  # the mapping keeps the memory
+    access = driver.CUmemAccessDesc()
+    access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    access.location.id = torch.cuda.current_device()
+    flags = driver.CUmemAccess_flags
+    read_only = step.region == "inbox"
+    access.flags = flags.CU_MEM_ACCESS_FLAGS_PROT_READ if read_only else flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    _call(driver.cuMemSetAccess(address, step.nbytes, [access], 1))
+    return int(address)

@@ -1,0 +1,45 @@
+"""Names and descriptions of the tensors in whatever a model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from grader.protocol import TensorInfo
+
+
+def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]:
+    """The leaves of nested tuples, lists and dictionaries, named `output[0]`, `output['key'][1]`, ..."""
+    if isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            yield from flatten(item, f"{name}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from flatten(item, f"{name}[{key!r}]")
+    else:
+        yield name, value
+
+
+def describe(name: str, value: object) -> TensorInfo:
+    name = name[:512]
+    if value is None:
+        return TensorInfo(name=name, kind="none")
+    if not isinstance(value, torch.Tensor):
+        return TensorInfo(name=name, kind="other", type_name=type(value).__name__[:512])
+    return TensorInfo(
+        name=name,
+        type_name=type(value).__name__[:512],
+        shape=tuple(value.shape),
+        dtype=str(value.dtype).removeprefix("torch."),
+        device=value.device.type,
+        requires_grad=value.requires_grad,
+        is_leaf=value.is_leaf,
+        grad_fn=None if value.grad_fn is None else type(value.grad_fn).__name__[:512],
+    )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Without graph and without a subclass that could run code when it is read."""
+    with torch.no_grad():
+        return tensor.detach().as_subclass(torch.Tensor)
