@@ -1,0 +1,229 @@
+"""Names what is wrong with one gradient: none, zero, a multiple of the right one, NaN, or simply wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from grader.models import TensorCheck
+from grader.stages import numerics
+from grader.stages.backward.vjp import Product, shape_of
+from grader.stages.candidate import names
+from grader.stages.cases import Case
+
+SCALED_RESIDUAL = 1e-4
+"""||c - a g|| / ||c|| below which c counts as a multiple of g."""
+SCALE_DISTANCE = 1e-3
+"""A factor closer to 1 than this is an error of another kind."""
+VISIBLE = 1e-4
+"""An element that is off by more than this, relative to itself and to the tensor's RMS, is counted as wrong."""
+
+
+@dataclass(frozen=True)
+class GradientFault:
+    """One operand's fault. `said` follows "gradient of `x` is" in a sentence."""
+
+    code: str
+    name: str
+    """Among the reference's operands: `input[0]`, `conv.weight`."""
+    operand: str
+    """Display name."""
+    said: str
+    remedy: str
+    factor: float | None = None
+
+
+class Description(NamedTuple):
+    """What a diagnosis is made of."""
+
+    code: str
+    message: str
+    detail: dict[str, object]
+
+
+def classify(case: Case, found: Product) -> tuple[list[TensorCheck], list[GradientFault]]:
+    """A row for every operand, and the faults among them."""
+    checks, faults = [], []
+    for name, expected in case.gradients.items():
+        check, fault = _one(case, found, name, expected)
+        if fault is not None:
+            check = check.model_copy(update={"message": f"gradient of `{fault.operand}` is {fault.said}"})
+            faults.append(fault)
+        checks.append(check)
+    return checks, faults
+
+
+def describe(faults: Sequence[GradientFault]) -> list[Description]:
+    """One description a code, with a sentence that names all its operands; plainly wrong ones last."""
+    grouped: dict[str, list[GradientFault]] = {}
+    for fault in faults:
+        grouped.setdefault(fault.code, []).append(fault)
+    found = []
+    for code in sorted(grouped, key=lambda code: code == "grad_wrong"):
+        group = grouped[code]
+        detail: dict[str, object] = {"operands": [fault.operand for fault in group]}
+        if any(fault.factor is not None for fault in group):
+            detail["factors"] = [fault.factor for fault in group]
+        found.append(Description(code, _sentence(group), detail))
+    return found
+
+
+def _sentence(group: Sequence[GradientFault]) -> str:
+    """The same thing said of several operands is said once."""
+    said: dict[str, list[str]] = {}
+    for fault in group:
+        said.setdefault(fault.said, []).append(fault.operand)
+    parts = [
+        f"{'gradients' if len(operands) > 1 else 'gradient'} of {names(operands)} "
+        f"{'are' if len(operands) > 1 else 'is'} {text}"
+        for text, operands in said.items()
+    ]
+    remedies = dict.fromkeys(fault.remedy for fault in group)
+    return f"{'; '.join(parts)}: {'; '.join(remedies)}"
+
+
+def _one(
+    case: Case, found: Product, name: str, expected: numerics.Expected | None
+) -> tuple[TensorCheck, GradientFault | None]:
+    label = case.operand_names[name]
+    gradient = found.gradients[name]
+    if name in found.misshapen:
+        info = found.misshapen[name]
+        said = f"{info.dtype} {_shape(info.shape)} where its operand is float32 {_shape(shape_of(case, name))}"
+        fault = GradientFault("grad_shape", name, label, said, "return a gradient shaped like its operand")
+        return TensorCheck(name=label, status="failed"), fault
+    if expected is None:
+        return _against_none(name, label, gradient)
+    if gradient is None:
+        if not bool(expected.golden.any()):
+            return TensorCheck(
+                name=label, status="passed", shape=expected.shape, message="zero in the reference, none here"
+            ), None
+        code = "input_grad_none" if name.startswith("input[") else "param_grad_none"
+        fault = GradientFault(code, name, label, "None", "return it from the Function's backward")
+        return TensorCheck(name=label, status="missing", shape=expected.shape), fault
+    if not case.values_comparable:
+        return TensorCheck(
+            name=label, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
+        ), None
+    check = numerics.check(expected, gradient)
+    if check.status == "passed":
+        return check, None
+    return check, _wrong(name, label, check, gradient, expected)
+
+
+def _against_none(
+    name: str, label: str, gradient: torch.Tensor | None
+) -> tuple[TensorCheck, GradientFault | None]:
+    if gradient is None or not bool(gradient.any()):
+        return TensorCheck(name=label, status="passed", message="none, as in the reference"), None
+    said = f"there (largest {float(gradient.abs().max()):.3g}) while the reference gives none"
+    fault = GradientFault("unexpected_gradient", name, label, said, "detach what the reference detaches")
+    return TensorCheck(name=label, status="failed"), fault
+
+
+def _wrong(
+    name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: numerics.Expected
+) -> GradientFault:
+    golden = expected.golden.to(gradient.device)
+    odd = ~torch.isfinite(gradient) & torch.isfinite(golden)
+    if bool(odd.any()):
+        said = (
+            f"NaN or infinite in {int(odd.sum())} of {odd.numel()} elements, first at {_first(odd)}, where the "
+            "reference is finite"
+        )
+        remedy = "look for unwritten memory (empty_like) or a division by zero"
+        return GradientFault("grad_nan", name, label, said, remedy)
+    if not bool(gradient.any()):
+        said = f"all zero; the reference's largest element is {_largest(expected):.3g}"
+        remedy = "write its gradient buffer, and return that one"
+        return GradientFault("grad_zero", name, label, said, remedy)
+    factor = scale_of(gradient, expected.golden)
+    if factor is not None:
+        shown = _factor(factor)
+        said = f"{shown} times the reference's"
+        return GradientFault("grad_scaled", name, label, said, _scale_remedy(factor, shown), factor)
+    wrong = _wrong_elements(gradient, golden)
+    said = (
+        f"wrong in {int(wrong.sum())} of {wrong.numel()} elements: relative error {check.rel_rms_error:.2g} "
+        f"(float32 eager PyTorch: {check.yardstick_rel_rms_error:.2g}), worst at {list(check.worst_index or ())}: "
+        f"{check.worst_candidate:.6g} for {check.worst_reference:.6g}"
+    )
+    return GradientFault("grad_wrong", name, label, said, _wrong_remedy(gradient, golden, wrong))
+
+
+def _wrong_elements(gradient: torch.Tensor, golden: torch.Tensor) -> torch.Tensor:
+    size = golden.abs()
+    return (gradient.double() - golden).abs() > VISIBLE * (size + size.square().mean().sqrt())
+
+
+def _wrong_remedy(gradient: torch.Tensor, golden: torch.Tensor, wrong: torch.Tensor) -> str:
+    if golden.dim() == 2 and golden.shape[0] == golden.shape[1] and not bool(_wrong_elements(gradient.T, golden).any()):
+        return "it is the transpose of the right one"
+    share = int(wrong.sum()) / max(wrong.numel(), 1)
+    if not share:
+        return "its error is small and spread out: accumulate in float32 or wider, and use no fast-math functions"
+    if wrong.numel() >= 16 and share < 0.5:
+        zeros = bool((gradient[wrong] == 0).all())
+        where = "are zero: look for elements that no thread writes" if zeros else "stand out"
+        return f"the wrong elements {where}; check the branches and the tail of the loop there"
+    return "check its derivative by hand"
+
+
+def scale_of(gradient: torch.Tensor, golden: torch.Tensor) -> float | None:
+    """The factor a with gradient = a * golden up to a small residual; None if there is none, or it is 1.
+
+    Any two single numbers are multiples of each other: there the factor has to be a whole number or one over one.
+    """
+    c, g = gradient.double().reshape(-1), golden.to(gradient.device).double().reshape(-1)
+    size = float(g @ g)
+    if size == 0.0:
+        return None
+    factor = float(c @ g) / size
+    residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
+    if not residual < SCALED_RESIDUAL or abs(factor - 1) <= SCALE_DISTANCE:
+        return None
+    return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
+
+
+def _whole(number: float) -> int | None:
+    """The whole number that this one is, up to rounding; None for 0 and for what is too large to tell."""
+    nearest = round(number) if math.isfinite(number) else 0
+    return nearest if nearest and abs(number - nearest) < 1e-4 * min(abs(number), 10.0) else None
+
+
+def _factor(factor: float) -> str:
+    """`2`, `-1`, `1/64`, or the number."""
+    whole, part = _whole(factor), _whole(1 / factor)
+    if whole is not None:
+        return f"{whole}"
+    if part is not None:
+        return f"{'-' if part < 0 else ''}1/{abs(part)}"
+    return f"{factor:.5g}"
+
+
+def _scale_remedy(factor: float, shown: str) -> str:
+    if shown == "-1":
+        return "flip its sign"
+    if abs(factor) < 1 and "/" in shown:
+        return f"do not divide by {shown.rpartition('/')[2]}; sum over the batch instead of averaging, if it is a mean"
+    if shown.lstrip("-").isdigit():
+        return f"it counts {shown} times; remove that factor, or look for a term that is added twice"
+    return "look for a constant that the chain rule does not have, or has and is missing here"
+
+
+def _shape(shape: Sequence[int] | None) -> str:
+    return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"
+
+
+def _first(mask: torch.Tensor) -> list[int]:
+    return [int(i) for i in mask.nonzero()[0]]
+
+
+def _largest(expected: numerics.Expected) -> float:
+    largest = float(expected.golden.abs().nan_to_num(0.0, 0.0, 0.0).max())
+    return largest if math.isfinite(largest) else 0.0

@@ -1,0 +1,93 @@
+"""Known mistakes behind a wrong gradient: what the reference itself would give if it made them is what we were given."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from grader.models import Diagnosis
+from grader.stages import numerics
+from grader.stages.backward.vjp import Product, ask, product
+from grader.stages.candidate import Candidate, names
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose
+from grader.stages.reference import ReferenceDesk
+
+LOOKALIKES: tuple[tuple[Literal["no_detach", "gelu_tanh", "gelu_erf"], str, str], ...] = (
+    (
+        "no_detach",
+        "ignores_detach",
+        "that of the reference without its detach(): treat the detached copy as a constant",
+    ),
+    (
+        "gelu_tanh",
+        "gelu_tanh_for_erf",
+        "that of GELU's tanh approximation: differentiate the erf form, Phi(x) + x phi(x)",
+    ),
+    ("gelu_erf", "gelu_erf_for_tanh", "that of GELU's exact erf form: differentiate the tanh approximation"),
+)
+
+
+def known_mistakes(candidate: Candidate, desk: ReferenceDesk, case: Case, found: Product) -> list[Diagnosis]:
+    """The first that fits, for a product that is wrong."""
+    wrong = {
+        name: value for name, value in found.gradients.items() if value is not None and _is_wrong(case, name, value)
+    }
+    if not wrong or not case.values_comparable:
+        return []
+    for substitute, code, said in LOOKALIKES:
+        lookalikes = desk.substituted_gradients(case, substitute)
+        alike = [
+            name
+            for name, value in wrong.items()
+            if name in lookalikes and numerics.check(lookalikes[name], value).status == "passed"
+        ]
+        if alike:
+            shown = [case.operand_names[name] for name in alike]
+            return [diagnose(code, _subject(shown) + said + _where(case), stage="backward", detail={"operands": shown})]
+    return _rounded(case, wrong) or _right_for_ones(candidate, desk, case)
+
+
+def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
+    for name, value in wrong.items():
+        for dtype in (torch.bfloat16, torch.float16):
+            if torch.equal(value.to(dtype).float(), value) and bool((value != value.round()).any()):
+                narrow = str(dtype).removeprefix("torch.")
+                message = f"gradient of `{case.operand_names[name]}` was rounded to {narrow}: compute it in float32"
+                return [diagnose("low_precision", message + _where(case), stage="backward")]
+    return []
+
+
+def _right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> list[Diagnosis]:
+    """Linear in grad_output and yet wrong, but right where all its elements are equal: it reads one, or their mean."""
+    ones = {name: torch.ones_like(value) for name, value in case.cotangents.items()}
+    expected = desk.substituted_gradients(case, "none", ones)
+    finding = candidate.attempt(
+        ask(candidate, case, cotangents=ones), "backward", "backward with a grad_output of ones"
+    )
+    if not expected or finding.failure is not None:
+        return []
+    for name, gradient in product(candidate, case, finding).gradients.items():
+        if name in expected and (gradient is None or numerics.check(expected[name], gradient).status == "failed"):
+            return []
+    message = (
+        "the gradients are right for a grad_output of ones and wrong for any other: multiply by each element of "
+        "grad_output, not by its mean or its first element"
+    )
+    return [diagnose("ignores_grad_output", message + _where(case))]
+
+
+def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:
+    expected = case.gradients[name]
+    if expected is None:
+        return bool(value.any())
+    return numerics.check(expected, value).status == "failed"
+
+
+def _subject(shown: list[str]) -> str:
+    return f"the gradient of {names(shown)} is " if len(shown) == 1 else f"the gradients of {names(shown)} are "
+
+
+def _where(case: Case) -> str:
+    return f" (variant {case.name})"

@@ -1,0 +1,142 @@
+"""The submission under examination: its worker, its models, and how a case is put to it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from grader import protocol as p
+from grader.models import Device, Status, TimeLimits
+from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
+from grader.stages.cases import Case
+from grader.stages.matching import Matching, match
+from grader.stages.outcome import Stopped, diagnose, lost, raised
+
+MODEL = "model"
+
+
+class Candidate:
+    """One worker with the submission imported."""
+
+    def __init__(self, worker: RemoteWorker, device: Device, limits: TimeLimits) -> None:
+        self.worker, self.device, self.limits = worker, device, limits
+        self._constructed: object = None
+        self._matching: Matching | None = None
+        self.parameters: tuple[p.TensorInfo, ...] = ()
+        self.buffers: tuple[p.TensorInfo, ...] = ()
+
+    def prepare(self, case: Case) -> Matching:
+        """Construct the model for the case's sizes, unless it is there, and match its parameters. Raises Stopped."""
+        if self._matching is None or self._constructed != case.init_inputs:
+            made = self._construct(case)
+            self.parameters, self.buffers = made.parameters, made.buffers
+            self._constructed = case.init_inputs
+            reference = [info_of(name, value) for name, value in case.state.items()]
+            self._matching = match(reference, [*made.parameters, *made.buffers])
+        return self._matching
+
+    def script(self, case: Case) -> Script:
+        """A job that starts with the case's parameters and buffers in place."""
+        matching = self.prepare(case)
+        script = Script(self.worker, self.device)
+        script.set_state(
+            MODEL, {matching.names[name]: value for name, value in case.state.items() if name in matching.names}
+        )
+        return script
+
+    def operand(self, case: Case, name: str) -> str | None:
+        """The candidate's name for an operand of the reference; None where it has none."""
+        return name if name.startswith("input[") else self.prepare(case).names.get(name)
+
+    def operands(self, case: Case) -> dict[str, str]:
+        """Reference name to candidate name, for every operand that the candidate has."""
+        found = {name: self.operand(case, name) for name in case.wrt}
+        return {name: theirs for name, theirs in found.items() if theirs is not None}
+
+    def shape(self, case: Case, name: str) -> tuple[int, ...]:
+        """Shape of an operand as the candidate keeps it."""
+        if name.startswith("input["):
+            value = case.inputs[int(name[len("input[") : -1])]
+            assert isinstance(value, torch.Tensor)
+            return tuple(value.shape)
+        theirs = self.prepare(case).names[name]
+        return next(info.shape or () for info in (*self.parameters, *self.buffers) if info.name == theirs)
+
+    def run(self, script: Script, stage: str, doing: str) -> Finding:
+        """Raises Stopped when the worker is lost or a step raises."""
+        finding = self.attempt(script, stage, doing)
+        if finding.failure is not None:
+            raise raised(finding.failure, stage, doing)
+        return finding
+
+    def attempt(self, script: Script, stage: str, doing: str) -> Finding:
+        """Raises Stopped only when the worker is lost."""
+        try:
+            return script.run(self.limits.call)
+        except WorkerLost as error:
+            raise lost(error, stage, doing) from error
+
+    def _construct(self, case: Case) -> p.Constructed:
+        script = Script(self.worker, self.device)
+        script.step(p.Drop(models=True))
+        script.step(
+            p.Construct(model=MODEL, init_inputs=case.init_inputs, device=self.device.value, seed=secrets.randbits(62))
+        )
+        doing = f"constructing ModelNew for variant {case.variant}"
+        try:
+            finding = script.run(self.limits.construction)
+        except WorkerLost as error:
+            raise lost(error, "load", doing) from error
+        if finding.failure is not None:
+            raise _constructor_failed(finding.failure, doing)
+        made = finding.of(p.Constructed)[0]
+        assert isinstance(made, p.Constructed)
+        return made
+
+
+def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:
+    if failure.kind == "build":
+        log = failure.builds[-1].log
+        return Stopped(
+            Status.BUILD_ERROR, diagnose("compile_error", first_compiler_error(log), detail={"log": log[-8192:]})
+        )
+    if failure.type_name == "TypeError" and "__init__()" in failure.text:
+        message = f"ModelNew does not take the problem's constructor arguments: {failure.text.splitlines()[0]}"
+        return Stopped(Status.INVALID_SUBMISSION, diagnose("constructor_signature", message))
+    stopped = raised(failure, "load", doing)
+    if stopped.diagnosis.code == "raised":
+        return Stopped(
+            stopped.status, diagnose("constructor_raised", stopped.diagnosis.message, detail=stopped.diagnosis.detail)
+        )
+    return stopped
+
+
+def first_compiler_error(log: str) -> str:
+    """The line that an author must look at first."""
+    markers = (" error:", "error:", "fatal error", "undefined reference", "error   :", "Error:", " error ")
+    for line in log.splitlines():
+        if any(marker in line for marker in markers) and not line.startswith(("FAILED", "ninja:")):
+            return line.strip()[:500]
+    lines = [line for line in log.strip().splitlines() if line.strip()]
+    return lines[-1].strip()[:500] if lines else "the build failed and printed nothing"
+
+
+def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
+    return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
+
+
+def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
+    """Export sources for names of one kind."""
+    return {f"{kind}:{key}:{name}": spec for name, spec in specs.items()}
+
+
+def output_specs(case: Case) -> dict[str, TensorSpec]:
+    return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
+
+
+def names(items: Sequence[str]) -> str:
+    """`a`, `b` and `c`, in backticks."""
+    quoted = [f"`{item}`" for item in items]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]

@@ -1,0 +1,52 @@
+"""A case: one draw of one variant, with everything that the reference says about it. Stays with the referee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from grader.stages.numerics import Expected
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Only `init_inputs`, `inputs`, `state` and `cotangents` are ever sent to a candidate."""
+
+    variant: str
+    training: bool
+    seed: int
+    """Of the generator that drew it, from the operating system's entropy."""
+    init_inputs: Any
+    """Encoded by `protocol.encode_value`."""
+    inputs: tuple[object, ...]
+    """float32 and integer tensors, and plain values."""
+    state: Mapping[str, torch.Tensor]
+    """Parameters and buffers by the reference's names."""
+    cotangents: Mapping[str, torch.Tensor]
+    """grad_output for each differentiable output, by output name; empty where nothing can be differentiated."""
+    outputs: Mapping[str, Expected]
+    buffers: Mapping[str, Expected]
+    """Buffers after one forward; floating-point and integer alike."""
+    gradients: Mapping[str, Expected | None]
+    """By operand: `input[i]` or a parameter's name. None: the reference gives none, and so must the candidate."""
+    operand_names: Mapping[str, str]
+    """What a message calls an operand: the forward's argument name for an input."""
+    clone_inputs: bool = False
+    """The reference works in place on its input, so that leaves must be copied first."""
+    values_comparable: bool = True
+    """False for a model that draws random numbers in this mode: shapes and the existence of gradients remain."""
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """Operands that a gradient is asked for."""
+        return tuple(self.gradients)
+
+    @property
+    def name(self) -> str:
+        return self.variant if self.training else f"{self.variant} (eval)"
+
+    def with_gradients(self, cotangents: Mapping[str, torch.Tensor], gradients: Mapping[str, Expected | None]) -> Case:
+        return replace(self, cotangents=cotangents, gradients=gradients)

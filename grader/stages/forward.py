@@ -1,0 +1,238 @@
+"""Does the forward match? Every case's outputs, sealed, beside the float64 reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from grader import protocol as p
+from grader.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
+from grader.remote import Finding, TensorSpec
+from grader.stages import numerics
+from grader.stages.candidate import MODEL, Candidate, exports, names, output_specs
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose
+from grader.stages.reference import ReferenceDesk
+
+GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str], ...] = (
+    (
+        "gelu_tanh",
+        "gelu_tanh_for_erf",
+        "by its tanh approximation, the reference uses the exact erf form (largest gap 4.7e-4)",
+    ),
+    ("gelu_erf", "gelu_erf_for_tanh", "in its exact erf form, the reference uses the tanh approximation"),
+)
+
+
+@dataclass(frozen=True)
+class ForwardJudgement:
+    result: ForwardResult
+    diagnoses: tuple[Diagnosis, ...]
+
+
+def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case]) -> ForwardJudgement:
+    """Without a graph, as at inference. Stops at the first case that fails. Raises Stopped."""
+    started = time.monotonic()
+    variants: list[VariantResult] = []
+    diagnoses: tuple[Diagnosis, ...] = ()
+    stale: Diagnosis | None = None
+    for case in cases:
+        checks, diagnoses = judge_case(candidate, desk, case)
+        failed = any(check.status in ("failed", "missing") for check in checks)
+        status = StageStatus.FAILED if failed else StageStatus.PASSED
+        variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
+        if failed:
+            break
+    else:
+        stale = judge_following(candidate, cases[0], desk.edited(cases[0]))
+    result = _summary(variants, time.monotonic() - started)
+    if stale is not None:
+        result = result.model_copy(update={"status": StageStatus.FAILED})
+    return ForwardJudgement(result, (stale,) if stale is not None else diagnoses)
+
+
+def judge_case(
+    candidate: Candidate, desk: ReferenceDesk, case: Case
+) -> tuple[list[TensorCheck], tuple[Diagnosis, ...]]:
+    doing = f"forward of variant {case.name}"
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs)
+    script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    script.export(exports("output", "a", output_specs(case)))
+    matching = candidate.prepare(case)
+    held = {name: matching.names[name] for name in case.buffers if name in matching.names}
+    script.export({f"state:{MODEL}:{theirs}": spec_of(case, ours) for ours, theirs in held.items()})
+    script.step(p.Drop())
+    finding = candidate.run(script, "forward", doing)
+    wrong = structure(case, finding, candidate.device)
+    if wrong:
+        return wrong[0], (wrong[1],)
+    checks = [check_output(case, finding, f"output:a:{name}", name) for name in case.outputs]
+    bad = [check for check in checks if check.status == "failed"]
+    if bad:
+        return checks, (explain(candidate, desk, case, bad[0], finding.sealed[f"output:a:{bad[0].name}"]),)
+    if not case.values_comparable:
+        return checks, ()
+    states = [
+        check_output(case, finding, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in held.items()
+    ]
+    missing = [name for name in case.buffers if name not in held]
+    stale = [check for check in states if check.status == "failed"]
+    checks += states + [
+        TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing
+    ]
+    if stale:
+        mode = "train()" if case.training else "eval()"
+        message = (
+            f"buffer {names([check.name for check in stale])} differs from the reference's after one forward in {mode}"
+        )
+        return checks, (diagnose("buffers_not_updated", message),)
+    if missing and _changes(case, missing):
+        message = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
+        return checks, (diagnose("buffers_not_updated", message),)
+    return [check for check in checks if check.status != "missing"], ()
+
+
+def judge_following(candidate: Candidate, first: Case, edited: Case) -> Diagnosis | None:
+    """A, then A with a few elements changed at the same addresses, then A again at new ones: outputs must follow.
+
+    Catches results that are remembered by address, by identity, by version counter or by a sample of the contents.
+    """
+    script = candidate.script(first)
+    turns = (("a", first, False), ("a", edited, True), ("b", first, False))
+    for turn, (key, case, reuse) in enumerate(turns):
+        script.put_inputs(key, case.inputs, reuse_addresses=reuse)
+        script.step(p.Forward(model=MODEL, inputs=key, tape=f"t{turn}", training=case.training))
+        script.export(exports("output", f"t{turn}", output_specs(case)))
+    finding = candidate.run(script, "forward", "repeated forwards")
+    for turn, (_, case, _) in enumerate(turns):
+        for name in case.outputs:
+            check = check_output(case, finding, f"output:t{turn}:{name}", name)
+            if check.status == "failed":
+                what = (
+                    "",
+                    " after a few elements of the input changed in place",
+                    " for the same values at a new address",
+                )
+                return diagnose("stale_output", f"{check.message}{what[turn]}: the output does not follow the input")
+    return None
+
+
+def structure(case: Case, finding: Finding, device: Device) -> tuple[list[TensorCheck], Diagnosis] | None:
+    """Another number, kind, shape, dtype or device of outputs than the reference returns."""
+    outputs = {info.name: info for info in finding.of(p.Outputs)[0].tensors}
+    if set(outputs) != set(case.outputs):
+        wanted, got = names(list(case.outputs)), names(list(outputs)) if outputs else "nothing"
+        message = f"the reference returns {wanted}, ModelNew returns {got}"
+        return _all_failed(case, message), diagnose("output_structure", message)
+    for name, expected in case.outputs.items():
+        info = outputs[name]
+        dtype = str(expected.dtype).removeprefix("torch.")
+        if info.kind != "tensor":
+            message = f"{name} is {'None' if info.kind == 'none' else 'a ' + info.type_name}, not a tensor"
+            return _all_failed(case, message), diagnose("output_structure", message)
+        if info.shape != expected.shape:
+            shapes = f"{_shape(info.shape)}, the reference's has {_shape(expected.shape)}"
+            message = f"{name} has shape {shapes} (variant {case.name})"
+            return _all_failed(case, message), diagnose("output_shape", message)
+        if info.dtype != dtype:
+            message = f"{name} has dtype {info.dtype}, the reference's has {dtype}"
+            return _all_failed(case, message), diagnose("output_dtype", message)
+        if info.device != device.value:
+            message = f"{name} is on {info.device}, the reference's is on {device.value}"
+            return _all_failed(case, message), diagnose("output_device", message)
+    return None
+
+
+def check_output(case: Case, finding: Finding, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
+    expected = (case.buffers if buffer else case.outputs)[name]
+    sealed = finding.sealed.get(source)
+    if sealed is None:
+        info = finding.refused.get(source)
+        have = "nothing" if info is None else f"{info.dtype} {_shape(info.shape)}"
+        message = f"{name} is {have} where {expected.dtype} {_shape(expected.shape)} is due"
+        return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
+    if not case.values_comparable:
+        return TensorCheck(
+            name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
+        )
+    return numerics.check(expected, sealed)
+
+
+def spec_of(case: Case, buffer: str) -> TensorSpec:
+    expected = case.buffers[buffer]
+    return TensorSpec(expected.shape, expected.dtype)
+
+
+def explain(
+    candidate: Candidate, desk: ReferenceDesk, case: Case, check: TensorCheck, sealed: torch.Tensor
+) -> Diagnosis:
+    """The one sentence for a wrong output; names the mistake where it is a known one."""
+    where = f" (variant {case.name})"
+    if check.message and "NaN or infinity" in check.message:
+        return diagnose("output_nan", check.message + where)
+    missing = [name for name in candidate.prepare(case).missing if name not in case.buffers]
+    if missing:
+        message = f"ModelNew has no parameter for the reference's {names(missing)}; {check.message}{where}"
+        return diagnose("parameters_missing", message)
+    return known_mistake(desk, case, check, sealed, where) or diagnose("output_wrong", f"{check.message}{where}")
+
+
+def known_mistake(
+    desk: ReferenceDesk, case: Case, check: TensorCheck, sealed: torch.Tensor, where: str
+) -> Diagnosis | None:
+    """A mistake that can be told from the values: rounded to fewer bits, or the other form of GELU."""
+    for dtype in (torch.bfloat16, torch.float16):
+        if (
+            sealed.dtype is torch.float32
+            and torch.equal(sealed.to(dtype).float(), sealed)
+            and bool((sealed != sealed.round()).any())
+        ):
+            narrow = str(dtype).removeprefix("torch.")
+            return diagnose("low_precision", f"{check.name} was rounded to {narrow}: {check.message}{where}")
+    for substitute, code, said in GELU_FORMS:
+        lookalike = desk.substituted(case, substitute).get(check.name)
+        if lookalike is not None and numerics.check(lookalike, sealed).status == "passed":
+            return diagnose(code, f"{check.name} matches GELU {said}: {check.message}{where}")
+    return None
+
+
+def _changes(case: Case, buffers: Sequence[str]) -> bool:
+    return any(
+        not torch.equal(case.buffers[name].golden.to(case.state[name].dtype), case.state[name]) for name in buffers
+    )
+
+
+def _all_failed(case: Case, message: str) -> list[TensorCheck]:
+    return [
+        TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
+        for name, expected in case.outputs.items()
+    ]
+
+
+def _summary(variants: Sequence[VariantResult], seconds: float) -> ForwardResult:
+    checks = [check for variant in variants for check in variant.tensors]
+    compared = [check for check in checks if check.max_abs_error is not None]
+    failed = any(variant.status is StageStatus.FAILED for variant in variants)
+
+    def all_pass(field: str) -> bool | None:
+        votes = [getattr(check, field) for check in checks if getattr(check, field) is not None]
+        return all(votes) and not any(check.status == "missing" for check in checks) if votes else None
+
+    return ForwardResult(
+        status=StageStatus.FAILED if failed else StageStatus.PASSED,
+        variants=tuple(variants),
+        max_abs_error=max((check.max_abs_error for check in compared if check.max_abs_error is not None), default=None),
+        rel_rms_error=max((check.rel_rms_error for check in compared if check.rel_rms_error is not None), default=None),
+        passes_1e_4=all_pass("passes_1e_4"),
+        passes_1e_2=all_pass("passes_1e_2"),
+        seconds=seconds,
+    )
+
+
+def _shape(shape: Sequence[int] | None) -> str:
+    return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"

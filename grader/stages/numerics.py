@@ -1,0 +1,261 @@
+"""Is one tensor right? The rule, its constants, and the figures that a verdict shows.
+
+With G the reference in float64, E_c the candidate's error against G, E_e the error of float32 eager PyTorch, e = 2^-23
+and K the longest reduction, a tensor of floats passes when
+
+1. NaN, +Inf and -Inf stand in the same places;
+2. ||E_c|| <= 4 ||E_e|| + (32 + sqrt K) e ||G||;
+3. everywhere |E_c| <= 8 max|E_e| + (1e-5 + e sqrt K) (rms(G) + |G|).
+
+The yardstick E_e is the worst of several eager runs, all but the first on inputs and parameters perturbed by a few
+rounding errors: where a function has a kink or a tie, float32 and float64 legitimately take different branches, and the
+perturbed runs show how much that matters. The rounding model behind sqrt K is the probabilistic bound of Higham and
+Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019.
+
+Integers and booleans must be equal wherever the reference runs agree with each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from grader.models import TensorCheck
+
+EPSILON = 2.0**-23
+"""Spacing of float32 at 1."""
+YARDSTICK_FACTOR_L2 = 4.0
+YARDSTICK_FACTOR_MAX = 8.0
+ROUNDING_UNITS = 32.0
+"""Rounding errors that any honest chain of operations may add up, in units of EPSILON, relative to the norm."""
+ELEMENT_TOLERANCE = 1e-5
+CHUNK_ELEMENTS = 1 << 24
+"""Tensors are compared in pieces, so that float64 temporaries stay at a few hundred MB."""
+FALLBACK_TOLERANCE = 1e-4
+"""Relative and absolute, where the reference does not run in float64."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the reference has for one tensor. Never sent to a candidate."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    """Of the float32 run: what the candidate must return."""
+    golden: torch.Tensor
+    """The float64 run's values; the float32 run's for integers, and where float64 does not run."""
+    error_l2: float = 0.0
+    """||E_e||, worst of the eager runs."""
+    error_max: float = 0.0
+    reduction_length: float = 1.0
+    """K."""
+    ambiguous: torch.Tensor | None = None
+    """Integers only: where the reference runs disagree with each other."""
+    has_float64: bool = True
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Sizes of a difference, over all elements that are finite in the reference."""
+
+    l2: float
+    max: float
+    golden_l2: float
+    worst_index: tuple[int, ...] | None
+    worst_candidate: float | None
+    worst_reference: float | None
+    excess: float
+    """Largest |E_c| over its elementwise bound; above 1 fails rule 3."""
+    passes_1e_4: bool
+    passes_1e_2: bool
+    same_specials: bool
+    """NaN and infinities stand in the same places."""
+
+
+def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
+    """Compare all elements; shape and dtype are those of `expected` already."""
+    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+        return _check_exact(expected, candidate)
+    found = difference(candidate, expected)
+    bound = _l2_bound(expected, found.golden_l2)
+    passed = found.same_specials and found.l2 <= bound and found.excess <= 1.0
+    message = None
+    if not found.same_specials:
+        message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
+    elif not passed:
+        message = (
+            f"{expected.name} is off by {found.max:.3g} at {_index(found.worst_index)} "
+            f"({_number(found.worst_candidate)} for {_number(found.worst_reference)}), "
+            f"relative RMS error {_relative(found.l2, found.golden_l2):.2g} "
+            f"where float32 eager PyTorch has {_relative(expected.error_l2, found.golden_l2):.2g}"
+        )
+    return TensorCheck(
+        name=expected.name,
+        status="passed" if passed else "failed",
+        shape=expected.shape,
+        dtype=str(expected.dtype).removeprefix("torch."),
+        max_abs_error=found.max,
+        rel_rms_error=_relative(found.l2, found.golden_l2),
+        yardstick_rel_rms_error=_relative(expected.error_l2, found.golden_l2),
+        worst_index=found.worst_index,
+        worst_candidate=found.worst_candidate,
+        worst_reference=found.worst_reference,
+        passes_1e_4=found.passes_1e_4,
+        passes_1e_2=found.passes_1e_2,
+        message=message,
+    )
+
+
+def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
+    """All figures in one pass over the elements."""
+    golden = expected.golden
+    count = max(golden.numel(), 1)
+    rms = _rms(golden)
+    sqrt_k = math.sqrt(expected.reduction_length)
+    slope = ELEMENT_TOLERANCE + EPSILON * sqrt_k if expected.has_float64 else FALLBACK_TOLERANCE
+    floor = (
+        YARDSTICK_FACTOR_MAX * expected.error_max + slope * rms + (0 if expected.has_float64 else FALLBACK_TOLERANCE)
+    )
+    square = golden_square = 0.0
+    worst, worst_at, excess = 0.0, None, 0.0
+    close = {1e-4: True, 1e-2: True}
+    same = True
+    for start, c, g in _chunks(candidate, golden):
+        same = same and _same_specials(c, g)
+        finite = torch.isfinite(g) & torch.isfinite(c)
+        error = torch.where(finite, (c - g).abs(), torch.zeros((), dtype=g.dtype, device=g.device))
+        size = torch.where(finite, g.abs(), torch.zeros((), dtype=g.dtype, device=g.device))
+        square += float((error * error).sum())
+        golden_square += float((size * size).sum())
+        excess = max(excess, _finite_ratio(error, floor + slope * size))
+        for tolerance in close:
+            close[tolerance] = close[tolerance] and bool((error <= tolerance * (1 + size)).all())
+        top = int(error.argmax()) if error.numel() else 0
+        if error.numel() and float(error[top]) > worst:
+            worst, worst_at = float(error[top]), start + top
+    flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
+    return Difference(
+        l2=math.sqrt(square),
+        max=worst,
+        golden_l2=math.sqrt(golden_square),
+        worst_index=None if worst_at is None else _unravel(worst_at, expected.shape),
+        worst_candidate=_element(flat_c, worst_at),
+        worst_reference=_element(flat_g, worst_at),
+        excess=excess,
+        passes_1e_4=same and close[1e-4],
+        passes_1e_2=same and close[1e-2],
+        same_specials=same and count > 0,
+    )
+
+
+def yardstick(runs: Sequence[torch.Tensor], golden: torch.Tensor) -> tuple[float, float]:
+    """||E_e|| and max|E_e|: the worst over eager float32 runs."""
+    l2 = largest = 0.0
+    for run in runs:
+        square = 0.0
+        for _, c, g in _chunks(run, golden):
+            error = (c - g).abs().nan_to_num(0.0, 0.0, 0.0)
+            square += float((error * error).sum())
+            largest = max(largest, float(error.max()) if error.numel() else 0.0)
+        l2 = max(l2, math.sqrt(square))
+    return l2, largest
+
+
+def norm(tensor: torch.Tensor) -> float:
+    """Euclidean norm over finite elements, in float64."""
+    return _rms(tensor) * math.sqrt(max(tensor.numel(), 1))
+
+
+def _element(flat: torch.Tensor, position: int | None) -> float | None:
+    """A complex element by its magnitude."""
+    if position is None:
+        return None
+    return float(flat[position].abs() if flat.dtype.is_complex else flat[position])
+
+
+def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
+    wrong = candidate != expected.golden
+    if expected.ambiguous is not None:
+        wrong &= ~expected.ambiguous
+    count = int(wrong.sum())
+    where = _unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
+    message = None
+    if where is not None:
+        message = (
+            f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {_index(where)}: "
+            f"{candidate[where].item()} for {expected.golden[where].item()}"
+        )
+    return TensorCheck(
+        name=expected.name,
+        status="failed" if count else "passed",
+        shape=expected.shape,
+        dtype=str(expected.dtype).removeprefix("torch."),
+        worst_index=where,
+        passes_1e_4=count == 0,
+        passes_1e_2=count == 0,
+        message=message,
+    )
+
+
+def _l2_bound(expected: Expected, golden_l2: float) -> float:
+    if not expected.has_float64:
+        return math.inf  # rule 3 with the fallback tolerance decides alone
+    units = ROUNDING_UNITS + math.sqrt(expected.reduction_length)
+    return YARDSTICK_FACTOR_L2 * expected.error_l2 + units * EPSILON * golden_l2
+
+
+def _chunks(candidate: torch.Tensor, golden: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    wide = torch.complex128 if golden.dtype.is_complex else torch.float64
+    flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
+    for start in range(0, flat_g.numel(), CHUNK_ELEMENTS):
+        stop = start + CHUNK_ELEMENTS
+        g = flat_g[start:stop].to(candidate.device, non_blocking=False)
+        yield start, flat_c[start:stop].to(wide), g.to(wide)
+
+
+def _rms(golden: torch.Tensor) -> float:
+    square = sum(float(g.abs().nan_to_num(0.0, 0.0, 0.0).square().sum()) for _, _, g in _chunks(golden, golden))
+    return math.sqrt(square / max(golden.numel(), 1))
+
+
+def _same_specials(c: torch.Tensor, g: torch.Tensor) -> bool:
+    odd_c, odd_g = ~torch.isfinite(c), ~torch.isfinite(g)
+    if not bool((odd_c == odd_g).all()):
+        return False
+    return not bool(odd_g.any()) or (
+        bool(torch.equal(torch.nan_to_num(c[odd_g], 0.0), torch.nan_to_num(g[odd_g], 0.0)))
+        and bool((torch.isnan(c[odd_g]) == torch.isnan(g[odd_g])).all())
+    )
+
+
+def _finite_ratio(error: torch.Tensor, bound: torch.Tensor) -> float:
+    if not error.numel():
+        return 0.0
+    ratio = torch.where(error > 0, error / bound, torch.zeros((), dtype=error.dtype, device=error.device))
+    return float(ratio.max())
+
+
+def _relative(error: float, size: float) -> float:
+    if error == 0.0:
+        return 0.0
+    return error / size if size else math.inf
+
+
+def _unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    index = []
+    for extent in reversed(shape):
+        position, inner = divmod(position, extent)
+        index.append(inner)
+    return tuple(reversed(index))
+
+
+def _index(index: tuple[int, ...] | None) -> str:
+    return "[" + ", ".join(str(i) for i in index or ()) + "]"
+
+
+def _number(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.6g}"

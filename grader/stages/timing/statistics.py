@@ -1,0 +1,61 @@
+"""From rounds of paired times to a speedup with an interval."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+MARGIN = 1.01
+"""A difference below 1% is called none: two processes running the same program differ by about that much."""
+
+Verdict = Literal["faster", "slower", "same", "inconclusive"]
+
+
+class Round(NamedTuple):
+    """One ABBA round: both sides twice, in mirrored order, so that a steady drift cancels."""
+
+    reference_ms: tuple[float, float]
+    candidate_ms: tuple[float, float]
+
+    @property
+    def log_ratio(self) -> float:
+        """log(reference / candidate) of the geometric means."""
+        return 0.5 * sum(math.log(r) for r in self.reference_ms) - 0.5 * sum(math.log(c) for c in self.candidate_ms)
+
+
+class Speedup(NamedTuple):
+    speedup: float
+    ci_low: float
+    ci_high: float
+    verdict: Verdict
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval, relative to the speedup."""
+        return (self.ci_high - self.ci_low) / (2 * self.speedup)
+
+
+def speedup(rounds: Sequence[Round]) -> Speedup:
+    """exp(median of log ratios) with a percentile bootstrap interval over rounds.
+
+    The seed is fixed: the same samples give the same interval.
+    """
+    ratios = [r.log_ratio for r in rounds]
+    source = random.Random(0)
+    medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (math.exp(medians[int(q * (RESAMPLES - 1))]) for q in (tail, 1 - tail))
+    return Speedup(math.exp(statistics.median(ratios)), low, high, _verdict(low, high))
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    if low > MARGIN:
+        return "faster"
+    if high < 1 / MARGIN:
+        return "slower"
+    return "same" if low >= 1 / MARGIN and high <= MARGIN else "inconclusive"
