@@ -1,0 +1,1 @@
+"""Verdicts and leaderboards for people and for programs."""

@@ -1,0 +1,61 @@
+"""Shows a batch while it runs: a bar on a terminal, plain lines elsewhere. Verdicts go to stdout, the bar to stderr."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from grader.models import Verdict
+from grader.report.console import console
+from grader.report.machine import json_line
+from grader.report.text import verdict_line
+
+
+class BatchProgress:
+    """A context manager that is told of each verdict."""
+
+    def __init__(self, total: int, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._stdout = console(sys.stdout)
+        self._stderr = console(sys.stderr)
+        self._bar = Progress(
+            TextColumn("grading"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._stderr,
+            disable=not sys.stderr.isatty(),
+            transient=True,
+            # The library would otherwise carry what is printed to a file over to the terminal.
+            redirect_stdout=False,
+        )
+        self._task = self._bar.add_task("grading", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, verdict: Verdict) -> None:
+        """Print a verdict and move the bar on."""
+        if self._as_json:
+            print(json_line(verdict), flush=True)
+            self._note(verdict)
+        elif self._stdout.is_terminal and self._stderr.is_terminal:
+            # One screen: lines that do not go through the bar's console would be drawn over.
+            self._bar.console.print(verdict_line(verdict))
+        else:
+            self._stdout.print(verdict_line(verdict), soft_wrap=True)
+            sys.stdout.flush()
+        self._bar.advance(self._task)
+
+    def _note(self, verdict: Verdict) -> None:
+        if not self._stdout.is_terminal:
+            self._stderr.print(verdict_line(verdict), soft_wrap=True)

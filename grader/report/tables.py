@@ -1,0 +1,51 @@
+"""For people: what problems there are, and what a machine offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+from rich.text import Text
+
+from grader.catalog import Skipped
+from grader.doctor import Finding
+from grader.gradable import ProblemFacts
+
+_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
+
+
+def problems_table(problems: Iterable[ProblemFacts]) -> Table:
+    """One row a problem."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("problem", "forward", "backward", "variants", "left out of the gradient check, or why not"):
+        table.add_column(column, overflow="fold")
+    for problem in problems:
+        table.add_row(
+            problem.id,
+            _yes(problem.forward),
+            _yes(problem.backward),
+            ", ".join(problem.variants),
+            problem.why_not or "; ".join(_left_out(problem)),
+        )
+    return table
+
+
+def skipped_lines(skipped: Iterable[Skipped]) -> list[str]:
+    """One line for each file that is not offered as a problem."""
+    return [f"skipped {one.path}: {one.reason}" for one in skipped]
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """One row a finding."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for finding in findings:
+        table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), finding.detail)
+    return table
+
+
+def _left_out(problem: ProblemFacts) -> list[str]:
+    return [f"{operand.name} ({operand.why_no_gradient})" for operand in problem.operands if operand.why_no_gradient]
+
+
+def _yes(value: bool) -> Text:
+    return Text("yes", style="green") if value else Text("no", style="yellow")

@@ -1,0 +1,243 @@
+"""For people: one line while grading, the whole verdict for `show`, the board as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from db.leaderboard import Entry, Leaderboard
+from db.store import StoredVerdict
+from grader.models import Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
+from grader.report.console import clean
+
+_STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
+_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
+
+
+def verdict_line(verdict: Verdict) -> Text:
+    """Status, name and what matters most about it: the speedup, or the first diagnosis."""
+    identity = f"#{verdict.verdict_id} " if verdict.verdict_id else ""
+    return Text.assemble(
+        (f"{verdict.status:<18} ", _style(verdict.status)),
+        identity,
+        clean(verdict.submission),
+        f" on {verdict.device}: ",
+        clean(_in_short(verdict)),
+    )
+
+
+def tally(verdicts: Iterable[Verdict], reused: int) -> str:
+    """How many of each status."""
+    counts = Counter(verdict.status for verdict in verdicts)
+    parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    known = f" ({reused} from the database; --regrade grades again)" if reused else ""
+    return f"{counts.total()} graded: {parts}{known}" if counts else "nothing to grade"
+
+
+def verdict_in_full(stored: StoredVerdict) -> RenderableType:
+    """The diagnosis first, then what it rests on, the source last."""
+    return Group(*_parts(stored))
+
+
+def leaderboard_table(board: Leaderboard) -> RenderableType:
+    """The board and, where there is more than one problem, the summary by author."""
+    if not board.entries:
+        return Text(f"no verdict on the {board.board} board yet")
+    parts: list[RenderableType] = [_board_table(board)]
+    if len({entry.problem for entry in board.entries}) > 1:
+        parts.append(_summary_table(board))
+    return Group(*parts)
+
+
+# ---------------------------------------------------------------------------------------------------- one line
+
+
+def _in_short(verdict: Verdict) -> str:
+    if verdict.status is not Status.CORRECT and verdict.diagnoses:
+        first = verdict.diagnoses[0]
+        return f"{first.code}: {first.message}"
+    timing = verdict.timing
+    phase = timing and (timing.total or timing.forward)
+    return _speedup(phase) if phase else "not timed"
+
+
+def _speedup(phase: PhaseTiming) -> str:
+    return f"{phase.speedup:.3f}x [{phase.ci_low:.3f}, {phase.ci_high:.3f}] {phase.verdict}"
+
+
+def _style(status: Status) -> str:
+    return _STYLES.get(status, "red")
+
+
+# ---------------------------------------------------------------------------------------------------- in full
+
+
+def _parts(stored: StoredVerdict) -> Iterator[RenderableType]:
+    verdict = stored.verdict
+    yield Text.assemble(
+        f"verdict {verdict.verdict_id}: ",
+        (str(verdict.status), f"bold {_style(verdict.status)}"),
+        f"  {clean(verdict.submission)} on {clean(verdict.environment.device_name)}",
+        f", {verdict.created_at:%Y-%m-%d %H:%M}",
+    )
+    for diagnosis in verdict.diagnoses:
+        yield _diagnosis(diagnosis)
+    yield from _section("Stages", _stages(verdict))
+    yield from _section("Outputs", _outputs(verdict))
+    yield from _section("Gradients", _checks(verdict.backward.gradients) if verdict.backward else None)
+    yield from _section("Build log", _build_log(verdict))
+    yield from _section("Timing", _timing(verdict.timing) if verdict.timing else None)
+    yield from _section("Environment", _pairs(verdict.environment))
+    yield from _section("Settings", _pairs(verdict.settings))
+    source = clean(stored.submission_source)
+    yield from _section("Source", Syntax(source, "python", line_numbers=True, word_wrap=True) if source else None)
+
+
+def _section(title: str, content: RenderableType | None) -> Iterator[RenderableType]:
+    if content is not None:
+        yield Text(f"\n{title}", style="bold")
+        yield Padding(content, (0, 0, 0, 2), expand=False)
+
+
+def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
+    mark, style = _MARKS[diagnosis.severity]
+    lines = [Text.assemble((f"{mark} {diagnosis.code}", style), f" ({diagnosis.stage}): {clean(diagnosis.message)}")]
+    lines += [Text(clean(f"    {key}: {value}"), style="dim") for key, value in diagnosis.detail.items()]
+    return Group(*lines)
+
+
+def _stages(verdict: Verdict) -> Table:
+    table = _plain_table("stage", "status", "seconds")
+    seconds = verdict.seconds
+    for name, stage, took in (
+        ("build", verdict.build, seconds.build),
+        ("forward", verdict.forward, seconds.forward),
+        ("backward", verdict.backward, seconds.backward),
+        ("timing", verdict.timing, seconds.timing),
+    ):
+        table.add_row(name, stage.status if stage else "not reached", f"{took:.1f}" if stage else "")
+    return table
+
+
+def _outputs(verdict: Verdict) -> Table | None:
+    """The outputs of the first variant that failed, else of the first one."""
+    variants = verdict.forward.variants if verdict.forward else ()
+    shown = next((variant for variant in variants if variant.status == "failed"), next(iter(variants), None))
+    if shown is None:
+        return None
+    table = _checks(shown.tensors)
+    if table is not None:
+        table.caption = f"variant {clean(shown.variant)}, seed {shown.seed}"
+    return table
+
+
+def _checks(checks: Iterable[TensorCheck]) -> Table | None:
+    table = _plain_table(
+        "operand", "status", "relative error", "float32 eager", "worst at", "there", "should be", "why"
+    )
+    for check in checks:
+        table.add_row(
+            clean(check.name),
+            Text(check.status, style="red" if check.status in ("failed", "missing") else ""),
+            _figure(check.rel_rms_error),
+            _figure(check.yardstick_rel_rms_error),
+            "" if check.worst_index is None else str(list(check.worst_index)),
+            _figure(check.worst_candidate, 6),
+            _figure(check.worst_reference, 6),
+            clean(check.message or ""),
+        )
+    return table if table.row_count else None
+
+
+def _timing(timing: TimingResult) -> Table | None:
+    table = _plain_table(
+        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "rounds", "clock"
+    )
+    for name in ("forward", "backward", "total"):
+        phase: PhaseTiming | None = getattr(timing, name)
+        if phase:
+            table.add_row(
+                name,
+                f"{phase.candidate_ms:.4f}",
+                f"{phase.reference_ms:.4f}",
+                _speedup(phase),
+                _figure(phase.bound_ms, 4),
+                str(phase.rounds),
+                phase.clock,
+            )
+    return table if table.row_count else None
+
+
+def _build_log(verdict: Verdict) -> Text | None:
+    log = verdict.build.log_tail.strip() if verdict.build else ""
+    return Text(clean(log)) if log else None
+
+
+# ------------------------------------------------------------------------------------------------------ tables
+
+
+def _board_table(board: Leaderboard) -> Table:
+    table = _plain_table("rank", "problem", "author", "device", "speedup", "at least", "status", "verdict", "remarks")
+    table.title = f"{board.board} board, ranked by the lower end of the 95% interval"
+    for entry in board.entries:
+        table.add_row(
+            "-" if entry.rank is None else str(entry.rank),
+            clean(entry.problem),
+            clean(entry.author + (f"__{entry.label}" if entry.label else "")),
+            clean(entry.device_name),
+            "" if entry.speedup is None else f"{entry.speedup:.3f}x",
+            "" if entry.ci_low is None else f"{entry.ci_low:.3f}x",
+            Text(entry.status, style=_style(entry.status)),
+            str(entry.verdict_id),
+            ", ".join(_remarks(entry)),
+        )
+    return table
+
+
+def _remarks(entry: Entry) -> Iterator[str]:
+    if entry.speedup is None:
+        yield "not timed"
+    if entry.quick:
+        yield "quick"
+    if entry.sandbox != "bubblewrap":
+        yield f"sandbox {entry.sandbox}"
+
+
+def _summary_table(board: Leaderboard) -> Table:
+    table = _plain_table("author", "device", "problems", "geometric mean speedup", "at least")
+    table.title = "by author, over the problems with a rank"
+    for one in board.summaries:
+        table.add_row(
+            clean(one.author),
+            clean(one.device_name),
+            str(one.problems),
+            f"{one.geometric_mean_speedup:.3f}x",
+            f"{one.geometric_mean_ci_low:.3f}x",
+        )
+    return table
+
+
+def _pairs(value: Value) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, content in value.model_dump(mode="json").items():
+        if content is not None:
+            text = ", ".join(map(str, content)) if isinstance(content, list) else str(content)
+            table.add_row(name.replace("_", " "), clean(text))
+    return table
+
+
+def _plain_table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}g}"

@@ -1,0 +1,17 @@
+"""Hardware and tools that tests need are looked for here, and nowhere else."""
+
+import pytest
+import torch
+
+from grader.toolchain import find_cuda_home
+
+
+def pytest_collection_modifyitems(items):
+    missing = {
+        "gpu": None if torch.cuda.is_available() else "needs an NVIDIA GPU; CONTRIBUTING.md says how to run these",
+        "nvcc": None if find_cuda_home() else "needs a CUDA toolkit; `make setup` installs one",
+    }
+    for item in items:
+        for marker, reason in missing.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))

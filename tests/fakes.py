@@ -1,0 +1,47 @@
+"""A grader without workers, at the seam that the command line calls."""
+
+import time
+
+from grader.models import Device, Settings, Status
+from tests import samples
+
+
+class FakeGrader:
+    """Reads the status that it is to give from the source's first line (`# status: wrong_output`)."""
+
+    seconds_each = 0.0
+    graded: list[str] = []
+    """Names, in order, over all instances; tests clear it."""
+
+    def __init__(self, *, device, sandbox, quick, variant):
+        self._device = Device.CPU if device == "auto" else Device(device)
+        self._settings = Settings(device=self._device, sandbox=sandbox, quick=quick, variant=variant)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def settings_for(self, submission):
+        return self._settings
+
+    def environment_for(self, submission):
+        return samples.environment(self._device)
+
+    def grade(self, problem, submission):
+        time.sleep(self.seconds_each)
+        self.graded.append(submission.name)
+        first_line = submission.source.partition("\n")[0]
+        asked = first_line.removeprefix("# status: ") if first_line.startswith("# status: ") else Status.CORRECT
+        return samples.verdict(
+            submission,
+            Status.INVALID_SUBMISSION if submission.unreadable else Status(asked),
+            problem_source=problem.source,
+            where=self.environment_for(submission),
+            settings=self._settings,
+        )
+
+    def grade_many(self, work):
+        for problem, submission in work:
+            yield problem, submission, self.grade(problem, submission)

@@ -1,0 +1,155 @@
+"""What people read: the cause first, nothing that steers their terminal, nothing cut off in files."""
+
+import io
+
+import pytest
+
+from db.leaderboard import Entry, Leaderboard, Summary
+from db.store import StoredVerdict
+from grader.models import Device, Diagnosis, Settings, Status
+from grader.report.console import clean, console
+from grader.report.text import leaderboard_table, tally, verdict_in_full, verdict_line
+from tests import samples
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]not markup[/bold] \u202egnp.exe"
+
+
+def printed(renderable):
+    stream = io.StringIO()
+    console(stream).print(renderable)
+    return stream.getvalue()
+
+
+def full(verdict, source=samples.SUBMISSION_SOURCE):
+    return printed(verdict_in_full(StoredVerdict(verdict, source, samples.PROBLEM_SOURCE)))
+
+
+def entry(**fields):
+    return Entry(
+        **{
+            "rank": 1,
+            "problem": "scale",
+            "device": Device.CUDA,
+            "device_name": "NVIDIA H200",
+            "author": "ann",
+            "label": None,
+            "sample": None,
+            "status": Status.CORRECT,
+            "speedup": 2.0,
+            "ci_low": 1.9,
+            "quick": False,
+            "sandbox": "bubblewrap",
+            "verdict_id": 7,
+            "created_at": "2026-01-01T12:00:00+00:00",
+            **fields,
+        }
+    )
+
+
+def test_a_correct_one_shows_its_speedup():
+    verdict = samples.verdict().model_copy(update={"verdict_id": 5})
+    assert verdict_line(verdict).plain == "correct            #5 ann/scale on cpu: 2.000x [1.800, 2.222] inconclusive"
+
+
+def test_others_show_their_first_diagnosis():
+    line = verdict_line(samples.verdict(status=Status.WRONG_OUTPUT)).plain
+    assert line.endswith("ann/scale on cpu: output_wrong: The output is wrong; look at index (0, 3).")
+
+
+def test_without_a_timing_it_says_so():
+    assert verdict_line(samples.verdict(timing=None)).plain.endswith("on cpu: not timed")
+
+
+def test_the_tally():
+    assert tally([], 0) == "nothing to grade"
+    two = [samples.verdict(), samples.verdict(), samples.verdict(status=Status.TIMEOUT)]
+    assert tally(two, 0) == "3 graded: 2 correct, 1 timeout"
+
+
+def test_the_whole_verdict_begins_with_the_cause():
+    diagnoses = (
+        Diagnosis(code="param_grad_none", stage="backward", message="weight gets none.", detail={"operand": "weight"}),
+        Diagnosis(code="nondeterministic_grad", stage="backward", message="Repeats differ.", severity="warning"),
+    )
+    text = full(samples.verdict(status=Status.MISSING_BACKWARD, diagnoses=diagnoses))
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines[0] == "verdict None: missing_backward  ann/scale on a CPU, 2026-01-01 12:00"
+    assert lines[1] == "✗ param_grad_none (backward): weight gets none."
+    assert lines[2] == "    operand: weight"
+    assert lines[3] == "! nondeterministic_grad (backward): Repeats differ."
+    order = ["Stages", "Gradients", "Build log", "Timing", "Environment", "Source"]
+    positions = [lines.index(title) for title in order]
+    assert positions == sorted(positions)
+    assert "c++ main.so" in text
+    assert "bubblewrap" in text
+
+
+def test_gradients_name_operand_error_and_worst_element():
+    text = full(samples.verdict())
+    weight = next(line for line in text.splitlines() if line.strip().startswith("weight"))
+    assert weight.split() == ["weight", "passed", "2e-07", "[3]"]
+
+
+def test_what_was_not_reached_leaves_no_empty_section():
+    text = full(
+        samples.verdict(status=Status.INVALID_SUBMISSION, build=None, forward=None, backward=None, timing=None),
+        source="",
+    )
+    for title in ("Gradients", "Build log", "Timing", "Source", "Outputs"):
+        assert title not in text
+    assert text.count("not reached") == 4
+
+
+@pytest.mark.parametrize("where", ["message", "log", "source", "name"])
+def test_a_strangers_text_cannot_steer_the_terminal(where):
+    verdict = samples.verdict(samples.submission(author=HOSTILE if where == "name" else "ann"), Status.WRONG_OUTPUT)
+    if where == "message":
+        diagnosis = verdict.diagnoses[0].model_copy(update={"message": HOSTILE, "detail": {HOSTILE: HOSTILE}})
+        verdict = verdict.model_copy(update={"diagnoses": (diagnosis,)})
+    if where == "log":
+        verdict = verdict.model_copy(update={"build": verdict.build.model_copy(update={"log_tail": HOSTILE})})
+    text = full(verdict, source=HOSTILE if where == "source" else "x = 1") + verdict_line(verdict).plain
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "[bold]not markup[/bold]" in text
+
+
+def test_newlines_and_tabs_stay():
+    assert clean("a\r\n\tb\nc") == "a\n\tb\nc"
+
+
+def test_an_empty_board_says_so():
+    board = Leaderboard(board="forward", entries=(), summaries=())
+    assert printed(leaderboard_table(board)) == "no verdict on the forward board yet\n"
+
+
+def test_a_board_names_its_remarks():
+    entries = (
+        entry(label="v2"),
+        entry(rank=None, author="bob", speedup=None, ci_low=None, quick=True, sandbox="weak"),
+    )
+    text = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=())))
+    assert "ann__v2" in text
+    assert "1.900x" in text
+    assert "not timed, quick, sandbox weak" in text
+    assert "by author" not in text
+
+
+def test_several_problems_are_summed_up():
+    summary = Summary(
+        author="ann", device_name="NVIDIA H200", problems=2, geometric_mean_speedup=3.0, geometric_mean_ci_low=2.9
+    )
+    board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary,))
+    assert "3.000x" in printed(leaderboard_table(board))
+
+
+def test_a_variant_only_verdict_shows_its_settings():
+    text = full(samples.verdict(settings=Settings(device=Device.CPU, variant="small", quick=True)))
+    settings = text[text.index("Settings") :].split("Source")[0]
+    assert [line.split() for line in settings.splitlines()[1:5]] == [
+        ["device", "cpu"],
+        ["variant", "small"],
+        ["quick", "True"],
+        ["sandbox", "auto"],
+    ]

@@ -1,0 +1,146 @@
+"""Values for tests, made by hand: what a grading would give, without one."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from grader.models import (
+    BackwardResult,
+    BuildResult,
+    Device,
+    Diagnosis,
+    Environment,
+    ForwardResult,
+    PhaseTiming,
+    Problem,
+    Settings,
+    StageStatus,
+    Status,
+    Submission,
+    TensorCheck,
+    TimingResult,
+    Verdict,
+)
+
+PROBLEM_SOURCE = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return [8]
+"""
+
+SUBMISSION_SOURCE = """\
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    pass
+"""
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def problem(problem_id="scale", source=PROBLEM_SOURCE, path=None):
+    return Problem(id=problem_id, path=path or Path(f"/problems/{problem_id}.py"), source=source)
+
+
+def submission(author="ann", problem_id="scale", label=None, source=SUBMISSION_SOURCE, **fields):
+    path = f"submissions/{author}/{problem_id}.py"
+    return Submission(author=author, problem_id=problem_id, label=label, path=path, source=source, **fields)
+
+
+def environment(device=Device.CPU, device_name="a CPU", **fields):
+    return Environment(
+        device=device,
+        device_name=device_name,
+        torch_version="2.13.0",
+        compiler="g++ 12.2.0",
+        python_version="3.11.7",
+        grader_version="0.1.0",
+        sandbox="bubblewrap",
+        sandbox_layers=("namespaces", "seccomp"),
+        **fields,
+    )
+
+
+def phase(speedup, margin=0.9):
+    return PhaseTiming(
+        candidate_ms=1.0,
+        reference_ms=speedup,
+        speedup=speedup,
+        ci_low=speedup * margin,
+        ci_high=speedup / margin,
+        rounds=8,
+    )
+
+
+def verdict(
+    of=None,
+    status=Status.CORRECT,
+    problem_source=PROBLEM_SOURCE,
+    where=None,
+    settings=None,
+    total=2.0,
+    forward_speedup=3.0,
+    minute=0,
+    **fields,
+):
+    """A verdict on a submission whose stages fit its status."""
+    of = of or submission()
+    where = where or environment()
+    settings = settings or Settings(device=where.device)
+    right_forward = status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
+    right_backward = status is Status.CORRECT
+    stages = {
+        "build": BuildResult(status=StageStatus.PASSED, seconds=1.5, log_tail="[1/2] c++ main.o\n[2/2] c++ main.so"),
+        "forward": ForwardResult(status=StageStatus.PASSED if right_forward else StageStatus.FAILED),
+        "backward": BackwardResult(
+            status=StageStatus.PASSED if right_backward else StageStatus.FAILED,
+            gradients=(
+                TensorCheck(name="x", status="passed", rel_rms_error=1e-7),
+                TensorCheck(
+                    name="weight",
+                    status="passed" if right_backward else "missing",
+                    rel_rms_error=2e-7 if right_backward else None,
+                    worst_index=(3,) if right_backward else None,
+                    message=None if right_backward else "autograd gave no gradient for it",
+                ),
+            ),
+        ),
+        "timing": TimingResult(
+            status=StageStatus.PASSED,
+            variant="full",
+            forward=phase(forward_speedup) if forward_speedup else None,
+            total=phase(total) if total and right_backward else None,
+        ),
+    }
+    diagnosis = Diagnosis(code="output_wrong", stage="forward", message="The output is wrong; look at index (0, 3).")
+    return Verdict(
+        submission=of.name,
+        author=of.author,
+        label=of.label,
+        sample=of.sample,
+        problem=of.problem_id,
+        device=where.device,
+        status=status,
+        environment=where,
+        settings=settings,
+        source_hash=of.source_hash,
+        problem_hash=problem(source=problem_source).source_hash,
+        created_at=NOON + timedelta(minutes=minute),
+        **{"diagnoses": () if status is Status.CORRECT else (diagnosis,), **stages, **fields},
+    )
