@@ -1,0 +1,102 @@
+"""What ships must get the verdict that it is known for: reference solutions and the submissions of submissions/."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader.catalog import find_problems, find_submissions
+from grader.models import Status
+from grader.pipeline import Grader
+
+ROOT = Path(__file__).parents[1]
+EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
+CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
+GIB = 2**30
+
+
+@pytest.fixture(scope="session")
+def graders():
+    started = {}
+
+    def get(device):
+        if device not in started:
+            started[device] = Grader(device=device, quick=True)
+        return started[device]
+
+    yield get
+    for grader in started.values():
+        grader.close()
+
+
+@pytest.fixture(scope="session")
+def catalog():
+    return find_problems()
+
+
+def grade(grader, catalog, path):
+    (submission,) = find_submissions([path], catalog)
+    return grader.grade(catalog.problem(submission.problem_id), submission)
+
+
+def story(verdict):
+    """For a failed assertion: what the verdict says."""
+    return "\n".join([f"{verdict.submission} is {verdict.status}"] + [f"  {d.code}: {d.message}" for d in verdict.diagnoses])
+
+
+def without_a_gpu(entry):
+    """Of the CUDA files, those that a machine without a GPU compiles in its tests; the rest are left to the GPU's."""
+    return entry["device"] == "cpu" or entry["file"] in (
+        "plover/conv2d_mul_leaky_relu_gelu.py",
+        "wagtail/conv_transpose3d_bias_residual_mul_residual.py",
+    )
+
+
+def entries():
+    for entry in EXPECTED:
+        marks = [pytest.mark.slow]
+        if entry["device"] == "cuda":
+            marks.append(pytest.mark.nvcc if without_a_gpu(entry) else pytest.mark.gpu)
+        yield pytest.param(entry, id=f"{entry['file'].removesuffix('.py')}-{entry['device']}", marks=marks)
+
+
+@pytest.mark.parametrize("entry", list(entries()))
+def test_submission(graders, catalog, entry):
+    device = "cpu" if entry["device"] == "cpu" else "auto"
+    verdict = grade(graders(device), catalog, ROOT / "submissions" / entry["file"])
+    expected = entry["status"]
+    if entry["device"] == "cuda" and not torch.cuda.is_available() and expected != "build_error":
+        expected = "not_run"
+    assert verdict.status == expected, story(verdict)
+    if expected != "not_run":
+        codes = [d.code for d in verdict.diagnoses]
+        assert [code for code in entry["codes"] if code not in codes] == [], story(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "reference_solutions" / "cpu").glob("*.py")), ids=lambda path: path.stem)
+def test_cpu_twin(graders, catalog, path):
+    verdict = grade(graders("cpu"), catalog, path)
+    assert verdict.status is Status.CORRECT, story(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU they are run, not only compiled")
+@pytest.mark.parametrize("problem", [*CONVOLUTIONS, "conv_transpose3d_leaky_relu_mul_leaky_relu_max"])
+def test_cuda_solution_compiles(graders, catalog, problem):
+    verdict = grade(graders("auto"), catalog, ROOT / "reference_solutions" / f"{problem}.py")
+    assert verdict.status is Status.NOT_RUN, story(verdict)
+    assert verdict.build is not None
+    assert verdict.build.extensions, "nothing was compiled"
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "reference_solutions").glob("*.py")), ids=lambda path: path.stem)
+def test_cuda_solution(graders, catalog, path):
+    verdict = grade(graders("cuda"), catalog, path)
+    assert verdict.status is Status.CORRECT, story(verdict)
+    assert verdict.peak_device_bytes is not None
+    assert verdict.peak_device_bytes <= 22 * GIB, f"{verdict.peak_device_bytes / GIB:.1f} GiB of device memory"
