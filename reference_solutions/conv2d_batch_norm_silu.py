@@ -246,7 +246,9 @@ struct Layout {
 };
 
 // From one pair of float32 sums per block to one pair of float64 sums per channel.
-torch::Tensor join(const torch::Tensor& partial_sums) { return partial_sums.sum({0, 2}, false, torch::kFloat64); }
+torch::Tensor join(const torch::Tensor& partial_sums) {
+  return partial_sums.sum(at::IntArrayRef({0, 2}), false, torch::kFloat64);
+}
 
 float2* pairs(torch::Tensor& partial_sums) { return reinterpret_cast<float2*>(partial_sums.mutable_data_ptr<float>()); }
 

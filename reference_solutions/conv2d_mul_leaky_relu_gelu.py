@@ -197,7 +197,7 @@ std::tuple<torch::Tensor, torch::Tensor> scaled_gelu_backward(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 
   torch::Tensor grad_multiplier;
-  if (want_grad_multiplier) grad_multiplier = partial_sums.sum({0, 2}).view(multiplier.sizes());
+  if (want_grad_multiplier) grad_multiplier = partial_sums.sum(at::IntArrayRef({0, 2})).view(multiplier.sizes());
   return {grad_convolved, grad_multiplier};
 }
 """

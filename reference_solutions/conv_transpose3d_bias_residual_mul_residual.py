@@ -182,7 +182,7 @@ std::tuple<torch::Tensor, torch::Tensor> residual_backward(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 
   torch::Tensor grad_bias;
-  if (want_grad_bias) grad_bias = partial_sums.sum({0, 2}).view(bias.sizes());
+  if (want_grad_bias) grad_bias = partial_sums.sum(at::IntArrayRef({0, 2})).view(bias.sizes());
   return {grad_convolved, grad_bias};
 }
 """

@@ -63,7 +63,7 @@ std::vector<torch::Tensor> residual_backward(torch::Tensor grad_out, torch::Tens
     residual_backward_kernel<<<blocks, threads>>>(
         grad_out.data_ptr<float>(), conv.data_ptr<float>(), bias.data_ptr<float>(),
         grad_conv.data_ptr<float>(), grad_bias_terms.data_ptr<float>(), count, C, spatial);
-    return {grad_conv, grad_bias_terms.sum({0, 2, 3, 4}).view_as(bias)};
+    return {grad_conv, grad_bias_terms.sum(at::IntArrayRef({0, 2, 3, 4})).view_as(bias)};
 }
 """
 
