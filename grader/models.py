@@ -176,6 +176,8 @@ class BackwardResult(Value):
     variants: tuple[VariantResult, ...] = ()
     experiments: tuple[str, ...] = ()
     """Names of the experiments that were run beside the plain vector-Jacobian products."""
+    peak_device_bytes: int | None = None
+    """Peak of device memory of all processes together until the end of this stage; GPU only."""
     seconds: float | None = None
 
 

@@ -20,6 +20,7 @@ import torch
 from grader import __version__
 from grader.device_memory import PeakMemory, used_bytes
 from grader.errors import ProblemError, UserError
+from grader.labels import labels
 from grader.models import (
     BackwardResult,
     BuildResult,
@@ -203,7 +204,7 @@ class Grader:
                     )
                 record.build = record.build or built.result
                 _require_import(built)
-                return self._examine(problem, Candidate(worker, Device.CUDA, self._limits), record)
+                return self._examine(problem, Candidate(worker, Device.CUDA, self._limits), record, memory)
             finally:
                 record.peak_device_bytes = memory.peak_bytes
 
@@ -222,7 +223,9 @@ class Grader:
                 worker, submission, self._cache, keep=True, timeout_seconds=self._limits.build
             )
 
-    def _examine(self, problem: Problem, candidate: Candidate, record: Record) -> Status:
+    def _examine(
+        self, problem: Problem, candidate: Candidate, record: Record, memory: PeakMemory | None = None
+    ) -> Status:
         """Forward, backward and time, each only when the one before passed."""
         with self._stage(record, "start"):
             desk = self._desk(problem, candidate.device)
@@ -238,6 +241,9 @@ class Grader:
             with self._stage(record, "backward"):
                 backward = judge_backward(candidate, desk, todo.cases, todo.traps)
             record.backward, status = backward.result, backward.status
+            if memory is not None:
+                peak = {"peak_device_bytes": memory.peak_bytes}
+                record.backward = record.backward.model_copy(update=peak)
             record.diagnoses += backward.diagnoses
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
@@ -247,6 +253,7 @@ class Grader:
                 timing = judge_timing(candidate, desk, todo.timed, todo.rounds, training=status is Status.CORRECT)
             record.timing = timing.result
             record.diagnoses += timing.diagnoses
+            desk.release()
             if timing.result.status is StageStatus.FAILED:
                 return timing.status
         return status
@@ -261,6 +268,8 @@ class Grader:
             except BaseException:
                 worker.close()
                 raise
+        for other in self._desks.values():
+            other.release()
         self._desks[key] = desk
         while len(self._desks) > DESKS_KEPT:
             self._desks.pop(next(iter(self._desks))).worker.close()
@@ -290,6 +299,7 @@ class Grader:
             device=settings.device,
             status=status,
             diagnoses=tuple(record.diagnoses),
+            labels=labels(submission.source, problem.source),
             build=record.build,
             forward=record.forward,
             backward=record.backward,

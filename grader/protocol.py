@@ -14,9 +14,9 @@ reads it.
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 CONTROL_FD = 3
 """The worker's end of the control socket."""
@@ -24,6 +24,8 @@ CONTROL_FD = 3
 MAX_JOB_BYTES = 16 << 20
 MAX_EVIDENCE_BYTES = 4 << 20
 """A longer evidence is a protocol violation; a verdict needs a few kilobytes."""
+
+MAX_LISTED_ERRORS = 1000
 
 HEADER = struct.Struct("<I")
 """Length of the JSON document that follows, in bytes."""
@@ -36,12 +38,19 @@ ITEM_BYTES = {
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 
-Text = Annotated[str, Field(max_length=64 << 10)]
-Name = Annotated[str, Field(max_length=512)]
+
+def _printable(text: str) -> str:
+    """Control characters, which could rewrite the terminal that a verdict is shown on, as question marks."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+Text = Annotated[str, Field(max_length=64 << 10), AfterValidator(_printable)]
+Name = Annotated[str, Field(max_length=512), AfterValidator(_printable)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=1 << 48)], ...], Field(max_length=16)]
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-Many = Field(max_length=4096)
+Many = Field(max_length=4096, fail_fast=True)
+"""Fail fast: a list of a million bad entries costs one error, not a million."""
 
 
 class Message(BaseModel):
@@ -224,43 +233,46 @@ class Export(Message):
     items: dict[str, Slot]
 
 
-class TimedCall(Message):
-    """One timed execution on inputs that are already in the worker."""
+class Flush(Message):
+    """Write scratch memory twice and drop it, so that what follows starts with cold caches."""
 
-    inputs: str
-    cotangents: dict[str, Cotangent] = {}
-    tape: str
-    grads: str
+    do: Literal["flush"] = "flush"
+    nbytes: int
 
 
 class Time(Message):
-    """Time calls one by one by the worker's own clock; results stay under the calls' keys for `Export`.
+    """Time one part of a call by the worker's own clock; its results stay under their keys for `Export`.
 
-    "inference" is one forward without a graph; "training" is one forward with a graph and one backward.
+    "inference" is a forward without a graph, "forward" one with a graph, "backward" differentiates what that one made.
     """
 
     do: Literal["time"] = "time"
+    part: Literal["inference", "forward", "backward"]
     model: str
-    phase: Literal["inference", "training"]
-    calls: tuple[TimedCall, ...]
+    inputs: str
+    tape: str
+    grads: str
+    cotangents: dict[str, Cotangent] = {}
     wrt: tuple[str, ...] = ()
     training: bool = True
     tf32: bool = True
     flush_bytes: int = 0
-    """Written twice and dropped before each call, so that it starts with cold caches."""
+    """As a `Flush` right before the call."""
     seed: int = 0
     clone_inputs: bool = False
 
 
 class Drop(Message):
-    """Forget inputs, tapes and gradients, and give cached device memory back."""
+    """Forget inputs, tapes and gradients."""
 
     do: Literal["drop"] = "drop"
+    empty_cache: bool = True
+    """Give cached device memory back. Not between timed calls, which would then pay for taking it again."""
     models: bool = False
 
 
 Step = Annotated[
-    Attach | Import | Construct | SetState | PutInputs | Forward | Backward | Trace | Export | Time | Drop,
+    Attach | Import | Construct | SetState | PutInputs | Forward | Backward | Trace | Export | Flush | Time | Drop,
     Field(discriminator="do"),
 ]
 
@@ -304,12 +316,21 @@ class Constructed(Message):
     buffers: Annotated[tuple[TensorInfo, ...], Many] = ()
     builds: Annotated[tuple[BuildEvent, ...], Many] = ()
 
+    @model_validator(mode="after")
+    def _each_once(self) -> Constructed:
+        """Of two shapes under one name, the one that is matched need not be the one that is allocated for."""
+        return _distinct(self, [info.name for info in (*self.parameters, *self.buffers)])
+
 
 class Outputs(Message):
     """What forward returned, flattened: `output`, or `output[0]`, `output['key']`, ..."""
 
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Outputs:
+        return _distinct(self, [info.name for info in self.tensors])
 
 
 class Gradients(Message):
@@ -345,12 +366,10 @@ class Exported(Message):
 
 
 class Timed(Message):
-    """Claims, in milliseconds, one a call."""
+    """A claim."""
 
     did: Literal["timed"] = "timed"
-    forward_ms: Annotated[tuple[Milliseconds, ...], Many] = ()
-    backward_ms: Annotated[tuple[Milliseconds, ...], Many] = ()
-    """Empty for inference."""
+    ms: Milliseconds
 
 
 Result = Annotated[
@@ -359,7 +378,7 @@ Result = Annotated[
 
 
 class Failure(Message):
-    """A step raised."""
+    """A step raised. Of kind `build`, the last of `builds` is the one that failed."""
 
     step: Annotated[int, Field(ge=0, le=4096)]
     kind: Literal["exception", "build", "out_of_memory", "missing_class", "import"]
@@ -367,6 +386,12 @@ class Failure(Message):
     text: Text
     traceback: Text = ""
     builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _has_its_build(self) -> Failure:
+        if self.kind == "build" and not self.builds:
+            raise ValueError("a failed build without a build")
+        return self
 
 
 class Evidence(Message):
@@ -376,6 +401,15 @@ class Evidence(Message):
     results: Annotated[tuple[Result, ...], Many] = ()
     failure: Failure | None = None
     peak_device_bytes: Annotated[int, Field(ge=0, le=1 << 50)] = 0
+
+
+_M = TypeVar("_M", bound=Message)
+
+
+def _distinct(message: _M, names: list[str]) -> _M:
+    if len(set(names)) != len(names):
+        raise ValueError("a name occurs twice")
+    return message
 
 
 _JOB = TypeAdapter(Job)
@@ -408,8 +442,52 @@ def decode_evidence(body: bytes) -> Evidence:
         raise MalformedMessage(_first_line(error)) from None
 
 
+ANSWERS: dict[type[Message], type[Message]] = {
+    Import: Imported,
+    Construct: Constructed,
+    Forward: Outputs,
+    Backward: Gradients,
+    Trace: Traced,
+    Export: Exported,
+    Time: Timed,
+}
+"""What a step is answered with, where it is not `Done`."""
+
+
+def check_answer(job: Job, evidence: Evidence) -> None:
+    """Raises MalformedMessage for an evidence that cannot be the answer to this job, however well-formed it is.
+
+    One result of the right kind for each step, up to the one that is said to have raised; nothing about tensors that
+    nobody asked for. Whoever reads an evidence may rely on that.
+    """
+    if evidence.id != job.id:
+        raise MalformedMessage(f"it answers job {evidence.id} when asked job {job.id}")
+    failure, results = evidence.failure, evidence.results
+    if failure is None and len(results) != len(job.steps):
+        raise MalformedMessage(f"{len(results)} results for {len(job.steps)} steps")
+    if failure is not None and not len(results) == failure.step < len(job.steps):
+        raise MalformedMessage(f"step {failure.step} of {len(job.steps)} failed after {len(results)} results")
+    for step, result in zip(job.steps, results, strict=False):
+        if type(result) is not ANSWERS.get(type(step), Done):
+            raise MalformedMessage(f"a {type(step).__name__} answered with {type(result).__name__}")
+        asked: tuple[str, ...] | None = None
+        told: list[str] = []
+        if isinstance(step, Export) and isinstance(result, Exported):
+            asked, told = tuple(step.items), [info.name for info in result.refused]
+        elif isinstance(step, Backward) and isinstance(result, Gradients):
+            asked, told = step.wrt, [info.name for info in result.tensors]
+        elif isinstance(step, Trace) and isinstance(result, Traced):
+            asked, told = step.wrt, [reach.operand for reach in result.operands]
+        if asked is not None and (
+            len(set(told)) != len(told) or not set(told) <= {_printable(name[:512]) for name in asked}
+        ):
+            raise MalformedMessage(f"{type(result).__name__} about what was not asked for")
+
+
 def _first_line(error: Exception) -> str:
     if isinstance(error, ValidationError):
+        if error.error_count() > MAX_LISTED_ERRORS:  # each would be made an object of
+            return f"{error.error_count()} errors"
         first = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"[:500]
     return str(error)[:500]

@@ -68,9 +68,10 @@ struct Extents {
   }
 };
 
-// WINDOWS neighbouring windows in a row: 2 * WINDOWS convolved values in each of four rows.
+// WINDOWS neighbouring windows in a row: 2 * WINDOWS convolved values in each of four rows. A single window may stand
+// in rows of odd length, which start on no more than a float.
 template <int WINDOWS>
-struct alignas(2 * WINDOWS * sizeof(float)) Row {
+struct alignas(WINDOWS == 1 ? sizeof(float) : 2 * WINDOWS * sizeof(float)) Row {
   float value[2 * WINDOWS];
 };
 

@@ -34,6 +34,14 @@ class Layout:
         return slot
 
 
+def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """The slot's tensor in a region's bytes."""
+    dtype = getattr(torch, slot.dtype)
+    if slot.nbytes == 0:
+        return torch.empty(slot.shape, dtype=dtype, device=flat.device)
+    return flat[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+
+
 class Region:
     """Bytes that both sides map; the worker can write into an outbox only."""
 
@@ -48,12 +56,14 @@ class Region:
         """For one `Attach`; stays ours to close."""
         return self._memory.descriptor
 
+    @property
+    def flat(self) -> torch.Tensor:
+        """The shared memory itself."""
+        return self._memory.bytes
+
     def view(self, slot: Slot) -> torch.Tensor:
-        """The shared memory itself: write to an inbox's, clone an outbox's before looking."""
-        dtype = getattr(torch, slot.dtype)
-        if slot.nbytes == 0:
-            return torch.empty(slot.shape, dtype=dtype, device=self._memory.bytes.device)
-        return self._memory.bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+        """A part of the shared memory itself, to write into an inbox."""
+        return typed(self._memory.bytes, slot)
 
     def poison(self, nbytes: int) -> None:
         self._memory.bytes[:nbytes].fill_(POISON_BYTE)

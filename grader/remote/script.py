@@ -6,12 +6,13 @@
     script.export({"output:a:output": TensorSpec((8, 4), torch.float32)})
     finding = script.run(timeout_seconds=60)
 
-Sealing: the outbox is poisoned before the job is sent, and copied to private memory at the moment the answer arrives.
-Work that a worker finishes later is not seen.
+Sealing: the outbox is poisoned before the job is sent, and copied to private memory when the first byte of the answer
+arrives. Work that a worker finishes later is not seen.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,12 @@ import torch
 
 from grader import protocol as p
 from grader.models import Device
-from grader.remote.memory import Layout
+from grader.remote.memory import Layout, Region, typed
 from grader.remote.worker import RemoteWorker
+
+SEAL_BLOCK_BYTES = 64 << 10
+SEAL_BLOCKS = 32
+_SHUFFLE = random.SystemRandom()
 
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
@@ -50,25 +55,24 @@ class Finding:
     refused: Mapping[str, p.TensorInfo]
     """What the worker has in place of a source that it could not export."""
     bracket_ms: float
-    """From sending the job to holding the answer, by the referee's clock."""
+    """From the first input's release to the last output's seal, by the referee's clock."""
 
     @property
     def failure(self) -> p.Failure | None:
         return self.evidence.failure
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The results of one kind, in order."""
+        """The results of one kind, in order: one for each step of theirs where no step raised."""
         return [result for result in self.evidence.results if isinstance(result, kind)]
 
 
 class Script:
     """A job in the making. Tensors are copied into the inbox when it runs."""
 
-    def __init__(self, worker: RemoteWorker, device: Device, *, results_on_host: bool = False) -> None:
-        """`results_on_host`: what comes back goes through host memory whatever the device."""
+    def __init__(self, worker: RemoteWorker, device: Device, *, through_host: bool = False) -> None:
+        """`through_host`: tensors travel through host memory whatever the device, which leaves the device's alone."""
         self._worker = worker
-        self._inbox_kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA else "host"
-        self._outbox_kind: Literal["host", "cuda"] = "host" if results_on_host else self._inbox_kind
+        self._kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA and not through_host else "host"
         self._steps: list[p.Step] = []
         self._sent = Layout()
         self._back = Layout()
@@ -137,26 +141,64 @@ class Script:
 
     def run(self, timeout_seconds: float) -> Finding:
         """Raises WorkerLost."""
-        inbox = self._worker.region("inbox", self._inbox_kind, self._sent.nbytes)
-        outbox = self._worker.region("outbox", self._outbox_kind, self._back.nbytes)
+        inbox = self._worker.region("inbox", self._kind, self._sent.nbytes)
+        outbox = self._worker.region("outbox", self._kind, self._back.nbytes)
+        outbox.poison(self._back.nbytes)
+        seal = Seal(outbox, self._back.nbytes)
+        if self._kind == "cuda":
+            torch.cuda.synchronize()
+        # From here on the worker could see values that it is to compute with: the clock runs.
+        started = time.perf_counter()
         for slot, value in self._values:
             inbox.view(slot).copy_(value)
-        outbox.poison(self._back.nbytes)
-        if self._inbox_kind == "cuda":
+        if self._kind == "cuda":
             torch.cuda.synchronize()
-        started = time.perf_counter()
-        evidence = self._worker.run(self._steps, timeout_seconds)
-        bracket_ms = (time.perf_counter() - started) * 1e3
+        evidence = self._worker.run(self._steps, timeout_seconds, at_answer=seal.take)
         refused = {
             info.name: info for result in evidence.results if isinstance(result, p.Exported) for info in result.refused
         }
-        exported = any(isinstance(result, p.Exported) for result in evidence.results)
-        sealed = {
-            source: outbox.view(slot).clone()
-            for source, slot in self._exports.items()
-            if exported and source not in refused
+        exported = {
+            source
+            for step, result in zip(self._steps, evidence.results, strict=False)
+            if isinstance(step, p.Export) and isinstance(result, p.Exported)
+            for source in step.items
         }
+        sealed = {
+            source: seal.view(slot)
+            for source, slot in self._exports.items()
+            if source in exported and source not in refused
+        }
+        bracket_ms = (seal.taken_at - started) * 1e3
         return Finding(evidence=evidence, sealed=sealed, refused=refused, bracket_ms=bracket_ms)
+
+
+class Seal:
+    """A private copy of an outbox, taken at once when the worker begins to answer.
+
+    Host memory is copied block by block in an order drawn for each time: who goes on writing behind his answer cannot
+    stay ahead of the copy.
+    """
+
+    def __init__(self, outbox: Region, nbytes: int) -> None:
+        self._from = outbox.flat[:nbytes]
+        self._bytes = torch.empty_like(self._from)
+        if not self._from.is_cuda:
+            self._bytes.zero_()  # its pages are there before the clock runs
+        self.taken_at = 0.0
+
+    def take(self) -> None:
+        nbytes = self._from.numel()
+        block = nbytes if self._from.is_cuda else max(SEAL_BLOCK_BYTES, nbytes // SEAL_BLOCKS)
+        starts = list(range(0, nbytes, block)) if nbytes else []
+        _SHUFFLE.shuffle(starts)
+        for start in starts:
+            self._bytes[start : start + block].copy_(self._from[start : start + block])
+        if self._from.is_cuda:
+            torch.cuda.synchronize()
+        self.taken_at = time.perf_counter()
+
+    def view(self, slot: p.Slot) -> torch.Tensor:
+        return typed(self._bytes, slot)
 
 
 def expandable_axis(shape: Sequence[int]) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,7 @@ from grader import protocol
 from grader.models import Status
 from grader.protocol import CONTROL_FD, HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step
 from grader.remote.memory import Region
+from grader.remote.pause import NeverStill, paused
 from grader.sandbox import Limits, Sandbox, SandboxedProcess
 
 START_SECONDS = 120.0
@@ -54,7 +56,6 @@ class RemoteWorker:
         self.options = options
         self.peak_device_bytes = 0
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._next_id = 1
         self._ready = False
         self._regions: dict[str, Region] = {}
         self._selector = selectors.DefaultSelector()
@@ -77,18 +78,41 @@ class RemoteWorker:
             self._receive(time.monotonic() + START_SECONDS)
             self._ready = True
 
-    def run(self, steps: Sequence[Step], timeout_seconds: float, descriptors: Sequence[int] = ()) -> Evidence:
-        """Have one job carried out. Raises WorkerLost; a step that raised is in the evidence."""
+    def run(
+        self,
+        steps: Sequence[Step],
+        timeout_seconds: float,
+        descriptors: Sequence[int] = (),
+        at_answer: Callable[[], None] | None = None,
+    ) -> Evidence:
+        """Have one job carried out. Raises WorkerLost; a step that raised is in the evidence.
+
+        The evidence fits the job: `protocol.check_answer`. `at_answer` is called when the first byte of it is there,
+        before anything is read.
+        """
         self.wait_ready()
-        job = Job(id=self._next_id, steps=tuple(steps))
-        self._next_id += 1
+        if self._selector.select(0):
+            self._read_ahead()
+        # Drawn, so that a worker cannot write the answer to a job before it has the job.
+        job = Job(id=secrets.randbits(62), steps=tuple(steps))
         deadline = time.monotonic() + timeout_seconds
         self._send(protocol.encode(job), descriptors, deadline)
-        evidence = self._receive(deadline, timeout_seconds)
-        if evidence.id != job.id:
-            raise self._lost(Status.INTEGRITY_VIOLATION, f"answered job {evidence.id} when asked job {job.id}")
+        evidence = self._receive(deadline, timeout_seconds, at_answer)
+        try:
+            protocol.check_answer(job, evidence)
+        except protocol.MalformedMessage as error:
+            raise self._lost(Status.INTEGRITY_VIOLATION, f"sent an evidence that does not fit: {error}") from None
         self.peak_device_bytes = max(self.peak_device_bytes, evidence.peak_device_bytes)
         return evidence
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """None of its processes runs meanwhile. Raises WorkerLost where they cannot be held."""
+        try:
+            with paused(self._process.pid):
+                yield
+        except NeverStill as error:
+            raise self._lost(Status.INTEGRITY_VIOLATION, str(error)) from None
 
     def region(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> Region:
         """The region, made anew and attached when it is too small or of the other kind."""
@@ -147,7 +171,12 @@ class RemoteWorker:
                 except OSError:
                     raise self._ended() from None
 
-    def _receive(self, deadline: float, timeout_seconds: float = START_SECONDS) -> Evidence:
+    def _receive(
+        self, deadline: float, timeout_seconds: float = START_SECONDS, at_answer: Callable[[], None] | None = None
+    ) -> Evidence:
+        self._await(deadline, timeout_seconds)
+        if at_answer is not None:
+            at_answer()
         (length,) = HEADER.unpack(self._read(HEADER.size, deadline, timeout_seconds))
         if length > MAX_EVIDENCE_BYTES:
             raise self._lost(Status.INTEGRITY_VIOLATION, f"announced an evidence of {length} bytes")
@@ -156,11 +185,24 @@ class RemoteWorker:
         except protocol.MalformedMessage as error:
             raise self._lost(Status.INTEGRITY_VIOLATION, f"sent a malformed evidence: {error}") from None
 
+    def _read_ahead(self) -> None:
+        """Bytes that came before they were asked for, or the end."""
+        try:
+            early = self._socket.recv(1)
+        except OSError:
+            early = b""
+        if early:
+            raise self._lost(Status.INTEGRITY_VIOLATION, "answered before it was asked")
+        raise self._ended()
+
+    def _await(self, deadline: float, timeout_seconds: float) -> None:
+        if not self._selector.select(max(0.0, deadline - time.monotonic())):
+            raise self._lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s")
+
     def _read(self, count: int, deadline: float, timeout_seconds: float) -> bytes:
         chunks = bytearray()
         while len(chunks) < count:
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                raise self._lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s")
+            self._await(deadline, timeout_seconds)
             try:
                 chunk = self._socket.recv(min(count - len(chunks), 1 << 20))
             except BlockingIOError:

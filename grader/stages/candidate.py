@@ -58,9 +58,7 @@ class Candidate:
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """Shape of an operand as the candidate keeps it."""
         if name.startswith("input["):
-            value = case.inputs[int(name[len("input[") : -1])]
-            assert isinstance(value, torch.Tensor)
-            return tuple(value.shape)
+            return tuple(case.operand(name).shape)
         theirs = self.prepare(case).names[name]
         return next(info.shape or () for info in (*self.parameters, *self.buffers) if info.name == theirs)
 

@@ -44,6 +44,14 @@ class Case:
         """Operands that a gradient is asked for."""
         return tuple(self.gradients)
 
+    def operand(self, name: str) -> torch.Tensor:
+        """The input or parameter of that name, as the reference has it."""
+        if name.startswith("input["):
+            value = self.inputs[int(name[len("input[") : -1])]
+            assert isinstance(value, torch.Tensor)
+            return value
+        return self.state[name]
+
     @property
     def name(self) -> str:
         return self.variant if self.training else f"{self.variant} (eval)"

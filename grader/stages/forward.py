@@ -18,6 +18,9 @@ from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
 
+MAX_NAMED = 8
+"""Outputs that a message lists."""
+
 GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str], ...] = (
     (
         "gelu_tanh",
@@ -46,13 +49,31 @@ def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Cas
         status = StageStatus.FAILED if failed else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if failed:
+            diagnoses = _other_mode(candidate, desk, cases, case, diagnoses) + diagnoses
             break
     else:
-        stale = judge_following(candidate, cases[0], desk.edited(cases[0]))
+        moved = desk.case(cases[0].variant, training=cases[0].training, draw=1)
+        stale = judge_following(candidate, cases[0], desk.edited(cases[0]), moved)
     result = _summary(variants, time.monotonic() - started)
     if stale is not None:
         result = result.model_copy(update={"status": StageStatus.FAILED})
     return ForwardJudgement(result, (stale,) if stale is not None else diagnoses)
+
+
+def _other_mode(
+    candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case], case: Case, diagnoses: Sequence[Diagnosis]
+) -> tuple[Diagnosis, ...]:
+    """The same variant is right in the other one of train() and eval()."""
+    other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
+    if other is None or not any(diagnosis.code in ("output_wrong", "output_nan") for diagnosis in diagnoses):
+        return ()
+    if any(check.status in ("failed", "missing") for check in judge_case(candidate, desk, other)[0]):
+        return ()
+    modes = ("eval()", "train()") if case.training else ("train()", "eval()")
+    message = (
+        f"the output is right in {modes[0]} and wrong in {modes[1]}: honour self.training (variant {case.variant})"
+    )
+    return (diagnose("train_eval_mismatch", message),)
 
 
 def judge_case(
@@ -74,7 +95,10 @@ def judge_case(
     checks = [check_output(case, finding, f"output:a:{name}", name) for name in case.outputs]
     bad = [check for check in checks if check.status == "failed"]
     if bad:
-        return checks, (explain(candidate, desk, case, bad[0], finding.sealed[f"output:a:{bad[0].name}"]),)
+        sealed = finding.sealed.get(f"output:a:{bad[0].name}")
+        if sealed is None:  # not what it was described as when it was to be copied out
+            return checks, (diagnose("output_structure", bad[0].message or f"{bad[0].name} is missing"),)
+        return checks, (explain(candidate, desk, case, bad[0], sealed),)
     if not case.values_comparable:
         return checks, ()
     states = [
@@ -97,36 +121,77 @@ def judge_case(
     return [check for check in checks if check.status != "missing"], ()
 
 
-def judge_following(candidate: Candidate, first: Case, edited: Case) -> Diagnosis | None:
-    """A, then A with a few elements changed at the same addresses, then A again at new ones: outputs must follow.
+def judge_following(candidate: Candidate, first: Case, edited: Case, moved: Case) -> Diagnosis | None:
+    """Outputs follow their inputs and parameters, and leave the inputs alone.
 
-    Catches results that are remembered by address, by identity, by version counter or by a sample of the contents.
+    A, then A with a few elements changed at the same addresses, then A again at new ones, then other inputs and
+    parameters at the old ones. Catches results, and weights made ready for them, that are remembered by address, by
+    identity, by version counter or by a sample of the contents.
     """
+    turns = [
+        Turn("a", first, False, ""),
+        Turn("a", edited, True, " after a few elements of the input changed in place"),
+        Turn("b", first, False, " for the same values at a new address"),
+    ]
+    if moved.init_inputs == first.init_inputs:
+        turns.append(Turn("b", moved, True, " after inputs and parameters changed in place"))
     script = candidate.script(first)
-    turns = (("a", first, False), ("a", edited, True), ("b", first, False))
-    for turn, (key, case, reuse) in enumerate(turns):
-        script.put_inputs(key, case.inputs, reuse_addresses=reuse)
-        script.step(p.Forward(model=MODEL, inputs=key, tape=f"t{turn}", training=case.training))
-        script.export(exports("output", f"t{turn}", output_specs(case)))
+    matching = candidate.prepare(first)
+    for index, turn in enumerate(turns):
+        case = turn.case
+        if case is moved:
+            state = {matching.names[name]: value for name, value in case.state.items() if name in matching.names}
+            script.set_state(MODEL, state)
+        script.put_inputs(turn.key, case.inputs, reuse_addresses=turn.reuse)
+        script.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=case.training))
+        script.export(exports("output", f"t{index}", output_specs(case)))
+        if index == 0:
+            script.export({f"input:a:{i}": spec for i, spec in _tensor_specs(case).items()})
     finding = candidate.run(script, "forward", "repeated forwards")
-    for turn, (_, case, _) in enumerate(turns):
-        for name in case.outputs:
-            check = check_output(case, finding, f"output:t{turn}:{name}", name)
+    for i in _tensor_specs(first):
+        given, left = first.inputs[i], finding.sealed.get(f"input:a:{i}")
+        assert isinstance(given, torch.Tensor)
+        if not first.clone_inputs and (left is None or not _same_bits(given, left)):
+            return diagnose(
+                "inputs_modified", f"the forward changes its argument {i + 1} in place: write into a new tensor"
+            )
+    for index, turn in enumerate(turns):
+        for name in turn.case.outputs:
+            check = check_output(turn.case, finding, f"output:t{index}:{name}", name)
             if check.status == "failed":
-                what = (
-                    "",
-                    " after a few elements of the input changed in place",
-                    " for the same values at a new address",
-                )
-                return diagnose("stale_output", f"{check.message}{what[turn]}: the output does not follow the input")
+                message = f"{check.message}{turn.said}: the output does not follow the input"
+                return diagnose("stale_output", message)
     return None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One forward of several in a job."""
+
+    key: str
+    case: Case
+    reuse: bool
+    """Written over the tensors of the turn before with this key."""
+    said: str
+
+
+def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
+    """Of the arguments, by position."""
+    found = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
+    return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in found.items()}
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8).to(a.device))
 
 
 def structure(case: Case, finding: Finding, device: Device) -> tuple[list[TensorCheck], Diagnosis] | None:
     """Another number, kind, shape, dtype or device of outputs than the reference returns."""
     outputs = {info.name: info for info in finding.of(p.Outputs)[0].tensors}
     if set(outputs) != set(case.outputs):
-        wanted, got = names(list(case.outputs)), names(list(outputs)) if outputs else "nothing"
+        some = list(outputs)[:MAX_NAMED]
+        wanted, got = names(list(case.outputs)), names(some) if some else "nothing"
+        got += f" and {len(outputs) - len(some)} more" if len(outputs) > len(some) else ""
         message = f"the reference returns {wanted}, ModelNew returns {got}"
         return _all_failed(case, message), diagnose("output_structure", message)
     for name, expected in case.outputs.items():
@@ -154,6 +219,11 @@ def check_output(case: Case, finding: Finding, source: str, name: str, *, buffer
     if sealed is None:
         info = finding.refused.get(source)
         have = "nothing" if info is None else f"{info.dtype} {_shape(info.shape)}"
+        if info is not None and (info.shape, info.dtype) == (
+            expected.shape,
+            str(expected.dtype).removeprefix("torch."),
+        ):
+            have = "without elements that could be copied out (sparse, or on no device)"
         message = f"{name} is {have} where {expected.dtype} {_shape(expected.shape)} is due"
         return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
     if not case.values_comparable:

@@ -61,6 +61,7 @@ class ReferenceDesk:
         self.module: ProblemModule = load_problem(problem)
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._constructed: _Constructed | None = None
+        self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._edited: dict[int, Case] = {}
         self._shipped: tuple[Case, Mapping[str, float]] | None = None
         self._step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
@@ -149,7 +150,7 @@ class ReferenceDesk:
                 continue
             if expected is None:
                 label = case.operand_names[name]
-                found[name] = numerics.Expected(label, tuple(value.shape), torch.float32, value)
+                found[name] = numerics.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
             else:
                 found[name] = replace(expected, golden=value)
         return found
@@ -217,7 +218,8 @@ class ReferenceDesk:
                 trackers.add(evaluate(MODEL, _perturbed(inputs, self.device), _perturb_state(state)))
         lengths = ReductionLengths.of(self.module, variant, self.device)
         operand_names = {operand: self._display(operand) for operand in wrt}
-        self._release(large=any(is_large(value) for value in inputs))
+        if any(is_large(value) for value in inputs):
+            self.release()
         return Case(
             variant=variant.name,
             training=training,
@@ -237,9 +239,9 @@ class ReferenceDesk:
             values_comparable=not traits.stochastic,
         )
 
-    def _release(self, *, large: bool) -> None:
-        """After full sizes: leave the device's memory to the candidate."""
-        if large and self.device is Device.CUDA:
+    def release(self) -> None:
+        """Leave the device's memory to others; what the worker held is made anew when it is needed."""
+        if self.device is Device.CUDA:
             self._constructed = None
             self._step(p.Drop(models=True))
             self.worker.release_memory()
@@ -248,26 +250,56 @@ class ReferenceDesk:
     def _construct(
         self, variant: str, init_inputs: Sequence[object], inputs: Sequence[object], training: bool
     ) -> _Constructed:
-        """Models of this variant in both precisions, and a first look at what they do. Kept while the variant stays."""
+        """Models of these sizes in both precisions, and what a first look at them told; kept until others come."""
         encoded = p.encode_value(list(init_inputs))
         held = self._constructed
         if held is not None and (held.variant, held.training, held.init_inputs) == (variant, training, encoded):
             return held
+        key = (variant, training, repr(encoded))
         self._constructed = None
-        self._step(p.Drop(models=True))
-        made = self._step(
-            p.Construct(model=MODEL, init_inputs=encoded, device=self.device.value, seed=secrets.randbits(62))
-        )
-        assert isinstance(made, p.Constructed)
-        outputs, clone_inputs = self._probe(MODEL, inputs, training)
-        has_float64 = self._golden_runs(encoded, inputs, training, clone_inputs)
-        traits = Traits(outputs, made.parameters, made.buffers, clone_inputs, False, has_float64)
-        state = self._initial_state(traits)
-        first, second = (self._evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
-        stochastic = any(not _alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
-        traits = traits._replace(stochastic=stochastic)
+        parameters, buffers = self._make_models(encoded)
+        if key not in self._looked:
+            self._looked[key] = self._look(parameters, buffers, encoded, inputs, training)
+        traits, state = self._looked[key]
         self._constructed = _Constructed(variant, training, encoded, traits, state)
         return self._constructed
+
+    def _make_models(self, encoded: object) -> tuple[tuple[p.TensorInfo, ...], tuple[p.TensorInfo, ...]]:
+        self._step(p.Drop(models=True))
+        made = None
+        for model, float64 in ((GOLDEN, True), (MODEL, False)):
+            made = self._step(
+                p.Construct(
+                    model=model,
+                    init_inputs=encoded,
+                    device=self.device.value,
+                    float64=float64,
+                    seed=secrets.randbits(62),
+                )
+            )
+        assert isinstance(made, p.Constructed)
+        return made.parameters, made.buffers
+
+    def _look(
+        self,
+        parameters: tuple[p.TensorInfo, ...],
+        buffers: tuple[p.TensorInfo, ...],
+        encoded: object,
+        inputs: Sequence[object],
+        training: bool,
+    ) -> tuple[Traits, dict[str, torch.Tensor]]:
+        """What the models do, and the float32 model's state as its constructor left it."""
+        names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
+        script = Script(self.worker, self.device)
+        script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
+        sealed = self._run(script).sealed
+        state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
+        outputs, clone_inputs = self._probe(MODEL, inputs, training)
+        has_float64 = self._golden_runs(inputs, training, clone_inputs)
+        traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64)
+        first, second = (self._evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
+        stochastic = any(not _alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
+        return traits._replace(stochastic=stochastic), state
 
     def _probe(self, model: str, inputs: Sequence[object], training: bool) -> tuple[tuple[p.TensorInfo, ...], bool]:
         """The outputs' descriptions, and whether the reference works in place on its input."""
@@ -277,6 +309,7 @@ class ReferenceDesk:
             script.step(
                 p.Forward(model=model, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
             )
+            script.step(p.Drop())
             finding = self._run(script, tolerate_failure=True)
             if finding.failure is None:
                 return finding.of(p.Outputs)[0].tensors, clone_inputs
@@ -288,20 +321,12 @@ class ReferenceDesk:
             f"{(finding.failure.text.splitlines() or [''])[0]}"
         )
 
-    def _golden_runs(self, encoded: object, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
+    def _golden_runs(self, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
         script = Script(self.worker, self.device)
-        script.step(p.Construct(model=GOLDEN, init_inputs=encoded, device=self.device.value, float64=True, seed=0))
         script.put_inputs("a", inputs, float64=True)
         script.step(p.Forward(model=GOLDEN, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
+        script.step(p.Drop())
         return self._run(script, tolerate_failure=True).failure is None
-
-    def _initial_state(self, traits: Traits) -> dict[str, torch.Tensor]:
-        """The float32 model's parameters and buffers as its constructor left them."""
-        script = Script(self.worker, self.device)
-        infos = {info.name: TensorSpec.of(info) for info in (*traits.parameters, *traits.buffers)}
-        script.export({f"state:{MODEL}:{name}": spec for name, spec in infos.items()})
-        sealed = self._run(script).sealed
-        return {name: sealed[f"state:{MODEL}:{name}"] for name in infos}
 
     def _cotangents(self, traits: Traits, constant: bool) -> dict[str, torch.Tensor]:
         found = {}
@@ -326,9 +351,9 @@ class ReferenceDesk:
     ) -> Evaluation:
         """One forward and, with cotangents, one backward, in float32 or float64 as the model is."""
         wide = model == GOLDEN
-        # At full size the float64 results would not fit beside what computes them: they come back through the host.
+        # At full size, shared regions would not fit beside what float64 needs to compute.
         through_host = wide and any(is_large(value) for value in inputs)
-        script = Script(self.worker, self.device, results_on_host=through_host)
+        script = Script(self.worker, self.device, through_host=through_host)
         script.set_state(model, state)
         script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
         script.step(
@@ -347,13 +372,11 @@ class ReferenceDesk:
         if wrt:
             given = script.cotangents(cotangents)
             script.step(p.Backward(tape="a", grads="a", cotangents=given, wrt=tuple(wrt), tf32=tf32))
-        shapes = {
-            **{f"input[{i}]": value.shape for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)},
-            **{k: v.shape for k, v in state.items()},
-        }
+        tensors = {f"input[{i}]": value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+        tensors |= state
         outputs = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.outputs if info.kind == "tensor"}
         buffers = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.buffers}
-        operands = {name: _widened(TensorSpec(tuple(shapes[name]), torch.float32), wide) for name in wrt}
+        operands = {name: _widened(TensorSpec(tuple(tensors[name].shape), tensors[name].dtype), wide) for name in wrt}
         script.export({f"output:a:{name}": spec for name, spec in outputs.items()})
         script.export({f"grad:a:{name}": spec for name, spec in operands.items()})
         script.export({f"state:{model}:{name}": spec for name, spec in buffers.items()})

@@ -47,7 +47,7 @@ def carry_out(bench: Bench, job: Job, descriptors: list[int]) -> Evidence:
 def describe_failure(error: BaseException, index: int, what: str, bench: Bench, built_before: int) -> Failure:
     builds = tuple(bench.builder.events[built_before:])
     kind = "exception"
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
         kind = "out_of_memory"
     elif isinstance(error, MissingClass):
         kind = "missing_class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -70,6 +70,8 @@ class Bench:
                 return self.trace(step)
             case p.Export():
                 return self.export(step)
+            case p.Flush():
+                return clock.flush(self, step)
             case p.Time():
                 return clock.measure(self, step)
             case p.Drop():
@@ -151,7 +153,8 @@ class Bench:
         model.train(step.training)
         torch.manual_seed(step.seed)
         set_precision(step.tf32)
-        with self.stream(step.side_stream, inputs), _frozen(leaves, step.frozen), substituted(step.substitute):
+        late = self.stream(step.side_stream, inputs.leaves.values())
+        with late, _frozen(leaves, step.frozen), substituted(step.substitute):
             if step.clone_inputs:
                 arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
             with contextlib.nullcontext() if step.grad else torch.no_grad():
@@ -165,7 +168,7 @@ class Bench:
         pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
         set_precision(step.tf32)
         guard = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
-        with self.stream(step.side_stream), guard:
+        with self.stream(step.side_stream, [g for _, g in pairs]), guard:
             if step.into != "result":
                 found = _accumulated(pairs, tape, step)
             else:
@@ -189,7 +192,9 @@ class Bench:
             info = describe(source, value)
             if info.kind != "tensor" or info.shape != slot.shape or info.dtype != slot.dtype:
                 refused.append(info)
-            elif isinstance(value, torch.Tensor):
+            elif not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_meta:
+                refused.append(info)  # no elements to copy
+            else:
                 outbox.slot(slot).copy_(plain(value))
         self.synchronize()
         return p.Exported(refused=tuple(refused))
@@ -200,7 +205,7 @@ class Bench:
         self.grads.clear()
         if step.models:
             self.models.clear()
-        if self.device.type == "cuda":
+        if step.empty_cache and self.device.type == "cuda":
             self.synchronize()
             torch.cuda.empty_cache()
         return p.Done()
@@ -216,7 +221,7 @@ class Bench:
         return _state(self.models[key]).get(name)
 
     def cotangent(self, given: p.Cotangent) -> torch.Tensor:
-        value = self.regions["inbox"].slot(given.slot)
+        value = self.regions["inbox"].slot(given.slot).to(self.device)
         if given.layout == "expanded":
             return value.clone().expand(given.expand_to or value.shape)
         if given.layout == "transposed":
@@ -226,15 +231,15 @@ class Bench:
         return value.clone()
 
     @contextlib.contextmanager
-    def stream(self, side: bool, inputs: Inputs | None = None) -> Iterator[None]:
-        """The default stream, or one of our own on which the inputs' values arrive late.
+    def stream(self, side: bool, arguments: Iterable[torch.Tensor]) -> Iterator[None]:
+        """The default stream, or one of our own on which the arguments' values arrive late.
 
         Work that goes to any other stream does not wait for them, and reads NaN.
         """
         if not side or self.device.type != "cuda":
             yield
             return
-        late = [leaf for leaf in (inputs.leaves.values() if inputs else ()) if leaf.is_floating_point()]
+        late = [argument for argument in arguments if argument.is_floating_point()]
         values = [leaf.detach().clone() for leaf in late]
         for leaf in late:
             leaf.data.fill_(float("nan"))

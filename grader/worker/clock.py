@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
 
-from grader.protocol import Forward, Time, Timed, TimedCall
+from grader.protocol import Done, Flush, Forward, Time, Timed
 
 if TYPE_CHECKING:
     from grader.worker.bench import Bench
@@ -20,49 +19,50 @@ QUEUE_CYCLES = 4_000_000
 
 
 def measure(bench: Bench, step: Time) -> Timed:
-    """Milliseconds of each call's parts, in order."""
+    """Milliseconds that the part takes."""
     timer = _on_device if bench.device.type == "cuda" else _on_host
     collecting = gc.isenabled()
     gc.disable()
     try:
-        parts = []
-        for call in step.calls:
-            actions = _actions(bench, step, call)
-            _flush(bench.device, step.flush_bytes)
-            parts.append(timer(actions))
+        action = _backward(bench, step) if step.part == "backward" else _forward(bench, step)
+        _flush(bench.device, step.flush_bytes)
+        return Timed(ms=timer(action))
     finally:
         if collecting:
             gc.enable()
-    return Timed(
-        forward_ms=tuple(part[0] for part in parts), backward_ms=tuple(part[1] for part in parts if len(part) > 1)
-    )
 
 
-def _actions(bench: Bench, step: Time, call: TimedCall) -> list[Callable[[], None]]:
-    from grader.worker.bench import vector_jacobian_product
+def flush(bench: Bench, step: Flush) -> Done:
+    """Cold caches for the jobs that follow."""
+    _flush(bench.device, step.nbytes)
+    return Done()
 
-    training = step.phase == "training"
-    cotangents = {name: bench.cotangent(given) for name, given in call.cotangents.items()}
+
+def _forward(bench: Bench, step: Time) -> Callable[[], object]:
     run = Forward(
         model=step.model,
-        inputs=call.inputs,
-        tape=call.tape,
+        inputs=step.inputs,
+        tape=step.tape,
         training=step.training,
-        grad=training,
+        grad=step.part == "forward",
         tf32=step.tf32,
         seed=step.seed,
         clone_inputs=step.clone_inputs,
     )
+    return lambda: bench.call_forward(run)
 
-    def forward() -> None:
-        bench.call_forward(run)
+
+def _backward(bench: Bench, step: Time) -> Callable[[], object]:
+    from grader.worker.bench import set_precision, vector_jacobian_product
+
+    tape = bench.tapes[step.tape]
+    pairs = [(tape.outputs[name], bench.cotangent(given)) for name, given in step.cotangents.items()]
+    set_precision(step.tf32)
 
     def backward() -> None:
-        tape = bench.tapes[call.tape]
-        pairs = [(tape.outputs[name], g) for name, g in cotangents.items()]
-        bench.grads[call.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+        bench.grads[step.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)
 
-    return [forward, backward] if training else [forward]
+    return backward
 
 
 def _flush(device: torch.device, nbytes: int) -> None:
@@ -72,21 +72,18 @@ def _flush(device: torch.device, nbytes: int) -> None:
         filler.fill_(2)
 
 
-def _on_host(actions: list[Callable[[], None]]) -> list[float]:
-    stamps = [perf_counter()]
-    for action in actions:
-        action()
-        stamps.append(perf_counter())
-    return [(after - before) * 1e3 for before, after in pairwise(stamps)]
+def _on_host(action: Callable[[], object]) -> float:
+    started = perf_counter()
+    action()
+    return (perf_counter() - started) * 1e3
 
 
-def _on_device(actions: list[Callable[[], None]]) -> list[float]:
-    stamps = [torch.cuda.Event(enable_timing=True) for _ in range(len(actions) + 1)]  # type: ignore[no-untyped-call]
+def _on_device(action: Callable[[], object]) -> float:
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     torch.cuda._sleep(QUEUE_CYCLES)  # type: ignore[no-untyped-call]
-    stamps[0].record()
-    for action, stamp in zip(actions, stamps[1:], strict=True):
-        action()
-        stamp.record()
-    stamps[-1].synchronize()
-    return [before.elapsed_time(after) for before, after in pairwise(stamps)]
+    before.record()
+    action()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after))

@@ -102,9 +102,7 @@ def _reach(graph: Graph, name: str, leaf: torch.Tensor | None) -> Reach:
         child = queue.popleft()
         for parent, position in graph.parents[child]:
             if position in graph.silent.get(parent, ()):
-                return Reach(
-                    operand=name, reached=True, function=_name(parent), position=_argument(parent, position)
-                )
+                return Reach(operand=name, reached=True, function=_name(parent), position=_argument(parent, position))
             if parent not in seen:
                 seen.add(parent)
                 queue.append(parent)

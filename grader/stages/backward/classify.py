@@ -11,7 +11,7 @@ import torch
 
 from grader.models import TensorCheck
 from grader.stages import numerics
-from grader.stages.backward.vjp import Product, shape_of
+from grader.stages.backward.vjp import Product
 from grader.stages.candidate import names
 from grader.stages.cases import Case
 
@@ -35,6 +35,9 @@ class GradientFault:
     said: str
     remedy: str
     factor: float | None = None
+    aside: str = ""
+    """Said in brackets, before `size`, of all operands together."""
+    size: float | None = None
 
 
 class Description(NamedTuple):
@@ -73,17 +76,26 @@ def describe(faults: Sequence[GradientFault]) -> list[Description]:
 
 
 def _sentence(group: Sequence[GradientFault]) -> str:
-    """The same thing said of several operands is said once."""
-    said: dict[str, list[str]] = {}
+    """The same thing said of several operands is said once; of what differs, the first in full."""
+    said: dict[str, list[GradientFault]] = {}
     for fault in group:
-        said.setdefault(fault.said, []).append(fault.operand)
-    parts = [
-        f"{'gradients' if len(operands) > 1 else 'gradient'} of {names(operands)} "
-        f"{'are' if len(operands) > 1 else 'is'} {text}"
-        for text, operands in said.items()
-    ]
+        said.setdefault(fault.said, []).append(fault)
+    if group[0].code in ("grad_wrong", "grad_nan") and len(said) > 1:
+        others = names([fault.operand for fault in group[1:]])
+        also = f"so {_are(len(group) - 1)} {others}"
+        return f"gradient of `{group[0].operand}` is {group[0].said}; {also}: {group[0].remedy}"
+    parts = []
+    for text, faults in said.items():
+        operands = [fault.operand for fault in faults]
+        sizes = [f"{fault.size:.3g}" for fault in faults if fault.size is not None]
+        aside = f" ({faults[0].aside} {' and '.join(sizes)})" if sizes else ""
+        parts.append(f"gradient{'s' * (len(operands) > 1)} of {names(operands)} {_are(len(operands))} {text}{aside}")
     remedies = dict.fromkeys(fault.remedy for fault in group)
     return f"{'; '.join(parts)}: {'; '.join(remedies)}"
+
+
+def _are(count: int) -> str:
+    return "are" if count > 1 else "is"
 
 
 def _one(
@@ -93,7 +105,7 @@ def _one(
     gradient = found.gradients[name]
     if name in found.misshapen:
         info = found.misshapen[name]
-        said = f"{info.dtype} {_shape(info.shape)} where its operand is float32 {_shape(shape_of(case, name))}"
+        said = f"{info.dtype} {_shape(info.shape)} where its operand is {_operand(case, name)}"
         fault = GradientFault("grad_shape", name, label, said, "return a gradient shaped like its operand")
         return TensorCheck(name=label, status="failed"), fault
     if expected is None:
@@ -116,13 +128,18 @@ def _one(
     return check, _wrong(name, label, check, gradient, expected)
 
 
-def _against_none(
-    name: str, label: str, gradient: torch.Tensor | None
-) -> tuple[TensorCheck, GradientFault | None]:
+def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple[TensorCheck, GradientFault | None]:
     if gradient is None or not bool(gradient.any()):
         return TensorCheck(name=label, status="passed", message="none, as in the reference"), None
-    said = f"there (largest {float(gradient.abs().max()):.3g}) while the reference gives none"
-    fault = GradientFault("unexpected_gradient", name, label, said, "detach what the reference detaches")
+    fault = GradientFault(
+        "unexpected_gradient",
+        name,
+        label,
+        "there, where the reference gives none",
+        "detach what the reference detaches",
+        aside="up to",
+        size=float(gradient.abs().max()),
+    )
     return TensorCheck(name=label, status="failed"), fault
 
 
@@ -139,9 +156,9 @@ def _wrong(
         remedy = "look for unwritten memory (empty_like) or a division by zero"
         return GradientFault("grad_nan", name, label, said, remedy)
     if not bool(gradient.any()):
-        said = f"all zero; the reference's largest element is {_largest(expected):.3g}"
         remedy = "write its gradient buffer, and return that one"
-        return GradientFault("grad_zero", name, label, said, remedy)
+        largest = _largest(expected)
+        return GradientFault("grad_zero", name, label, "all zero", remedy, aside="in the reference up to", size=largest)
     factor = scale_of(gradient, expected.golden)
     if factor is not None:
         shown = _factor(factor)
@@ -212,8 +229,13 @@ def _scale_remedy(factor: float, shown: str) -> str:
     if abs(factor) < 1 and "/" in shown:
         return f"do not divide by {shown.rpartition('/')[2]}; sum over the batch instead of averaging, if it is a mean"
     if shown.lstrip("-").isdigit():
-        return f"it counts {shown} times; remove that factor, or look for a term that is added twice"
+        return f"remove the factor {shown}, or look for a term that is added more than once"
     return "look for a constant that the chain rule does not have, or has and is missing here"
+
+
+def _operand(case: Case, name: str) -> str:
+    operand = case.operand(name)
+    return f"{str(operand.dtype).removeprefix('torch.')} {_shape(operand.shape)}"
 
 
 def _shape(shape: Sequence[int] | None) -> str:

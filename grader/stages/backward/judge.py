@@ -14,7 +14,7 @@ from grader.remote import Finding
 from grader.stages.backward import experiments
 from grader.stages.backward.classify import classify, describe
 from grader.stages.backward.missing import explain_missing, ordinal
-from grader.stages.backward.mistakes import known_mistakes
+from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
@@ -27,7 +27,8 @@ MISSING_CODES = ("output_detached", "input_grad_none", "param_grad_none", "backw
 NO_DERIVATIVE = ("derivative for", "no autograd formula", "does not have an autograd", "not differentiable")
 """In PyTorch's messages for an operation without a backward."""
 INVALID_GRADIENT = re.compile(
-    r"(\w+) returned an invalid gradient at index (\d+) - got (\[[^\]]*\]) but expected shape compatible with (\[[^\]]*\])"
+    r"(\w+) returned an invalid gradient at index (\d+) - got (\[[^\]]*\])"
+    r" but expected shape compatible with (\[[^\]]*\])"
 )
 
 
@@ -64,6 +65,7 @@ def judge_backward(
     else:
         asked = experiments.TRAPS
         diagnoses = run_experiments(candidate, trap_cases, asked) + _not_comparable(cases)
+    diagnoses = _errors_first(diagnoses)
     status = verdict_of(diagnoses)
     result = BackwardResult(
         status=StageStatus.PASSED if status is Status.CORRECT else StageStatus.FAILED,
@@ -134,14 +136,14 @@ def _causes(
     causes = _other_mode(candidate, cases, right, case)
     if causes or judged.missing:
         return causes
-    if judged.found is not None:
-        causes += known_mistakes(candidate, desk, case, judged.found)
-    known = {diagnosis.code for diagnosis in (*causes, *judged.diagnoses)}
-    causes += [
-        diagnosis
-        for diagnosis in run_experiments(candidate, trap_cases, experiments.CAUSES)
-        if diagnosis.code not in known
-    ]
+    causes = known_mistakes(desk, case, judged.found) if judged.found is not None else []
+    if causes:
+        return causes
+    known = {diagnosis.code for diagnosis in judged.diagnoses}
+    found = run_experiments(candidate, trap_cases, experiments.CAUSES)
+    causes = [diagnosis for diagnosis in found if diagnosis.code not in known]
+    if not any(diagnosis.severity == "error" for diagnosis in causes):
+        causes += right_for_ones(candidate, desk, case)
     return causes
 
 
@@ -183,8 +185,14 @@ def run_experiments(
             break
         if diagnosis is not None:
             found.append(diagnosis)
+            if diagnosis.code in experiments.LASTING:
+                break
+    return _errors_first(found)
+
+
+def _errors_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
     order = {"error": 0, "warning": 1, "info": 2}
-    return sorted(found, key=lambda diagnosis: order[diagnosis.severity])
+    return sorted(diagnoses, key=lambda diagnosis: order[diagnosis.severity])
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

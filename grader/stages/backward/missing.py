@@ -20,6 +20,8 @@ class Reason(NamedTuple):
 
     text: str
     cut: bool = False
+    position: int | None = None
+    """Which input of the function in `text` gets None, from 0."""
 
 
 def explain_missing(
@@ -67,14 +69,21 @@ def _cut(case: Case, cut: Sequence[str], where: str) -> Diagnosis:
 
 def _sentences(case: Case, lost: Sequence[str], reasons: Mapping[str, Reason]) -> list[str]:
     """One for each reason, naming all operands that it holds for."""
-    grouped: dict[Reason, list[str]] = {}
+    grouped: dict[str, list[str]] = {}
     for name in lost:
-        grouped.setdefault(reasons[name], []).append(case.operand_names[name])
-    return [
-        f"gradient{'s' if len(group) > 1 else ''} of {names(group)} {'are' if len(group) > 1 else 'is'} "
-        f"{'None: ' if reason.text.startswith('the ') else 'missing '}{reason.text}"
-        for reason, group in grouped.items()
-    ]
+        grouped.setdefault(reasons[name].text, []).append(name)
+    found = []
+    for text, group in grouped.items():
+        subject = f"gradient{'s' * (len(group) > 1)} of {names([case.operand_names[name] for name in group])}"
+        verb = "are" if len(group) > 1 else "is"
+        positions = sorted({position for name in group if (position := reasons[name].position) is not None})
+        if positions:
+            inputs = " and ".join(ordinal(position + 1) for position in positions)
+            there = f"its {inputs} input{'s' * (len(positions) > 1)}"
+            found.append(f"{subject} {verb} None: {text} returns None for {there}: return a gradient there")
+        else:
+            found.append(f"{subject} {verb} missing {text}")
+    return found
 
 
 def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str, Reason]:
@@ -99,7 +108,7 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
         elif reach is None:
             found[name] = Reason("although the reference gives one: return it from the Function's backward")
         elif reach.reached:
-            found[name] = Reason(_returned_none(reach))
+            found[name] = _returned_none(reach)
         elif traced.inner_leaves:
             shape = list(traced.inner_leaves[0])
             found[name] = Reason(
@@ -116,13 +125,10 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     return found
 
 
-def _returned_none(reach: p.Reach) -> str:
+def _returned_none(reach: p.Reach) -> Reason:
     if reach.function is None or reach.position is None:
-        return "the autograd.Function's backward returns None for it"
-    return (
-        f"the autograd.Function's backward (`{reach.function}`) returns None for its {ordinal(reach.position + 1)} "
-        "input: return that input's gradient there"
-    )
+        return Reason("although the output leads back to it: return it from the autograd.Function's backward")
+    return Reason(f"the autograd.Function's backward (`{reach.function}`)", position=reach.position)
 
 
 def ordinal(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Known mistakes behind a wrong gradient: what the reference itself would give if it made them is what we were given."""
+"""Known mistakes behind a wrong gradient: the reference, made to make them, gives what the candidate gave."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOKALIKES: tuple[tuple[Literal["no_detach", "gelu_tanh", "gelu_erf"], str, str]
 )
 
 
-def known_mistakes(candidate: Candidate, desk: ReferenceDesk, case: Case, found: Product) -> list[Diagnosis]:
+def known_mistakes(desk: ReferenceDesk, case: Case, found: Product) -> list[Diagnosis]:
     """The first that fits, for a product that is wrong."""
     wrong = {
         name: value for name, value in found.gradients.items() if value is not None and _is_wrong(case, name, value)
@@ -46,7 +46,7 @@ def known_mistakes(candidate: Candidate, desk: ReferenceDesk, case: Case, found:
         if alike:
             shown = [case.operand_names[name] for name in alike]
             return [diagnose(code, _subject(shown) + said + _where(case), stage="backward", detail={"operands": shown})]
-    return _rounded(case, wrong) or _right_for_ones(candidate, desk, case)
+    return _rounded(case, wrong)
 
 
 def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
@@ -59,8 +59,10 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     return []
 
 
-def _right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> list[Diagnosis]:
+def right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> list[Diagnosis]:
     """Linear in grad_output and yet wrong, but right where all its elements are equal: it reads one, or their mean."""
+    if not case.values_comparable:
+        return []
     ones = {name: torch.ones_like(value) for name, value in case.cotangents.items()}
     expected = desk.substituted_gradients(case, "none", ones)
     finding = candidate.attempt(
@@ -69,6 +71,8 @@ def _right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> li
     if not expected or finding.failure is not None:
         return []
     for name, gradient in product(candidate, case, finding).gradients.items():
+        if case.gradients[name] is None and gradient is not None and bool(gradient.any()):
+            return []
         if name in expected and (gradient is None or numerics.check(expected[name], gradient).status == "failed"):
             return []
     message = (

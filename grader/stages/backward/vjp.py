@@ -82,7 +82,11 @@ def add_forward(
 
 def export_gradients(script: Script, candidate: Candidate, case: Case, key: str, wrt: Sequence[str]) -> None:
     operands = candidate.operands(case)
-    specs = {operands[name]: TensorSpec(candidate.shape(case, name), torch.float32) for name in wrt if name in operands}
+    specs = {
+        operands[name]: TensorSpec(candidate.shape(case, name), case.operand(name).dtype)
+        for name in wrt
+        if name in operands
+    }
     script.export(exports("grad", key, specs))
 
 
@@ -101,13 +105,5 @@ def product(candidate: Candidate, case: Case, finding: Finding, key: str = "a") 
         refused = finding.refused.get(source)
         if value is None and refused is not None and refused.kind == "tensor":
             misshapen[name] = refused
-        gradients[name] = None if value is None else value.view(shape_of(case, name))
+        gradients[name] = None if value is None else value.view(case.operand(name).shape)
     return Product(gradients, misshapen)
-
-
-def shape_of(case: Case, name: str) -> tuple[int, ...]:
-    if name.startswith("input["):
-        value = case.inputs[int(name[len("input[") : -1])]
-        assert isinstance(value, torch.Tensor)
-        return tuple(value.shape)
-    return tuple(case.state[name].shape)

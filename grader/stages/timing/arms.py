@@ -1,0 +1,169 @@
+"""Both workers, reference and candidate, ready to run the same calls on the same fresh values.
+
+Forward and backward of a training step are two jobs: the grad_output is released when the outputs are sealed. One
+arm's processes stand still while the other runs. Inputs, parameters and grad_outputs are new in every call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import statistics
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from grader import protocol as p
+from grader.models import Device, Diagnosis
+from grader.problem_module import Variant
+from grader.remote import Finding, Script, TensorSpec, WorkerLost
+from grader.stages.candidate import MODEL, Candidate, exports, output_specs
+from grader.stages.cases import Case
+from grader.stages.outcome import lost
+from grader.stages.reference import ReferenceDesk, draw_cotangent, draw_inputs, is_float
+from grader.stages.timing.call import PARTS, Call, Draw, Part, Phase, Side
+from grader.stages.timing.clocks import Time
+from grader.stages.timing.comparison import Comparison
+
+HOST_FLUSH_BYTES = 64 << 20
+MOVE = 0.05
+"""Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
+SAME_INPUT_NOISE = 1e-3
+"""Relative size of what is added to the inputs of a problem that draws the same ones each time."""
+
+
+class Arms:
+    """Both workers, ready to run the same calls on the same fresh inputs."""
+
+    def __init__(self, candidate: Candidate, desk: ReferenceDesk, case: Case) -> None:
+        self._candidate, self._desk, self._case = candidate, desk, case
+        matching = candidate.prepare(case)
+        desk.ready(case)
+        ours = {name: name for name in case.wrt}
+        shapes = {name: tuple(case.operand(name).shape) for name in case.wrt}
+        theirs = candidate.operands(case)
+        self._sides = (
+            Side(desk.worker, ours, shapes, {name: name for name in case.state}),
+            Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
+        )
+        self._flush_bytes = HOST_FLUSH_BYTES
+        if desk.device is Device.CUDA:
+            self._flush_bytes = 2 * torch.cuda.get_device_properties(0).L2_cache_size
+        self._same_inputs = self._draws_the_same()
+
+    def pair(
+        self, phase: Phase, reference_first: bool, calls: int
+    ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
+        """Times of (reference, candidate) per call, on values drawn for this pair alone, and what was wrong."""
+        draws = [self._draw(phase) for _ in range(calls)]
+        made: dict[int, list[Call]] = {}
+        for index in (0, 1) if reference_first else (1, 0):
+            with self._other_paused(index):
+                self._prepare(index)
+                made[index] = [self._call(index, phase, draw) for draw in draws]
+        comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names)
+        wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
+        return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
+
+    def _draw(self, phase: Phase) -> Draw:
+        device = self._desk.device
+        _, inputs = draw_inputs(self._variant(), device, secrets.randbits(62))
+        if self._same_inputs:
+            inputs = [_moved(value, SAME_INPUT_NOISE) if isinstance(value, torch.Tensor) else value for value in inputs]
+        state = {name: _moved(value, MOVE) for name, value in self._case.state.items()}
+        cotangents = {
+            name: draw_cotangent(tuple(value.shape), value.dtype, device, False)
+            for name, value in self._case.cotangents.items()
+        }
+        return Draw(inputs, state, cotangents if phase == "training" else {})
+
+    def _variant(self) -> Variant:
+        return self._desk.module.variants[self._case.variant]
+
+    def _draws_the_same(self) -> bool:
+        one, other = (draw_inputs(self._variant(), self._desk.device, secrets.randbits(62))[1] for _ in range(2))
+        return any(
+            isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and is_float(a) and torch.equal(a, b)
+            for a, b in zip(one, other, strict=True)
+        )
+
+    @contextlib.contextmanager
+    def _other_paused(self, index: int) -> Iterator[None]:
+        """What one arm left running, be it threads that wait for more work, must not slow the other down."""
+        try:
+            with self._sides[1 - index].worker.paused():
+                yield
+        except WorkerLost as error:
+            raise lost(error, "timing", "standing still while the reference is timed") from error
+
+    def _prepare(self, index: int) -> None:
+        """Before the clock runs: nothing of the last call is there, and caches are cold."""
+        script = Script(self._sides[index].worker, self._desk.device)
+        script.step(p.Drop(empty_cache=False))
+        if self._desk.device is Device.CPU:
+            script.step(p.Flush(nbytes=self._flush_bytes))
+        self._run(index, script, "preparing a timed call")
+
+    def _call(self, index: int, phase: Phase, draw: Draw) -> Call:
+        side, training = self._sides[index], phase == "training"
+        times: dict[Part, Time] = {}
+        sealed: dict[str, torch.Tensor] = {}
+        for part in PARTS[phase]:
+            script = Script(side.worker, self._desk.device)
+            if part != "backward":
+                script.set_state(
+                    MODEL, {side.names[name]: value for name, value in draw.state.items() if name in side.names}
+                )
+                script.put_inputs("t", draw.inputs, requires_grad=training)
+            script.step(
+                p.Time(
+                    part=part,
+                    model=MODEL,
+                    inputs="t",
+                    tape="t",
+                    grads="t",
+                    cotangents=script.cotangents(draw.cotangents) if part == "backward" else {},
+                    wrt=tuple(side.operands.values()) if part == "backward" else (),
+                    training=self._case.training,
+                    flush_bytes=self._flush_bytes if self._desk.device is Device.CUDA else 0,
+                    clone_inputs=self._case.clone_inputs,
+                )
+            )
+            if part == "backward":
+                gradients = {
+                    side.operands[name]: TensorSpec(shape, self._case.operand(name).dtype)
+                    for name, shape in side.shapes.items()
+                }
+                script.export(exports("grad", "t", gradients))
+            else:
+                script.export(exports("output", "t", output_specs(self._case)))
+                script.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
+            finding = self._run(index, script, f"timing {phase} on variant {self._case.variant}")
+            times[part] = Time(finding.of(p.Timed)[0].ms, finding.bracket_ms)
+            sealed |= finding.sealed
+        script = Script(side.worker, self._desk.device)
+        script.step(p.Drop(empty_cache=False))
+        self._run(index, script, "after a timed call")
+        return Call(times, sealed)
+
+    def _run(self, index: int, script: Script, doing: str) -> Finding:
+        return self._candidate.run(script, "timing", doing) if index else self._desk.run(script)
+
+    def _buffers(self, side: Side) -> dict[str, TensorSpec]:
+        found = {name: of for name, of in self._case.buffers.items() if name in side.names}
+        return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
+
+
+def _moved(value: torch.Tensor, share: float) -> torch.Tensor:
+    return value * (1 + share * torch.randn_like(value)) if value.is_floating_point() else value
+
+
+def _typical(calls: Sequence[Call]) -> dict[Part, Time]:
+    """Medians: a call that something else on the machine held up says nothing."""
+    return {
+        part: Time(
+            statistics.median(call.times[part].claim for call in calls),
+            statistics.median(call.times[part].bracket for call in calls),
+        )
+        for part in calls[0].times
+    }

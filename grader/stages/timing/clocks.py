@@ -1,0 +1,113 @@
+"""What two clocks say about the calls of one figure, and which of them is given.
+
+The worker's own clock is a claim. The referee sees how long it took from releasing the first input to sealing the last
+output; the reference, which has the same overheads and whose claims are true, shows how much of that is overhead, and
+what is left is the referee's figure. A claim is given where it is no shorter than that, but for AGREEMENT; the lower
+end of the interval, which ranks, is the lower of both clocks' anyway.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grader.models import Device, PhaseTiming
+from grader.stages.timing.statistics import Round, speedup, verdict_of
+
+AGREEMENT = 0.05
+"""A claim shorter than the referee's figure by more than this share of it is not given."""
+LEAST_SHARE = 0.1
+"""Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
+GPU_SLACK_MS = 1.0
+GPU_SLACK_SHARE = 0.10
+"""The host's clock sees a GPU no better than this: a millisecond and a share of the bracket."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """Milliseconds of one call's part, or the sum over several calls."""
+
+    claim: float
+    bracket: float
+
+    def __add__(self, other: Time) -> Time:
+        return Time(self.claim + other.claim, self.bracket + other.bracket)
+
+    @property
+    def unexplained(self) -> float:
+        return self.bracket - self.claim
+
+
+@dataclass
+class Samples:
+    """Of one figure: pairs of (reference, candidate) by round, two a round, each per call."""
+
+    rounds: list[tuple[tuple[Time, Time], tuple[Time, Time]]] = field(default_factory=list)
+
+    def claims(self) -> list[Round]:
+        return [self._round([(r.claim, c.claim) for r, c in pairs]) for pairs in self.rounds]
+
+    def referees(self) -> list[Round]:
+        """By the referee's clock: no shorter than is claimed, or than that clock can tell.
+
+        The reference too, whose claims are true: else what disturbs brackets would count against one side alone.
+        """
+        overhead, least = self.overhead(), self.resolution()
+
+        def seen(of: Time) -> float:
+            return max(of.claim, of.bracket - overhead, least)
+
+        return [self._round([(seen(r), seen(c)) for r, c in pairs]) for pairs in self.rounds]
+
+    def overhead(self) -> float:
+        """What a bracket holds beside the call: median over the reference, whose claims are true."""
+        return statistics.median(self._overheads())
+
+    def resolution(self) -> float:
+        """What the referee's clock cannot tell from nothing: its median deviation, several times, and never none."""
+        overhead = self.overhead()
+        deviation = statistics.median(abs(value - overhead) for value in self._overheads())
+        return max(3 * deviation, LEAST_SHARE * overhead, 1e-6)
+
+    def _overheads(self) -> list[float]:
+        return [reference.unexplained for pairs in self.rounds for reference, _ in pairs]
+
+    @staticmethod
+    def _round(values: Sequence[tuple[float, float]]) -> Round:
+        (r1, c1), (r2, c2) = values
+        return Round((max(r1, 1e-6), max(r2, 1e-6)), (max(c1, 1e-6), max(c2, 1e-6)))
+
+
+def timing_of(samples: Samples, device: Device) -> tuple[PhaseTiming, bool]:
+    """The figure, and whether the claim is beyond what noise explains."""
+    claims, referees = samples.claims(), samples.referees()
+    claimed, seen = (statistics.median(sum(r.candidate_ms) / 2 for r in rounds) for rounds in (claims, referees))
+    if device is Device.CUDA:
+        bracket = statistics.median(c.bracket for pairs in samples.rounds for _, c in pairs)
+        agreed = seen - claimed <= GPU_SLACK_MS + GPU_SLACK_SHARE * bracket
+        return (_phase(claims, "worker"), False) if agreed else (_phase(referees, "referee"), True)
+    if claimed < (1 - AGREEMENT) * seen:
+        return _phase(referees, "referee"), seen - claimed > 2 * samples.resolution()
+    timing, other = _phase(claims, "worker"), speedup(referees)
+    low = min(timing.ci_low, other.ci_low)
+    return timing.model_copy(update={"ci_low": low, "verdict": verdict_of(low, timing.ci_high, timing.rounds)}), False
+
+
+def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"]) -> PhaseTiming:
+    figures = speedup(rounds)
+    candidate_ms = [value for r in rounds for value in r.candidate_ms]
+    reference_ms = [value for r in rounds for value in r.reference_ms]
+    return PhaseTiming(
+        candidate_ms=statistics.median(candidate_ms),
+        reference_ms=statistics.median(reference_ms),
+        speedup=figures.speedup,
+        ci_low=figures.ci_low,
+        ci_high=figures.ci_high,
+        verdict=figures.verdict,
+        rounds=len(rounds),
+        candidate_samples_ms=tuple(candidate_ms),
+        reference_samples_ms=tuple(reference_ms),
+        clock=clock,
+    )

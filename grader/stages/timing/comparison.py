@@ -1,0 +1,91 @@
+"""Are the results of a timed call right? Every element, beside the reference's of the same inputs and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.models import Diagnosis
+from grader.stages import numerics
+from grader.stages.candidate import MODEL
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose
+from grader.stages.reference import ReferenceDesk
+from grader.stages.timing.call import Call
+
+DIFFERENT_SHARE = 1e-3
+"""Of a timed output's integers: near ties fall either way."""
+TIMED_TOLERANCE = 4.0
+"""A timed output may differ from the reference's, run with the same flags on the same inputs, by this many times that
+reference's own error against float64, beside what rounding explains."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Of the candidate's calls with the reference's."""
+
+    desk: ReferenceDesk
+    case: Case
+    operands: Mapping[str, str]
+    """Operand names of the reference to the candidate's."""
+    names: Mapping[str, str]
+    """Parameters and buffers, likewise."""
+
+    def difference_of(self, reference: Call, candidate: Call) -> Diagnosis | None:
+        """Every element of every timed output, buffer and gradient, beside the reference's of the same inputs."""
+        pairs = [(expected, f"output:t:{name}", f"output:t:{name}") for name, expected in self.case.outputs.items()]
+        for name, expected in self.case.buffers.items():
+            theirs = self.names.get(name)
+            if theirs is not None:
+                pairs.append((expected, f"state:{MODEL}:{name}", f"state:{MODEL}:{theirs}"))
+        if "backward" in reference.times:
+            for name, theirs in self.operands.items():
+                gradient = self.case.gradients[name]
+                if gradient is not None and f"grad:t:{name}" in reference.sealed:
+                    pairs.append((gradient, f"grad:t:{name}", f"grad:t:{theirs}"))
+        for expected, ours, other in pairs:
+            wrong = self._differs(expected, reference.sealed[ours], candidate.sealed.get(other))
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _differs(
+        self, expected: numerics.Expected, reference: torch.Tensor, found: torch.Tensor | None
+    ) -> Diagnosis | None:
+        label = expected.name
+        if found is None:
+            return diagnose("timed_output_wrong", f"{label} is missing from a timed call")
+        found = found.view(reference.shape)
+        if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+            return _too_many_differ(expected, reference, found)
+        between = numerics.difference(found, replace(expected, golden=reference))
+        if not between.same_specials:
+            message = (
+                f"{label} of a timed call has NaN or infinity where the reference has none, or the other way round"
+            )
+            return diagnose("timed_output_wrong", message)
+        yardstick = self.desk.shipped_error(self.case).get(label)
+        if yardstick is None:
+            yardstick = expected.error_l2 / max(numerics.norm(expected.golden), 1e-300)
+        distance, size = between.l2, between.golden_l2
+        units = numerics.ROUNDING_UNITS + expected.reduction_length**0.5
+        bound = TIMED_TOLERANCE * yardstick * size + 2 * units * numerics.EPSILON * size + 1e-30
+        if distance <= bound:
+            return None
+        return diagnose(
+            "timed_output_wrong",
+            f"{label} of a timed call differs from the reference's by {distance / max(size, 1e-300):.2g} "
+            f"(relative RMS), allowed is {bound / max(size, 1e-300):.2g}, while the untimed cases passed",
+        )
+
+
+def _too_many_differ(expected: numerics.Expected, reference: torch.Tensor, found: torch.Tensor) -> Diagnosis | None:
+    """Integers: a share may differ, as the reference's own runs do."""
+    count = int((found != reference).sum())
+    ambiguous = 0 if expected.ambiguous is None else int(expected.ambiguous.sum())
+    if count <= TIMED_TOLERANCE * ambiguous + DIFFERENT_SHARE * reference.numel():
+        return None
+    message = f"{expected.name} of a timed call differs from the reference's in {count} of {reference.numel()} elements"
+    return diagnose("timed_output_wrong", f"{message}, while the untimed cases passed")
