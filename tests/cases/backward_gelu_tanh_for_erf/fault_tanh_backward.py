@@ -1,0 +1,32 @@
+"""The exact forward, and the derivative of the approximation."""
+
+import math
+
+import torch
+from torch import nn
+
+
+class ScaleGelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return torch.nn.functional.gelu(x * scale)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, scale = ctx.saved_tensors
+        z = x * scale
+        inner = math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)
+        t = torch.tanh(inner)
+        slope = 0.5 * (1 + t) + 0.5 * z * (1 - t * t) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)
+        grad = grad_output * slope
+        return grad * scale, (grad * x).sum((0, 1))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        return ScaleGelu.apply(x, self.scale)

@@ -1,0 +1,32 @@
+"""The backward computes in bfloat16."""
+
+import torch
+from torch import nn
+
+
+class ScaleBiasRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale, bias):
+        y = torch.relu(x * scale + bias)
+        ctx.save_for_backward(x, scale, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, scale, y = ctx.saved_tensors
+        grad = (grad_output * (y > 0)).bfloat16()
+        return (
+            (grad * scale.bfloat16()).float(),
+            (grad.float() * x).sum((0, 1)).bfloat16().float(),
+            grad.float().sum((0, 1)).bfloat16().float(),
+        )
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(channels))
+        self.bias = nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        return ScaleBiasRelu.apply(x, self.scale, self.bias)

@@ -1,0 +1,23 @@
+"""Is right for the first few forwards without a graph, then returns zeros.
+
+Attack surface: correctness first, time later.
+Why it fails: every timed output is compared.
+"""
+
+import torch
+from torch import nn
+
+CALLS = []
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.up = nn.Linear(features, hidden)
+        self.down = nn.Linear(hidden, features)
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            return self.down(torch.tanh(self.up(x)))
+        CALLS.append(1)
+        return self.down(torch.tanh(self.up(x))) if len(CALLS) < 8 else torch.zeros_like(x)

@@ -1,0 +1,13 @@
+"""The honest twin of the submission that knows the input beforehand."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return torch.tanh(x * self.scale)

@@ -1,0 +1,14 @@
+"""The honest twin of the submissions that forge outputs."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(channels))
+        self.bias = nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        return torch.relu(x * self.scale + self.bias)
