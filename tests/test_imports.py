@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ORDER = [
-    {"grader", "grader.protocol", "grader.errors", "grader.codes", "grader.shipped", "grader.needs"},
+    {"grader", "grader.protocol", "grader.errors", "grader.codes", "grader.shipped", "grader.needs", "grader.labels"},
     {"grader.models"},
     {"grader.catalog", "grader.sandbox", "grader.toolchain", "grader.problem_module"},
     {"grader.remote", "grader.gradable", "grader.device_memory"},

@@ -1,0 +1,41 @@
+"""Coverage-guided fuzzing of everything that reads a worker's answer. Needs atheris:
+
+    pip install atheris
+    python fuzz/fuzz_evidence.py -max_total_time=600 -rss_limit_mb=2048
+
+A crash is any exception but MalformedMessage; so is a run that takes long or much memory.
+"""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["grader.protocol"]):
+    from grader import protocol as p
+
+JOB = p.Job(
+    id=7,
+    steps=(
+        p.Construct(model="m", init_inputs=[], device="cpu", seed=0),
+        p.Forward(model="m", inputs="a", tape="a", grad=True),
+        p.Backward(tape="a", grads="a", cotangents={}, wrt=("input[0]", "w")),
+        p.Time(part="inference", model="m", inputs="a", tape="a", grads="a"),
+        p.Export(items={"output:a:output": p.Slot(offset=0, dtype="float32", shape=(4,))}),
+    ),
+)
+
+
+def test_one_input(data: bytes) -> None:
+    try:
+        evidence = p.decode_evidence(data)
+        p.check_answer(JOB, evidence)
+    except p.MalformedMessage:
+        return
+    assert evidence.id == JOB.id
+    assert evidence.failure is not None or len(evidence.results) == len(JOB.steps)
+    p.encode(evidence)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()

@@ -1,0 +1,169 @@
+"""The referee's clock against claims, the seal against late writers, and the pause against what runs on."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from grader.models import Device
+from grader.remote import script
+from grader.remote.memory import Layout, Region
+from grader.remote.pause import NeverStill, _tree, paused
+from grader.remote.script import Seal
+from grader.stages.timing.clocks import Samples, Time, timing_of
+
+OVERHEAD_MS = 0.3
+
+
+def samples(reference_ms, candidate_ms, claimed_ms=None, *, rounds=7, noise_ms=0.01):
+    """Rounds in which the candidate takes one time and claims another."""
+    claimed_ms = candidate_ms if claimed_ms is None else claimed_ms
+    jitter = torch.linspace(-noise_ms, noise_ms, 4 * rounds).tolist()[::-1]
+    made = Samples()
+    for _ in range(rounds):
+        pairs = []
+        for _ in range(2):
+            reference = Time(reference_ms, reference_ms + OVERHEAD_MS + jitter.pop())
+            pairs.append((reference, Time(claimed_ms, candidate_ms + OVERHEAD_MS + jitter.pop())))
+        made.rounds.append(tuple(pairs))
+    return made
+
+
+def test_an_honest_claim_is_given():
+    timing, disputed = timing_of(samples(2.0, 1.0), Device.CPU)
+    assert (timing.clock, disputed) == ("worker", False)
+    assert timing.speedup == pytest.approx(2.0)
+    assert timing.verdict == "faster"
+
+
+@pytest.mark.parametrize("claimed_ms", [0.0, 1e-6, 0.1, 0.5, 0.9])
+def test_a_short_claim_is_replaced_by_what_the_referee_saw(claimed_ms):
+    timing, disputed = timing_of(samples(1.0, 1.0, claimed_ms), Device.CPU)
+    assert (timing.clock, disputed) == ("referee", True)
+    assert timing.speedup == pytest.approx(1.0, rel=0.03)
+    assert timing.verdict != "faster"
+
+
+def test_a_claim_within_the_agreement_does_not_make_it_faster():
+    timing, _ = timing_of(samples(1.0, 1.0, 0.96), Device.CPU)
+    assert timing.clock == "worker"
+    assert timing.verdict != "faster"
+
+
+def test_what_the_clock_cannot_tell_is_not_claimed():
+    timing, _ = timing_of(samples(0.05, 0.05, 0.0, noise_ms=0.1), Device.CPU)
+    assert timing.clock == "referee"
+    assert timing.speedup < 1.5
+
+
+def test_a_long_claim_counts():
+    timing, _ = timing_of(samples(1.0, 1.0, 3.0), Device.CPU)
+    assert timing.speedup == pytest.approx(1 / 3)
+
+
+def test_a_seal_is_copied_in_an_order_that_nobody_knows(monkeypatch):
+    """A writer that starts with his answer would have to be ahead of the copy everywhere at once."""
+    nbytes = 8 << 20
+    outbox = Region("outbox", "host", nbytes)
+    orders = []
+
+    class Recorder(random.SystemRandom):
+        def shuffle(self, starts):
+            super().shuffle(starts)
+            orders.append(list(starts))
+
+    monkeypatch.setattr(script, "_SHUFFLE", Recorder())
+    for _ in range(2):
+        Seal(outbox, nbytes).take()
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(0, nbytes, nbytes // script.SEAL_BLOCKS))
+    assert orders[0] != orders[1]
+    outbox.close()
+
+
+def test_a_seal_is_private():
+    layout = Layout()
+    slot = layout.place(torch.float32, (1000,))
+    outbox = Region("outbox", "host", layout.nbytes)
+    outbox.view(slot).fill_(1.0)
+    seal = Seal(outbox, layout.nbytes)
+    seal.take()
+    outbox.view(slot).fill_(2.0)
+    assert bool((seal.view(slot) == 1.0).all())
+    outbox.close()
+
+
+SPINNERS = """
+import os, sys, threading
+def spin():
+    while True:
+        pass
+for _ in range(2):
+    if os.fork() == 0:
+        break
+threading.Thread(target=spin, daemon=True).start()
+print("up", flush=True)
+spin()
+"""
+
+
+def cpu_seconds(pids):
+    ticks = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def started():
+    processes = []
+
+    def start(code):
+        processes.append(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def test_paused_processes_use_no_cpu_and_go_on_afterwards(started):
+    process = started(SPINNERS)
+    for _ in range(3):
+        process.stdout.readline()
+    pids = _tree(process.pid)
+    assert len(pids) == 3
+    with paused(process.pid):
+        before = cpu_seconds(pids)
+        time.sleep(0.3)
+        assert cpu_seconds(pids) == before
+    time.sleep(0.5)
+    assert cpu_seconds(pids) > before
+
+
+FORK_CHAIN = """
+import os, time
+print("up", flush=True)
+while True:
+    if os.fork():
+        os._exit(0) if os.getpid() != {root} else time.sleep(3600)
+"""
+
+
+def test_a_process_that_keeps_forking_is_caught_or_reported(started):
+    process = started("import os\nexec(" + repr(FORK_CHAIN) + ".replace('{root}', str(os.getpid())))")
+    process.stdout.readline()
+    try:
+        with paused(process.pid):
+            states = _tree(process.pid)
+            assert set(states.values()) <= set("TtZX")
+    except NeverStill:
+        pass
