@@ -1,5 +1,7 @@
 """Hardware and tools that tests need are looked for here, and nowhere else."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from grader.toolchain import find_cuda_home
 def pytest_collection_modifyitems(items):
     missing = {
         "gpu": None if torch.cuda.is_available() else "needs an NVIDIA GPU; CONTRIBUTING.md says how to run these",
+        "browser": None if shutil.which("chromium") else "needs chromium on PATH; on Debian: apt-get install chromium",
         "nvcc": None if find_cuda_home() else "needs a CUDA toolkit; `make setup` installs one",
     }
     for item in items:

@@ -1,0 +1,134 @@
+"""The counts behind the charts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from grader.models import Device, Status
+from grader.report.site.rows import Row, Speedup
+
+FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""Where fast_p is usually quoted."""
+
+FAST_P_STEPS = tuple(step / 20 for step in range(61))
+"""Where the slider can stand: 0 to 3."""
+
+
+@dataclass(frozen=True)
+class Funnel:
+    """How many get past each question."""
+
+    graded: int
+    built: int
+    forward: int
+    backward: int
+    missing_backward: int
+    wrong_backward: int
+    not_run: int
+    statuses: tuple[tuple[Status, int], ...]
+    """Most frequent first."""
+
+    def share(self, count: int) -> float:
+        """Of all that were graded; 0 where nothing was."""
+        return count / self.graded if self.graded else 0.0
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """One device's counted verdicts. Speedups on different devices do not compare, so each has figures of its own."""
+
+    kind: Device
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """Problems that anybody tried on it, sorted."""
+        return sorted({row.problem for row in self.rows})
+
+    @property
+    def authors(self) -> list[str]:
+        """Authors with a verdict on it, sorted."""
+        return sorted({row.author for row in self.rows})
+
+
+@dataclass(frozen=True)
+class FastP:
+    """The share that is right and faster than p, for the slider's positions."""
+
+    count: int
+    """Of how many."""
+    total: tuple[int, ...]
+    forward: tuple[int, ...]
+    total_speedups: tuple[float, ...]
+    """Sorted; absent ones left out."""
+    forward_speedups: tuple[float, ...]
+
+    def at(self, p: float) -> tuple[float, float]:
+        """Both shares at one of `FAST_P_STEPS`."""
+        step = FAST_P_STEPS.index(p)
+        return (self.total[step] / self.count, self.forward[step] / self.count) if self.count else (0.0, 0.0)
+
+
+def funnel(rows: Iterable[Row]) -> Funnel:
+    """Count the answers to each question."""
+    rows = list(rows)
+    graded = [row for row in rows if row.status is not Status.NOT_RUN]
+    statuses = Counter(row.status for row in graded)
+    return Funnel(
+        graded=len(graded),
+        # A right forward was built, whatever the build's own record says.
+        built=sum(row.built or row.right_forward for row in graded),
+        forward=sum(row.right_forward for row in graded),
+        backward=sum(row.correct for row in graded),
+        missing_backward=statuses[Status.MISSING_BACKWARD],
+        wrong_backward=statuses[Status.WRONG_BACKWARD],
+        not_run=len(rows) - len(graded),
+        statuses=tuple(statuses.most_common()),
+    )
+
+
+def devices(rows: Iterable[Row]) -> list[DeviceRows]:
+    """By device name: GPUs first, then the one with most verdicts."""
+    by_name: dict[tuple[Device, str], list[Row]] = {}
+    for row in rows:
+        if row.status is not Status.NOT_RUN:
+            by_name.setdefault((row.device, row.device_name), []).append(row)
+    found = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
+    return sorted(found, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))
+
+
+def fast_p(rows: Sequence[Row]) -> FastP:
+    """Over all submissions on one device."""
+    total = [row.total for row in rows if row.correct]
+    forward = [row.forward for row in rows if row.right_forward]
+    return FastP(
+        count=len(rows),
+        total=fast_counts(total, FAST_P_STEPS),
+        forward=fast_counts(forward, FAST_P_STEPS),
+        total_speedups=tuple(sorted(one.value for one in total if one)),
+        forward_speedups=tuple(sorted(one.value for one in forward if one)),
+    )
+
+
+def fast_counts(right: Sequence[Speedup | None], steps: Iterable[float]) -> tuple[int, ...]:
+    """How many of the right ones are faster than each p. At 0 that is all of them, the untimed ones too."""
+    return tuple(sum(one.value > p for one in right if one) if p else len(right) for p in steps)
+
+
+def best_cells(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:
+    """Each author's best verdict on each problem: the furthest question passed, then the higher lower end."""
+    best: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row.problem, row.author)
+        if key not in best or _goodness(row) > _goodness(best[key]):
+            best[key] = row
+    return best
+
+
+def _goodness(row: Row) -> tuple[int, float, int]:
+    timed = row.total or row.forward
+    passed = 3 if row.correct else 2 if row.right_forward else 1 if row.built else 0
+    return (passed, timed.low if timed else 0.0, row.id)

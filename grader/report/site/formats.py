@@ -1,0 +1,119 @@
+"""Figures as the pages print them. Absent ones are a dash, never a zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from markupsafe import Markup, escape
+
+from grader.models import Status
+from grader.report.console import clean
+
+ABSENT = "–"
+
+TONES: dict[str, tuple[str, str]] = {
+    Status.CORRECT: ("good", "✓"),
+    Status.MISSING_BACKWARD: ("warn", "◐"),
+    Status.WRONG_BACKWARD: ("bad", "✗"),
+    Status.WRONG_OUTPUT: ("bad", "✗"),
+    Status.INTEGRITY_VIOLATION: ("bad", "⚑"),
+    Status.NOT_RUN: ("out", "○"),
+    Status.GRADER_ERROR: ("out", "○"),
+    "passed": ("good", "✓"),
+    "failed": ("bad", "✗"),
+    "missing": ("warn", "◐"),
+}
+"""Colour and mark of a status; the mark and the word tell apart what the colours may not."""
+
+
+def tone(status: str) -> str:
+    """The class that colours a status."""
+    return TONES.get(status, ("dim", ""))[0]
+
+
+def mark(status: str) -> str:
+    """A character that stands for a status without colour."""
+    return TONES.get(status, ("", "▲" if status in set(Status) else "·"))[1]
+
+
+def words(status: str) -> str:
+    """`missing_backward` as people write it."""
+    return status.replace("_", " ")
+
+
+def times(value: float | None) -> str:
+    """A speedup: `2.31×`, `0.031×`."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.995 else 3
+    return f"{value:.{digits}f}×"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Both ends of an interval, with as many digits as it takes to tell them apart."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return ABSENT
+    apart = -math.log10(high - low) if high > low else 0
+    digits = min(4, max(0 if low >= 100 else 1 if low >= 10 else 2 if low >= 0.995 else 3, math.ceil(apart)))
+    return f"{low:.{digits}f} to {high:.{digits}f}×"
+
+
+def power(value: float) -> str:
+    """A power of two on an axis: `4×`, `1/4×`."""
+    return f"{value:.0f}×" if value >= 1 else f"1/{1 / value:.0f}×"
+
+
+def percent(share: float | None) -> str:
+    """`41%`; what is neither none nor all never looks like it."""
+    if share is None or not math.isfinite(share):
+        return ABSENT
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """Any other number."""
+    return ABSENT if value is None else f"{value:.{digits}g}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Four digits that count."""
+    return ABSENT if value is None else f"{value:.4g}"
+
+
+def shape(value: Sequence[int] | None) -> str:
+    """A shape or an index."""
+    return ABSENT if value is None else "[" + ", ".join(map(str, value)) + "]"
+
+
+def moment(iso: str) -> str:
+    """`2026-01-01 12:00`, UTC."""
+    return iso[:16].replace("T", " ")
+
+
+def yes(value: bool | None) -> str:
+    """Whether, where that is known."""
+    return ABSENT if value is None else "yes" if value else "no"
+
+
+def side_by_side(candidate: Sequence[float], reference: Sequence[float]) -> list[tuple[float | None, float | None]]:
+    """Samples of both, the shorter list filled up."""
+    return list(zip_longest(candidate, reference))
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may be broken after its underscores."""
+    return Markup("_<wbr>").join(escape(part) for part in clean(name).split("_"))
+
+
+def prose(text: str) -> Markup:
+    """A sentence whose `names` stand in backticks."""
+    parts = clean(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(clean(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )

@@ -1,0 +1,204 @@
+"""The pages that sum up: index, problems, authors, matrices, lists."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from db.leaderboard import Board
+from grader.report.site import names
+from grader.report.site.boards import AuthorPlace, Place, author_board
+from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart
+from grader.report.site.code import highlight, numbered
+from grader.report.site.figures import (
+    FAST_P_MARKS,
+    FAST_P_STEPS,
+    DeviceRows,
+    FastP,
+    Funnel,
+    best_cells,
+    devices,
+    fast_p,
+    funnel,
+)
+from grader.report.site.pages import render
+from grader.report.site.rows import Row
+
+Boards = dict[Board, dict[tuple[str, str], list[Place]]]
+
+_MOST_ROWS = 200
+"""On the index; it has to open at once."""
+
+_MOST_VERDICTS = 500
+"""In a table on any other page."""
+
+_MOST_COLUMNS = 40
+
+_LATEST = 10
+
+
+class _ProblemLine(NamedTuple):
+    problem: str
+    correct: int
+    tried: int
+    total: Place | None
+    forward: Place | None
+
+
+class _Section(NamedTuple):
+    """What the index shows of one device."""
+
+    key: str
+    device: DeviceRows
+    funnel: Funnel
+    matrix: str
+    authors: dict[Board, list[AuthorPlace]]
+    problems: list[_ProblemLine]
+    fast: FastP
+    fast_svg: Markup
+    intervals: dict[Board, Markup]
+
+
+class _ProblemSection(NamedTuple):
+    key: str
+    device_name: str
+    boards: dict[Board, list[Place]]
+
+
+def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards) -> str:
+    """The first page."""
+    found = funnel(counted)
+    return render(
+        "index.html",
+        names.INDEX,
+        "Kernel report",
+        verdict_count=len(rows),
+        problem_count=len({row.problem for row in rows}),
+        author_count=len({row.author for row in rows}),
+        newest=rows[-1].created_at if rows else None,
+        funnel=found,
+        funnel_svg=funnel_chart(found, "funnel"),
+        sections=[_section(device, boards) for device in devices(counted)],
+        latest=list(reversed(rows[-_LATEST:])),
+        marks=FAST_P_MARKS,
+        one_step=FAST_P_STEPS.index(1.0),
+        most_rows=_MOST_ROWS,
+    )
+
+
+def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str) -> str:
+    """One problem: its boards on each device, its verdicts, its reference."""
+    sections = [
+        _ProblemSection(names.anchor(device.name), device.name, _boards_of(boards, device.name, problem))
+        for device in devices(counted)
+    ]
+    return render(
+        "problem.html",
+        names.problem_page(problem),
+        problem,
+        problem=problem,
+        funnel=funnel(counted),
+        sections=[section for section in sections if section.boards],
+        rows=_newest(rows),
+        caption=_caption(rows),
+        source=numbered(highlight(source)),
+    )
+
+
+def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row]) -> str:
+    """One author: how far the submissions get, and all of them."""
+    found = funnel(counted)
+    return render(
+        "author.html",
+        names.author_page(author),
+        author,
+        author=author,
+        funnel=found,
+        funnel_svg=funnel_chart(found, "funnel"),
+        rows=_newest(rows),
+        caption=_caption(rows),
+    )
+
+
+def matrix_page(device: DeviceRows) -> str:
+    """Problems by authors on one device."""
+    authors = device.authors
+    return render(
+        "matrix.html",
+        names.matrix_page(device.name),
+        f"{device.name}: problems × authors",
+        device=device,
+        authors=authors[:_MOST_COLUMNS],
+        more=len(authors) > _MOST_COLUMNS,
+        cells=best_cells(device.rows),
+    )
+
+
+def list_pages(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Every verdict, newest first, some hundred to a page."""
+    ordered = list(reversed(rows))
+    count = max(1, -(-len(ordered) // _MOST_VERDICTS))
+    for number in range(1, count + 1):
+        shown = ordered[(number - 1) * _MOST_VERDICTS : number * _MOST_VERDICTS]
+        page = names.list_page(number)
+        yield page, render("list.html", page, f"All verdicts, page {number}", rows=shown, number=number, count=count)
+
+
+def _section(device: DeviceRows, boards: Boards) -> _Section:
+    key = names.anchor(device.name)
+    figures = fast_p(device.rows)
+    places: dict[Board, list[Place]] = {
+        board: [place for (name, _), found in by_problem.items() if name == device.name for place in found]
+        for board, by_problem in boards.items()
+    }
+    timed: dict[Board, list[Place]] = {
+        board: [place for place in found if place.speedup] for board, found in places.items()
+    }
+    return _Section(
+        key=key,
+        device=device,
+        funnel=funnel(device.rows),
+        matrix=names.matrix_page(device.name),
+        authors={board: author_board(board, found, device.rows) for board, found in places.items()},
+        problems=list(_problem_lines(device, boards)),
+        fast=figures,
+        fast_svg=fast_p_chart(figures, f"{key}-fast-chart"),
+        intervals={
+            board: intervals_chart([(one.row, one.speedup) for one in found if one.speedup], f"{key}-i-{board}")
+            for board, found in timed.items()
+            if found
+        },
+    )
+
+
+def _problem_lines(device: DeviceRows, boards: Boards) -> Iterator[_ProblemLine]:
+    by_problem: dict[str, list[Row]] = defaultdict(list)
+    for row in device.rows:
+        by_problem[row.problem].append(row)
+    for problem, rows in sorted(by_problem.items()):
+        leaders = _boards_of(boards, device.name, problem)
+        yield _ProblemLine(
+            problem,
+            sum(row.correct for row in rows),
+            len(rows),
+            total=next(iter(leaders.get("total", ())), None),
+            forward=next(iter(leaders.get("forward", ())), None),
+        )
+
+
+def _boards_of(boards: Boards, device_name: str, problem: str) -> dict[Board, list[Place]]:
+    """Those that somebody is on."""
+    found = {board: places.get((device_name, problem)) for board, places in boards.items()}
+    return {board: places for board, places in found.items() if places}
+
+
+def _newest(rows: Sequence[Row]) -> list[Row]:
+    return list(reversed(rows[-_MOST_VERDICTS:]))
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    shown = min(len(rows), _MOST_VERDICTS)
+    return "Newest first" + (f"; the newest {shown} of {len(rows)}" if shown < len(rows) else "")

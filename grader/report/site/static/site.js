@@ -1,0 +1,152 @@
+"use strict";
+// Pages work without this: it adds the theme's button, sorting, filters and the slider.
+(() => {
+  const root = document.documentElement;
+  const stored = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
+  const theme = stored();
+  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
+
+  // State that a link can carry: #p.<chart>=1.5&s.<table>=2d&q.<table>=text
+  const state = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  const remember = (key, value) => {
+    const all = state();
+    if (value) all.set(key, value); else all.delete(key);
+    history.replaceState(null, "", "#" + all);
+  };
+
+  const make = (name, attributes, ...children) => {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  };
+
+  const themeButton = () => {
+    const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    const button = make("button", { type: "button", class: "theme" });
+    const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", (dark() ? "Light" : "Dark") + " colours"); };
+    button.addEventListener("click", () => {
+      root.dataset.theme = dark() ? "light" : "dark";
+      try { localStorage.setItem("theme", root.dataset.theme); } catch { /* private windows refuse */ }
+      name();
+    });
+    name();
+    document.querySelector(".site-nav").append(button);
+  };
+
+  const cellValue = (row, column) => {
+    const cell = row.cells[column];
+    return cell.dataset.v ?? cell.textContent.trim();
+  };
+  const compare = (a, b) => {
+    const [x, y] = [Number(a), Number(b)];
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, undefined, { numeric: true }) : x - y;
+  };
+
+  const sortable = (table) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const body = table.tBodies[0];
+    const sort = (column, descending) => {
+      const rows = [...body.rows];
+      rows.sort((one, other) => {
+        const [a, b] = [cellValue(one, column), cellValue(other, column)];
+        if (a === "" || b === "") return (a === "") - (b === "");
+        return descending ? compare(b, a) : compare(a, b);
+      });
+      body.append(...rows);
+      heads.forEach((head, at) => {
+        if (at === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+        else head.removeAttribute("aria-sort");
+      });
+    };
+    heads.forEach((head, column) => {
+      const button = make("button", { type: "button" }, ...head.childNodes);
+      button.addEventListener("click", () => {
+        const now = head.getAttribute("aria-sort");
+        const descending = now ? now === "ascending" : head.classList.contains("num") && !head.hasAttribute("data-up");
+        sort(column, descending);
+        remember("s." + table.id, column + (descending ? "d" : "a"));
+      });
+      head.append(button);
+    });
+    const asked = /^(\d+)([ad])$/.exec(state().get("s." + table.id) || "");
+    if (asked && heads[asked[1]]) sort(Number(asked[1]), asked[2] === "d");
+  };
+
+  const filterable = (table) => {
+    const rows = [...table.tBodies[0].rows];
+    if (rows.length < 12) return;
+    const input = make("input", { type: "search", id: "filter-" + table.id, autocomplete: "off", spellcheck: "false" });
+    const count = make("span", { role: "status" });
+    const texts = rows.map((row) => row.textContent.toLowerCase());
+    const apply = () => {
+      const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row, at) => {
+        row.hidden = !wanted.every((word) => texts[at].includes(word));
+        shown += !row.hidden;
+      });
+      count.textContent = wanted.length ? shown + " of " + rows.length : "";
+    };
+    input.addEventListener("input", () => { apply(); remember("q." + table.id, input.value); });
+    table.parentElement.before(make("p", { class: "filter" }, make("label", { for: input.id }, "Filter "), input, count));
+    input.value = state().get("q." + table.id) || "";
+    apply();
+  };
+
+  const slider = (box) => {
+    const svg = box.querySelector("svg");
+    const input = box.querySelector("input");
+    const count = Number(box.dataset.count);
+    const totals = box.dataset.total.split(" ").map(Number);
+    const forwards = box.dataset.forward.split(" ").map(Number);
+    const percent = (share) => (share > 0 && share < 0.01 ? "<1%" : share > 0.99 && share < 1 ? ">99%" : Math.round(share * 100) + "%");
+    const apply = () => {
+      const step = Math.round(Number(input.value) * 20);
+      const [total, forward] = [totals[step] / count, forwards[step] / count];
+      const x = 48 + (input.value / 3) * 592;
+      const place = (selector, values) => {
+        for (const [key, value] of Object.entries(values)) svg.querySelector(selector).setAttribute(key, value);
+      };
+      place(".cursor", { x1: x, x2: x });
+      place(".dot.total", { cx: x, cy: 250 - 234 * total });
+      place(".dot.forward", { cx: x, cy: 250 - 234 * forward });
+      const said = "p = " + Number(input.value) + ": " + percent(total) + " forward and backward, " + percent(forward) + " forward";
+      box.querySelector("output").textContent = said;
+      input.setAttribute("aria-valuetext", said);
+      for (const cell of document.querySelectorAll('[data-fast="' + box.id + '"]')) {
+        const [fast, of] = [Number(cell.dataset.steps.split(" ")[step]), Number(cell.dataset.of)];
+        cell.textContent = percent(fast / of);
+        cell.dataset.v = fast / of;
+      }
+      for (const name of document.querySelectorAll('[data-fast-name="' + box.id + '"]')) name.textContent = Number(input.value);
+    };
+    box.querySelector(".slider").hidden = false;
+    const asked = Number(state().get("p." + box.id) ?? 1);
+    input.value = asked >= 0 && asked <= 3 ? asked : 1;
+    input.addEventListener("input", () => { apply(); remember("p." + box.id, input.value); });
+    apply();
+  };
+
+  const openTarget = () => {
+    const id = location.hash.slice(1);
+    const target = id && !id.includes("=") && document.getElementById(id);
+    for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    if (target) target.scrollIntoView();
+  };
+
+  const lineLinks = (source) => source.addEventListener("click", (event) => {
+    const line = event.target.closest(".l");
+    if (line && event.clientX < line.getBoundingClientRect().left + 44) location.hash = line.id;
+  });
+
+  document.addEventListener("DOMContentLoaded", () => {
+    themeButton();
+    document.querySelectorAll(".fast-p").forEach(slider);
+    document.querySelectorAll("table.sortable").forEach((table) => { sortable(table); filterable(table); });
+    document.querySelectorAll("pre.source").forEach(lineLinks);
+    openTarget();
+    addEventListener("hashchange", openTarget);
+    addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
+  });
+})();

@@ -1,0 +1,81 @@
+"""Small charts are made of few elements; this makes them, with everything escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+from grader.report.console import clean
+
+
+def element(name: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
+    """One element. `class_` is `class`, other underscores are hyphens; attributes that are None are left out."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(child if isinstance(child, Markup) else escape(clean(child)) for child in children)
+    return Markup(f"<{name}{given}>{inner}</{name}>")
+
+
+def chart(*parts: Markup, title: str, description: str, key: str, width: int, height: int, **attributes: str) -> Markup:
+    """An image with a name and a description for those who cannot see it."""
+    return element(
+        "svg",
+        element("title", title, id=f"{key}-title"),
+        element("desc", description, id=f"{key}-desc"),
+        *parts,
+        class_="chart",
+        id=key,
+        role="img",
+        aria_labelledby=f"{key}-title",
+        aria_describedby=f"{key}-desc",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        **attributes,
+    )
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str, **attributes: str) -> Markup:
+    """A straight one."""
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_, **attributes)
+
+
+def text(x: float, y: float, content: str, class_: str = "tick", anchor: str = "middle", **attributes: str) -> Markup:
+    """One line of text."""
+    return element("text", content, x=x, y=y, class_=class_, text_anchor=anchor, **attributes)
+
+
+def path(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """Straight pieces through all points."""
+    return element("path", d="M" + "L".join(f"{_text(x)},{_text(y)}" for x, y in points), class_=class_)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From a range of figures to a range of pixels, linear or in logarithms; what lies outside is put at the end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, value = (
+            (math.log2(one) for one in (self.low, self.high, max(value, self.low)))
+            if self.logarithmic
+            else (self.low, self.high, value)
+        )
+        share = (value - low) / (high - low)
+        return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
+
+
+def _text(value: str | float) -> str:
+    return escape(clean(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,147 @@
+"""From a database to a folder of pages. Pages that are no longer made are removed; other people's files stop it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from db.store import Store
+from db.tables import ProblemRow, VerdictRow
+from grader.errors import UserError
+from grader.report.site import names, overview_pages
+from grader.report.site.boards import read_boards
+from grader.report.site.figures import devices
+from grader.report.site.others import Others, newer_verdicts
+from grader.report.site.pages import save
+from grader.report.site.rows import Row, counted, read_rows
+from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
+
+_MARKER = ".kernel-report"
+"""A folder with this file is a report, and may be written over."""
+
+_SOURCES_KEPT = 256
+
+_PARALLEL_FROM = 400
+"""Verdicts; fewer are written before other processes have started."""
+
+_BATCH = 512
+"""Verdicts in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of it."""
+
+    index: Path
+    pages: int
+    unreadable: int
+    """Verdicts of another version of the grader; they have a short page."""
+
+
+def write_site(store: Store, out: Path) -> Written:
+    """Write the whole site. Raises UserError where the folder holds something else.
+
+    Many verdicts are written by several processes, so a script calls this under `if __name__ == "__main__"`.
+    """
+    _claim(out)
+    writer = _Writer(out)
+    rows = read_rows(store)
+    counting = counted(rows)
+    boards = read_boards(store, rows)
+    unreadable = _write_verdicts(writer, store, rows, boards)
+    for problem, (of, counts) in _grouped(rows, counting, "problem"):
+        source = _problem_source(store, of[-1].problem_hash)
+        writer.write(names.problem_page(problem), overview_pages.problem_page(problem, of, counts, boards, source))
+    for author, (of, counts) in _grouped(rows, counting, "author"):
+        writer.write(names.author_page(author), overview_pages.author_page(author, of, counts))
+    for device in devices(counting):
+        writer.write(names.matrix_page(device.name), overview_pages.matrix_page(device))
+    for page, text in overview_pages.list_pages(rows):
+        writer.write(page, text)
+    writer.write(names.INDEX, overview_pages.index_page(rows, counting, boards))
+    writer.remove_others()
+    return Written(out / names.INDEX, len(writer.written), unreadable)
+
+
+class _Writer:
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.written: set[str] = set()
+        for folder in names.FOLDERS:
+            (out / folder).mkdir(exist_ok=True)
+
+    def write(self, page: str, text: str) -> None:
+        save(self.out / page, text)
+        self.written.add(page)
+
+    def remove_others(self) -> None:
+        """Pages of an earlier report that this one does not have."""
+        for folder in names.FOLDERS:
+            for path in (self.out / folder).glob("*.html"):
+                if f"{folder}/{path.name}" not in self.written:
+                    path.unlink()
+
+
+def _claim(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not (out / _MARKER).exists():
+            raise UserError(f"{out}: not empty, and no earlier report; name another folder with --out")
+        (out / _MARKER).touch()
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}); name another folder with --out") from error
+
+
+def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: overview_pages.Boards) -> int:
+    """One page a verdict. Returns how many another version of the grader wrote."""
+    for row in rows:
+        writer.written.add(names.verdict_page(row.id))
+    tasks = _tasks(store, rows, boards, writer.out)
+    if len(rows) < _PARALLEL_FROM:
+        return sum(map(write_verdict, tasks))
+    unreadable = 0
+    # Started afresh, not forked: the database is open here.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
+        while batch := list(islice(tasks, _BATCH)):
+            unreadable += sum(pool.map(write_verdict, batch, chunksize=16))
+    return unreadable
+
+
+def _tasks(store: Store, rows: list[Row], boards: overview_pages.Boards, out: Path) -> Iterator[VerdictTask]:
+    """In order, a few in memory at a time."""
+    source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
+    by_id, others, newer = {row.id: row for row in rows}, Others(rows, boards), newer_verdicts(rows)
+    query = select(col(VerdictRow.id), col(VerdictRow.document)).order_by(col(VerdictRow.id))
+    with store.reading() as session:
+        for verdict_id, document in session.execute(query.execution_options(yield_per=100)):
+            row = by_id.get(verdict_id)
+            # A verdict that arrived since the rows were read belongs to the next report.
+            if row:
+                compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
+                yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id))
+
+
+def _problem_source(store: Store, problem_hash: str) -> str:
+    with store.reading() as session:
+        return session.get_one(ProblemRow, problem_hash).text
+
+
+def _grouped(
+    rows: Iterable[Row], counting: Iterable[Row], field: str
+) -> Iterator[tuple[str, tuple[list[Row], list[Row]]]]:
+    """Rows and those of them that count, by problem or author."""
+    groups: dict[str, tuple[list[Row], list[Row]]] = {}
+    for row in rows:
+        groups.setdefault(getattr(row, field), ([], []))[0].append(row)
+    for row in counting:
+        groups[getattr(row, field)][1].append(row)
+    yield from sorted(groups.items())

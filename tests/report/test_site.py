@@ -1,0 +1,403 @@
+"""The static site as its readers meet it: every link leads somewhere, a stranger's text is only ever text."""
+
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from db import Store
+from grader.cli import app
+from grader.errors import UserError
+from grader.models import Device, Diagnosis, Settings, StageStatus, Status, TensorCheck, VariantResult
+from grader.report.site import write_site
+from grader.report.site.boards import _ranks
+from grader.report.site.code import compare, highlight
+from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
+from grader.report.site.formats import interval, percent, prose, times
+from grader.report.site.rows import Speedup, counted, read_rows
+from tests import samples
+
+GPU = samples.environment(Device.CUDA, "NVIDIA H200")
+
+PAYLOADS = (
+    "<script>document.title='owned'</script>",
+    '"><img src=x onerror="document.title=\'owned\'">',
+    "'><svg onload=\"document.title='owned'\">",
+    "</code></pre></title></textarea></style><script>document.title='owned'</script>",
+    "javascript:document.title='owned'",
+    "{{ 7 * 7 }}{% raw %}",
+    "../../../../tmp/owned",
+    "\x00\x1b[2J\u202e",
+)
+HOSTILE = " ".join(PAYLOADS)
+
+VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "wbr"}
+
+
+class Page(HTMLParser):
+    """Parses a page and finds fault with it: tags that do not nest, handlers, more scripts than its own."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.faults, self.open, self.links, self.ids, self.scripts = path, [], [], [], [], 0
+        self.tags, self.text = [], []
+        self.policy = ""
+        self.feed(path.read_text(encoding="utf-8"))
+        if self.open:
+            self.faults.append(f"left open: {self.open}")
+        self.faults += [f"id {one} twice" for one in {one for one in self.ids if self.ids.count(one) > 1}]
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.scripts += tag == "script"
+        if tag in ("img", "iframe", "object", "embed", "base", "link", "form", "foreignobject", "use", "animate"):
+            self.faults.append(f"<{tag}>")
+        self.faults += [
+            f"{tag} {name}" for name in given if name.startswith("on") or name in ("style", "src", "srcdoc")
+        ]
+        if "href" in given:
+            self.links.append(given["href"])
+        if "id" in given:
+            self.ids.append(given["id"])
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+
+    def handle_startendtag(self, tag, attributes):
+        self.faults.append(f"<{tag}/>")
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join("".join(self.text).split())
+
+
+class Site:
+    """Saves verdicts and reads the pages made of them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.store = Store.open(folder / "grader.db")
+
+    def save(self, author="ann", problem_id="scale", label=None, text="x = 1\n", problem_text="p = 1", **verdict):
+        of = samples.submission(author, problem_id, label, source=text)
+        problem = samples.problem(problem_id, source=problem_text, path=Path("/problems/p.py"))
+        with self.store.run([]) as run:
+            made = samples.verdict(of, problem_source=problem_text, **verdict)
+            return self.store.save(made, of, problem, run).verdict_id
+
+    def write(self):
+        self.written = write_site(self.store, self.folder / "out")
+        return {
+            path.relative_to(self.folder / "out").as_posix(): Page(path)
+            for path in sorted((self.folder / "out").rglob("*.html"))
+        }
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    yield site
+    site.store.close()
+
+
+def check(pages):
+    """What holds for every page of every site."""
+    for name, page in pages.items():
+        assert page.faults == [], name
+        assert page.scripts == 1, name
+        assert page.tags.count("h1") == 1, name
+        assert "default-src 'none'" in page.policy
+        assert "unsafe" not in page.policy
+        for link in page.links:
+            parts = urlsplit(link)
+            assert not parts.scheme, (name, link)
+            assert not parts.netloc, (name, link)
+            target = os.path.normpath(Path(name).parent / unquote(parts.path)) if parts.path else name
+            assert target in pages, (name, link)
+            assert not parts.fragment or parts.fragment in pages[target].ids, (name, link)
+
+
+def full(site):
+    """A bit of everything."""
+    site.save("ann", total=2.0, where=GPU)
+    site.save("ann", text="x = 2\n", total=3.0, where=GPU)
+    site.save("bob", status=Status.MISSING_BACKWARD, where=GPU, text="b = 1\n")
+    site.save("eve", status=Status.BUILD_ERROR, where=GPU, build=None, forward=None, backward=None, timing=None)
+    site.save("bob", "add", where=GPU, total=0.5, text="b = 2\n")
+    site.save("bob", "add", label="cpu", total=1.0, text="b = 3\n")
+    site.save("eve", "add", status=Status.NOT_RUN, diagnoses=(), text="e = 2\n")
+
+
+# ------------------------------------------------------------------------------------------------------- pages
+
+
+def test_every_page_is_well_formed_and_every_link_leads_somewhere(site):
+    full(site)
+    pages = site.write()
+    check(pages)
+    assert site.written.pages == len(pages)
+    assert {f"verdicts/{number}.html" for number in range(1, 8)} < set(pages)
+
+
+def test_an_empty_database_says_what_to_do(site):
+    pages = site.write()
+    check(pages)
+    assert set(pages) == {"index.html", "lists/1.html"}
+    assert "No verdicts yet" in pages["index.html"].words
+
+
+@pytest.mark.parametrize("status", Status)
+def test_one_verdict_of_each_status(site, status):
+    site.save(status=status)
+    pages = site.write()
+    check(pages)
+    assert status.replace("_", " ") in pages["verdicts/1.html"].words
+
+
+def test_absent_figures_are_a_dash_and_leave_no_empty_sections(site):
+    nothing = {"build": None, "forward": None, "backward": None, "timing": None}
+    site.save(status=Status.INVALID_SUBMISSION, text="", **nothing)
+    site.save("bob", timing=None)
+    pages = site.write()
+    check(pages)
+    ids = set(pages["verdicts/1.html"].ids)
+    assert {"diagnosis", "stages", "environment"} <= ids
+    assert not {"gradients", "outputs", "timing", "build-log", "source"} & ids
+    assert "–" in pages["index.html"].words
+    assert not re.search(r"\b(None|nan|inf)\b", pages["verdicts/2.html"].words + pages["index.html"].words)
+
+
+def test_the_diagnosis_comes_first(site):
+    site.save(status=Status.WRONG_OUTPUT)
+    page = site.write()["verdicts/1.html"]
+    wanted = ["diagnosis", "stages", "gradients", "timing", "build-log", "environment", "source"]
+    assert [one for one in page.ids if one in wanted] == wanted
+    assert "The output is wrong; look at index (0, 3)." in page.words
+
+
+def test_a_missing_backward_stands_out_on_the_index(site):
+    full(site)
+    words = site.write()["index.html"].words
+    assert "20% of the submissions whose forward matches have no backward (1 of 5)" in words
+
+
+def test_gpu_and_cpu_boards_stand_apart(site):
+    full(site)
+    words = site.write()["index.html"].words
+    assert words.index("NVIDIA H200 GPU") < words.index("a CPU CPU")
+
+
+def test_it_is_compared_with_the_text_before_and_with_the_best_other(site):
+    full(site)
+    pages = site.write()
+    assert "Against the author's text before" in pages["verdicts/2.html"].words
+    assert "Against the best other on the total board" in pages["verdicts/3.html"].words
+    assert "Against" not in pages["verdicts/6.html"].words.replace("Against the author's text before", "")
+
+
+def test_a_verdict_of_another_version_has_a_short_page(site):
+    full(site)
+    with site.store.reading() as session:
+        session.connection().exec_driver_sql("""update verdicts set document = '{"strange": 1}' where id = 2""")
+        session.commit()
+    pages = site.write()
+    check(pages)
+    assert site.written.unreadable == 1
+    assert "Another version of the grader wrote this verdict" in pages["verdicts/2.html"].words
+
+
+def test_a_list_goes_on_on_a_second_page(site, monkeypatch):
+    monkeypatch.setattr("grader.report.site.overview_pages._MOST_VERDICTS", 3)
+    full(site)
+    pages = site.write()
+    check(pages)
+    assert {"lists/1.html", "lists/2.html", "lists/3.html"} <= set(pages)
+
+
+def test_many_verdicts_are_written_by_several_processes(site, monkeypatch):
+    full(site)
+    alone = {name: page.path.read_text() for name, page in site.write().items()}
+    monkeypatch.setattr("grader.report.site.write._PARALLEL_FROM", 1)
+    monkeypatch.setattr("grader.report.site.write._BATCH", 4)
+    assert {name: page.path.read_text() for name, page in site.write().items()} == alone
+
+
+def test_writing_again_replaces_and_removes_what_is_gone(site):
+    full(site)
+    site.write()
+    stale = site.folder / "out" / "verdicts" / "99.html"
+    stale.write_text("old")
+    site.save("new")
+    pages = site.write()
+    assert not stale.exists()
+    assert "verdicts/8.html" in pages
+
+
+def test_the_command_says_where_to_begin(site):
+    full(site)
+    arguments = ["report", "--out", str(site.folder / "out"), "--db", str(site.folder / "grader.db")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0
+    assert done.output == f"16 pages, begin with {site.folder / 'out' / 'index.html'}\n"
+
+
+def test_other_peoples_files_are_left_alone(site):
+    (site.folder / "out").mkdir()
+    (site.folder / "out" / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        site.write()
+    assert (site.folder / "out" / "thesis.tex").read_text() == "mine"
+
+
+# ----------------------------------------------------------------------------------------------- hostile texts
+
+
+def hostile(site, text=HOSTILE):
+    """A payload wherever a submission, its compiler or its author has a say."""
+    check = TensorCheck(name=text, status="failed", message=text, dtype=text)
+    variant = VariantResult(variant=text, status=StageStatus.FAILED, seed=1, tensors=(check,))
+    for status in (Status.CORRECT, Status.WRONG_BACKWARD):
+        made = samples.verdict(status=status)
+        where = samples.environment(Device.CUDA, text)
+        diagnosis = Diagnosis(
+            code=text, stage="backward", message=text, detail={"traceback": f"a\n{text}", text: [text], "file": text}
+        )
+        site.save(
+            author=text,
+            problem_id=text,
+            label=text,
+            text=f"{text}\nkernel = '''#include <x>\n// {text}\n{text}'''\n# {status}",
+            problem_text=text,
+            status=status,
+            where=where,
+            diagnoses=(diagnosis,),
+            labels=(text,),
+            settings=Settings(device=Device.CUDA, variant=None),
+            build=made.build.model_copy(update={"log_tail": text, "extensions": (text,)}),
+            forward=made.forward.model_copy(update={"variants": (variant,)}),
+            backward=made.backward.model_copy(update={"gradients": (check,), "variants": (variant,)}),
+            timing=made.timing.model_copy(update={"variant": text}),
+        )
+
+
+@pytest.mark.parametrize("text", [*PAYLOADS, HOSTILE], ids=range(len(PAYLOADS) + 1))
+def test_a_strangers_text_is_only_ever_text(site, text):
+    hostile(site, text)
+    pages = site.write()
+    check(pages)
+    for page in pages.values():
+        assert not re.search("[\x00\x1b\u202e]", page.path.read_text())
+    if text.isprintable():
+        assert " ".join(text.split()) in pages["verdicts/2.html"].words
+
+
+def test_file_names_are_made_of_numbers_and_hashes(site):
+    hostile(site)
+    site.write()
+    for path in (site.folder / "out").rglob("*"):
+        name = path.relative_to(site.folder / "out").as_posix()
+        assert re.fullmatch(r"[a-z]+(/([apd]-)?[0-9a-f]+\.html)?|index\.html|\.kernel-report", name), name
+    assert {path.name for path in site.folder.iterdir()} <= {"out", "grader.db", "grader.db-shm", "grader.db-wal"}
+
+
+# ----------------------------------------------------------------------------------------------------- figures
+
+
+def test_the_newest_verdict_on_a_text_counts(site):
+    site.save(total=9.0)
+    site.save(status=Status.WRONG_OUTPUT)
+    site.save(settings=Settings(device=Device.CPU, variant="small"))
+    site.save(status=Status.GRADER_ERROR)
+    site.save("bob", status=Status.NOT_RUN, diagnoses=(), where=GPU)
+    site.save("bob")
+    assert [(row.author, row.status) for row in counted(read_rows(site.store))] == [
+        ("ann", "wrong_output"),
+        ("bob", "correct"),
+    ]
+
+
+def test_the_funnel_counts_what_is_graded(site):
+    full(site)
+    found = funnel(counted(read_rows(site.store)))
+    assert (found.graded, found.built, found.forward, found.backward) == (6, 5, 5, 4)
+    assert (found.missing_backward, found.not_run) == (1, 1)
+
+
+def test_fast_p_is_strictly_faster_and_counts_the_untimed_at_zero(site):
+    site.save("one", total=1.0, text="1")
+    site.save("two", total=2.0, text="2")
+    site.save("untimed", timing=None, text="3")
+    site.save("wrong", status=Status.WRONG_OUTPUT, text="4")
+    figures = fast_p(counted(read_rows(site.store)))
+    at = {p: figures.at(p)[0] for p in (0.0, 0.5, 1.0, 2.0)}
+    assert at == {0.0: 0.75, 0.5: 0.5, 1.0: 0.25, 2.0: 0.0}
+    assert len(figures.total) == len(FAST_P_STEPS)
+
+
+def test_overlapping_intervals_share_a_rank():
+    speedups = [Speedup(3, 2.5, 3.5), Speedup(2.6, 2.4, 2.8), Speedup(2, 1.9, 2.1), None]
+    assert _ranks([(0, one) for one in speedups]) == [(1, True), (1, True), (3, False), (None, False)]
+    assert _ranks([(2, speedups[0]), (1, speedups[1])]) == [(1, False), (2, False)]
+
+
+def test_an_infinite_speedup_ranks_nowhere(site):
+    phase = samples.phase(2.0).model_copy(update={"ci_high": float("inf")})
+    timing = samples.verdict().timing.model_copy(update={"total": phase})
+    site.save(timing=timing)
+    check(site.write())
+    assert read_rows(site.store)[0].total is None
+
+
+# -------------------------------------------------------------------------------------------------------- text
+
+
+def test_highlighting_keeps_every_character_and_line():
+    source = 'a = """#include <x>\n__global__ void f(int n) { // <b>\n}"""\n\nclass B:  # c\n    pass\n'
+    lines = highlight(source)
+    text = re.sub("<[^>]*>", "", "\n".join(lines)).replace("&lt;", "<").replace("&gt;", ">")
+    assert text == source.rstrip("\n")
+    assert '<i class="k">__global__</i>' in lines[1]
+    assert all(line.count("<i ") == line.count("</i>") for line in lines)
+
+
+def test_a_long_text_is_not_highlighted_and_not_compared():
+    assert highlight("<" * 200_001) == ["&lt;" * 200_001]
+    assert compare("a\n" * 1_001, "b").refused
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("end", ['"\\' * 90_000, "/*" * 90_000, "1." * 90_000, " " * 90_000 + "#", "(" * 90_000])
+def test_no_text_takes_for_ever_to_highlight(end):
+    assert highlight('x = """#include\n' + end)
+
+
+def test_a_diff_numbers_both_sides():
+    diff = compare("a\nb\nc\n", "a\nB\nc\n")
+    assert [(line.kind, line.old, line.new) for line in diff.lines] == [
+        ("same", 1, 1),
+        ("removed", 2, None),
+        ("added", None, 2),
+        ("same", 3, 3),
+    ]
+    assert (diff.added, diff.removed) == (1, 1)
+
+
+def test_figures_never_look_like_what_they_are_not():
+    assert [percent(one) for one in (0, 0.004, 0.5, 0.999, 1, None)] == ["0%", "<1%", "50%", ">99%", "100%", "–"]
+    assert [times(one) for one in (2, 0.0309, 12.34, 321, None)] == ["2.00×", "0.031×", "12.3×", "321×", "–"]
+    assert interval(1.0809, 1.0832) == "1.081 to 1.083×"
+    assert prose("a `b` <c>") == "a <code>b</code> &lt;c&gt;"
+    assert prose("a ` <c>") == "a ` &lt;c&gt;"
