@@ -176,6 +176,8 @@ class Forward(Message):
     """Of the global generator, for models that draw random numbers."""
     clone_inputs: bool = False
     """Hand the model a copy that is no leaf, for a reference that works in place on its input."""
+    offload: bool = False
+    """Keep what the graph saves for backward in host memory: slower, and fits where float64 at full size would not."""
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"
     """Replace a function of torch by a lookalike: the reference shows what a known mistake would give."""
 

@@ -29,6 +29,8 @@ SEAL_BLOCK_BYTES = 64 << 10
 SEAL_BLOCKS = 32
 _SHUFFLE = random.SystemRandom()
 
+GENEROUS_BYTES = 1 << 30
+"""From this size on, the referee keeps no device memory in reserve while a worker computes."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
 
@@ -110,7 +112,9 @@ class Script:
             self._steps.append(p.SetState(model=model, values=slots))
 
     def cotangents(
-        self, values: Mapping[str, torch.Tensor], layout: CotangentLayout = "contiguous"
+        self, values: Mapping[str, torch.Tensor], layout: GENEROUS_BYTES = 1 << 30
+"""From this size on, the referee keeps no device memory in reserve while a worker computes."""
+CotangentLayout = "contiguous"
     ) -> dict[str, p.Cotangent]:
         """grad_outputs by output name, for a `Backward` or `TimedCall`.
 
@@ -147,6 +151,8 @@ class Script:
         seal = Seal(outbox, self._back.nbytes)
         if self._kind == "cuda":
             torch.cuda.synchronize()
+            if self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
+                torch.cuda.empty_cache()
         # From here on the worker could see values that it is to compute with: the clock runs.
         started = time.perf_counter()
         for slot, value in self._values:

@@ -32,8 +32,8 @@ YARDSTICK_FACTOR_MAX = 8.0
 ROUNDING_UNITS = 32.0
 """Rounding errors that any honest chain of operations may add up, in units of EPSILON, relative to the norm."""
 ELEMENT_TOLERANCE = 1e-5
-CHUNK_ELEMENTS = 1 << 24
-"""Tensors are compared in pieces, so that float64 temporaries stay at a few hundred MB."""
+CHUNK_ELEMENTS = 1 << 22
+"""Tensors are compared in pieces, so that float64 temporaries stay at some 200 MB."""
 FALLBACK_TOLERANCE = 1e-4
 """Relative and absolute, where the reference does not run in float64."""
 

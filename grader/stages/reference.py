@@ -210,12 +210,14 @@ class ReferenceDesk:
         def evaluate(model: str, run_inputs: Sequence[object], run_state: Mapping[str, torch.Tensor]) -> Evaluation:
             return self._evaluate(model, traits, run_inputs, run_state, cotangents, wrt, training)
 
+        if self.device is Device.CUDA:
+            torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
         golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
         eager = evaluate(MODEL, inputs, state)
         trackers = Trackers(eager, golden, has_float64=traits.has_float64)
         if not traits.stochastic:
             for _ in range(PERTURBED_RUNS if traits.has_float64 else 0):
-                trackers.add(evaluate(MODEL, _perturbed(inputs, self.device), _perturb_state(state)))
+                trackers.add(evaluate(MODEL, _perturbed(inputs, self.device), _perturb_state(state, self.device)))
         lengths = ReductionLengths.of(self.module, variant, self.device)
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
@@ -366,6 +368,7 @@ class ReferenceDesk:
                 seed=seed,
                 tf32=tf32,
                 clone_inputs=traits.clone_inputs,
+                offload=through_host,
                 substitute=substitute,
             )
         )
@@ -449,18 +452,21 @@ def _widened(spec: TensorSpec, wide: bool) -> TensorSpec:
 
 def _perturbed(inputs: Sequence[object], device: Device) -> list[object]:
     return [
-        _noisy(value.to(device.value)) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        _noisy(value, device) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in inputs
     ]
 
 
-def _perturb_state(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: _noisy(value) if value.is_floating_point() else value for name, value in state.items()}
+def _perturb_state(state: Mapping[str, torch.Tensor], device: Device) -> dict[str, torch.Tensor]:
+    return {name: _noisy(value, device) if value.is_floating_point() else value for name, value in state.items()}
 
 
-def _noisy(value: torch.Tensor) -> torch.Tensor:
+def _noisy(value: torch.Tensor, device: Device) -> torch.Tensor:
     # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
-    return value * (1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(value))
+    noisy = value.to(device.value, copy=True).contiguous()
+    for piece in noisy.view(-1).split(numerics.CHUNK_ELEMENTS):
+        piece *= 1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(piece)
+    return noisy
 
 
 def _edited(value: object) -> torch.Tensor:

@@ -154,7 +154,8 @@ class Bench:
         torch.manual_seed(step.seed)
         set_precision(step.tf32)
         late = self.stream(step.side_stream, inputs.leaves.values())
-        with late, _frozen(leaves, step.frozen), substituted(step.substitute):
+        saving = torch.autograd.graph.save_on_cpu() if step.offload else contextlib.nullcontext()
+        with late, saving, _frozen(leaves, step.frozen), substituted(step.substitute):
             if step.clone_inputs:
                 arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
             with contextlib.nullcontext() if step.grad else torch.no_grad():
@@ -221,14 +222,14 @@ class Bench:
         return _state(self.models[key]).get(name)
 
     def cotangent(self, given: p.Cotangent) -> torch.Tensor:
-        value = self.regions["inbox"].slot(given.slot).to(self.device)
+        value = self.regions["inbox"].slot(given.slot).to(self.device, copy=True)
         if given.layout == "expanded":
-            return value.clone().expand(given.expand_to or value.shape)
+            return value.expand(given.expand_to or value.shape)
         if given.layout == "transposed":
             return value.transpose(0, -1).contiguous().transpose(0, -1)
         if given.layout == "sliced":
             return _empty(value.shape, value.dtype, self.device, "strided").copy_(value)
-        return value.clone()
+        return value
 
     @contextlib.contextmanager
     def stream(self, side: bool, arguments: Iterable[torch.Tensor]) -> Iterator[None]:

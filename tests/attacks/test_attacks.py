@@ -352,7 +352,8 @@ ATTACKS = {
                 yield frame.f_locals
                 frame = frame.f_back
         """,
-        {Status.WRONG_OUTPUT, Status.WRONG_BACKWARD},
+        # It writes over its own results: those that it misses before they are sealed are right.
+        {Status.WRONG_OUTPUT, Status.WRONG_BACKWARD, Status.CORRECT},
     ),
 }
 
@@ -386,8 +387,10 @@ def traces():
 
 
 def sandboxed_files(folder):
-    """Files of a sandbox's user, or of a name that an attack gives."""
+    """Files of a sandbox's user, or of a name that an attack gives; weak sandboxes belong to tests beside these."""
     for path in folder.iterdir():
+        if path.name.startswith("grader-weak-"):
+            continue
         with contextlib.suppress(OSError):
             if path.name in ("left", "link", "torch_extensions", "bundle") or path.lstat().st_uid >= 2_000_000:
                 yield path

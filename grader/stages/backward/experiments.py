@@ -217,7 +217,10 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Equal calls give equal gradients, and two backwards into the same .grad add up."""
     case = cases.first
-    return _carried_over(candidate, case) or (_not_added(candidate, case) if _plain_is_right(candidate, case) else None)
+    carried = _carried_over(candidate, case)
+    if carried is not None or not _plain_is_right(candidate, case):
+        return carried
+    return _not_added(candidate, case) or _overwritten(candidate, case)
 
 
 def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
@@ -246,6 +249,28 @@ def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
                 "backward adds to, or return a fresh tensor from each backward",
             )
     return None
+
+
+def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """What one backward returned is still right after the next: the two do not share a buffer."""
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs, requires_grad=True)
+    wrt = tuple(candidate.operands(case).values())
+    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
+    for tape in ("a", "b"):
+        add_forward(script, case, "a", tape=tape)
+    for tape, cotangents in (("a", case.cotangents), ("b", halves)):
+        script.step(p.Backward(tape=tape, grads=tape, cotangents=script.cotangents(cotangents), wrt=wrt))
+    export_gradients(script, candidate, case, "a", case.wrt)
+    finding = candidate.attempt(script, "backward", "keeping one backward's gradients during the next")
+    operand = None if finding.failure is not None else first_wrong(candidate, case, finding)
+    if operand is None:
+        return None
+    return diagnose(
+        "accumulation_broken",
+        f"the next backward overwrites the gradient of `{operand}` that the one before returned: "
+        "return a fresh tensor from each backward, not a buffer that is kept",
+    )
 
 
 def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:

@@ -6,6 +6,8 @@ from torch.utils.cpp_extension import load_inline
 
 source = r"""
 #include <atomic>
+#include <chrono>
+#include <random>
 #include <thread>
 
 void add(std::atomic<float>& sum, float value) {
@@ -24,6 +26,7 @@ torch::Tensor scale_gradient(torch::Tensor grad_output, torch::Tensor x) {
     std::vector<std::thread> threads;
     for (int64_t worker = 0; worker < workers; worker++) {
         threads.emplace_back([&] {
+            std::this_thread::sleep_for(std::chrono::microseconds(std::random_device{}() % 500));
             for (int64_t row = next++; row < rows; row = next++) {
                 for (int64_t column = 0; column < columns; column++) {
                     add(sums[column], pg[row * columns + column] * px[row * columns + column]);
