@@ -112,9 +112,7 @@ class Script:
             self._steps.append(p.SetState(model=model, values=slots))
 
     def cotangents(
-        self, values: Mapping[str, torch.Tensor], layout: GENEROUS_BYTES = 1 << 30
-"""From this size on, the referee keeps no device memory in reserve while a worker computes."""
-CotangentLayout = "contiguous"
+        self, values: Mapping[str, torch.Tensor], layout: CotangentLayout = "contiguous"
     ) -> dict[str, p.Cotangent]:
         """grad_outputs by output name, for a `Backward` or `TimedCall`.
 

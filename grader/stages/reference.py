@@ -353,9 +353,9 @@ class ReferenceDesk:
     ) -> Evaluation:
         """One forward and, with cotangents, one backward, in float32 or float64 as the model is."""
         wide = model == GOLDEN
-        # At full size, shared regions would not fit beside what float64 needs to compute.
-        through_host = wide and any(is_large(value) for value in inputs)
-        script = Script(self.worker, self.device, through_host=through_host)
+        # At full size, shared regions would not fit beside what float64 needs to compute, nor what a graph saves.
+        large = any(is_large(value) for value in inputs)
+        script = Script(self.worker, self.device, through_host=wide and large)
         script.set_state(model, state)
         script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
         script.step(
@@ -368,7 +368,7 @@ class ReferenceDesk:
                 seed=seed,
                 tf32=tf32,
                 clone_inputs=traits.clone_inputs,
-                offload=through_host,
+                offload=large and bool(wrt),
                 substitute=substitute,
             )
         )
@@ -464,7 +464,7 @@ def _perturb_state(state: Mapping[str, torch.Tensor], device: Device) -> dict[st
 def _noisy(value: torch.Tensor, device: Device) -> torch.Tensor:
     # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
-    for piece in noisy.view(-1).split(numerics.CHUNK_ELEMENTS):
+    for piece in torch.split(noisy.view(-1), numerics.CHUNK_ELEMENTS):
         piece *= 1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(piece)
     return noisy
 
