@@ -43,6 +43,8 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
+	@# Workers cannot write into the environment: compile what they import once, here.
+	$(BIN)/python -W ignore -c 'import cuda.bindings.driver, pydantic, torch.utils.cpp_extension' 2>/dev/null
 	touch $@
 
 bubblewrap:
