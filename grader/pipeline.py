@@ -54,7 +54,7 @@ from grader.toolchain import find_toolchain
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
 MAX_CPU_THREADS = 8
-DESKS_KEPT = 2
+DESKS_KEPT = {Device.CPU: 6, Device.CUDA: 2}
 """References that stay warm; each holds a process, and its cases hold memory."""
 
 
@@ -271,7 +271,7 @@ class Grader:
         for other in self._desks.values():
             other.release()
         self._desks[key] = desk
-        while len(self._desks) > DESKS_KEPT:
+        while len(self._desks) > DESKS_KEPT[device]:
             self._desks.pop(next(iter(self._desks))).worker.close()
         return desk
 

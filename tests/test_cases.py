@@ -56,7 +56,7 @@ def graders():
             grader.close()
 
 
-@pytest.mark.parametrize(("path", "expected"), list(files()))
+@pytest.mark.parametrize(("path", "expected"), sorted(files(), key=lambda entry: entry.values[1]["problem"]))
 def test_case(graders, path, expected):
     verdict = graders(expected["device"]).grade(problem(expected["problem"]), submission(path, expected["problem"]))
     told = [diagnosis for diagnosis in verdict.diagnoses if diagnosis.stage != "timing"]

@@ -45,7 +45,7 @@ def graders():
             grader.close()
 
 
-@pytest.mark.parametrize(("path", "expected"), list(files()))
+@pytest.mark.parametrize(("path", "expected"), sorted(files(), key=lambda entry: entry.values[1]["problem"]))
 def test_case(graders, path, expected):
     problem = CASES / "problems" / f"{expected['problem']}.py"
     verdict = graders(expected["device"]).grade(

@@ -22,12 +22,11 @@ torch::Tensor scale_gradient(torch::Tensor grad_output, torch::Tensor x) {
     for (auto& sum : sums) sum = 0.0f;
     const float *pg = grad_output.data_ptr<float>(), *px = x.data_ptr<float>();
     const int64_t workers = 16;
-    std::atomic<int64_t> next{0};
     std::vector<std::thread> threads;
     for (int64_t worker = 0; worker < workers; worker++) {
-        threads.emplace_back([&] {
+        threads.emplace_back([&, worker] {
             std::this_thread::sleep_for(std::chrono::microseconds(std::random_device{}() % 500));
-            for (int64_t row = next++; row < rows; row = next++) {
+            for (int64_t row = worker; row < rows; row += workers) {
                 for (int64_t column = 0; column < columns; column++) {
                     add(sums[column], pg[row * columns + column] * px[row * columns + column]);
                 }
