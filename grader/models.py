@@ -201,6 +201,26 @@ class PhaseTiming(Value):
     """Whose figure is given: the worker's claim where it agrees with the referee's clock, else the referee's."""
 
 
+class ClockReading(Value):
+    """What the device said of itself beside one round of timing; GPU only."""
+
+    round: int
+    sm_mhz: int
+    memory_mhz: int
+    throttle_reasons: tuple[str, ...] = ()
+    """NVML's names, `sw_power_cap` for one; a round with one that slows the clocks is dropped."""
+
+
+class Baseline(Value):
+    """One more way of running the reference, timed on the same device: what a speedup over eager does not tell."""
+
+    name: Literal["eager", "compile", "compile_max_autotune"]
+    """`compile_max_autotune` is torch.compile(mode="max-autotune-no-cudagraphs")."""
+    forward_ms: float
+    total_ms: float | None = None
+    """Forward and backward together."""
+
+
 class TimingResult(Value):
     status: StageStatus
     variant: str | None = None
@@ -208,6 +228,18 @@ class TimingResult(Value):
     backward: PhaseTiming | None = None
     total: PhaseTiming | None = None
     """Forward and backward together: the ranking figure."""
+    clocks: tuple[ClockReading, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    """The reference compiled, where that was measured in this environment."""
+
+
+class KernelUse(Value):
+    """One kernel (on the CPU: one operator) that a profiler saw in a forward and backward that nobody timed."""
+
+    name: str
+    calls: int
+    share: float | None = None
+    """Of the device's time in that pass, 0 to 1."""
 
 
 class Environment(Value):
@@ -240,6 +272,8 @@ class Settings(Value):
     """Grade this variant only."""
     quick: bool = False
     sandbox: Literal["auto", "bubblewrap", "weak"] = "auto"
+    strict_fp32: bool = False
+    """Time with TF32 off on both sides."""
 
     @property
     def settings_hash(self) -> str:
@@ -286,6 +320,8 @@ class Verdict(Value):
     """Errors first, the cause before what follows from it."""
     labels: tuple[str, ...] = ()
     """What informs and does not reject: `no_custom_kernel`, `torch_fallback`, ..."""
+    kernels: tuple[KernelUse, ...] = ()
+    """By share, largest first."""
     build: BuildResult | None = None
     forward: ForwardResult | None = None
     backward: BackwardResult | None = None

@@ -91,9 +91,14 @@ def judge_timing(
             timings[name], disputed = timing_of(of, desk.device)
             if disputed:
                 diagnoses.append(_disagreement(name, timings[name]))
-    return TimingJudgement(
-        TimingResult(status=StageStatus.PASSED, variant=case.variant, **timings), tuple(diagnoses[:1])
+    result = TimingResult(
+        status=StageStatus.PASSED,
+        variant=case.variant,
+        forward=timings.get("forward"),
+        backward=timings.get("backward"),
+        total=timings.get("total"),
     )
+    return TimingJudgement(result, tuple(diagnoses[:1]))
 
 
 def _failed(case: Case, wrong: Diagnosis) -> TimingJudgement:
