@@ -102,7 +102,7 @@ class Launcher:
         source, target = Path(grader.__file__).parent, self._stage / "grader"
         target.mkdir()
         (target / "__init__.py").touch()
-        shutil.copy(source / "protocol.py", target)
+        shutil.copytree(source / "protocol", target / "protocol", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(source / "worker", target / "worker", ignore=shutil.ignore_patterns("__pycache__"))
         for path in [self._stage, *self._stage.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)

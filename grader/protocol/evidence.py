@@ -1,0 +1,125 @@
+"""Evidence: what a worker says that it did. Claims, every one; bounded in size before anybody reads them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from grader.protocol._base import Many, Message, Milliseconds, Name, Seconds, Shape, TensorInfo, Text, distinct
+
+
+class Done(Message):
+    """The step was carried out and has nothing to tell."""
+
+    did: Literal["done"] = "done"
+
+
+class BuildEvent(Message):
+    """One call of `load_inline` or `load`."""
+
+    name: Name
+    ok: bool
+    seconds: Seconds
+    cached: bool
+    log: Text = ""
+
+
+class Imported(Message):
+    did: Literal["imported"] = "imported"
+    seconds: Seconds
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+    bundle_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+
+
+class Constructed(Message):
+    did: Literal["constructed"] = "constructed"
+    parameters: Annotated[tuple[TensorInfo, ...], Many] = ()
+    buffers: Annotated[tuple[TensorInfo, ...], Many] = ()
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Constructed:
+        """Of two shapes under one name, the one that is matched need not be the one that is allocated for."""
+        return distinct(self, [info.name for info in (*self.parameters, *self.buffers)])
+
+
+class Outputs(Message):
+    """What forward returned, flattened: `output`, or `output[0]`, `output['key']`, ..."""
+
+    did: Literal["outputs"] = "outputs"
+    tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Outputs:
+        return distinct(self, [info.name for info in self.tensors])
+
+
+class Gradients(Message):
+    did: Literal["gradients"] = "gradients"
+    tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
+    double_backward: bool | None = None
+
+
+class Reach(Message):
+    """How far one operand's gradient comes."""
+
+    operand: Name
+    reached: bool
+    """The outputs' graph leads back to it."""
+    function: Name | None = None
+    """The function nearest to it that was given a gradient and returned None on the way to it."""
+    position: Annotated[int, Field(ge=0, le=4096)] | None = None
+    """Which argument of that function, from 0."""
+
+
+class Traced(Message):
+    did: Literal["traced"] = "traced"
+    operands: Annotated[tuple[Reach, ...], Many] = ()
+    inner_leaves: Annotated[tuple[Shape, ...], Many] = ()
+    """Shapes of leaves in the graph that are neither inputs nor parameters."""
+
+
+class Exported(Message):
+    """`refused`: sources that do not exist or do not have the slot's shape and dtype."""
+
+    did: Literal["exported"] = "exported"
+    refused: Annotated[tuple[TensorInfo, ...], Many] = ()
+
+
+class Timed(Message):
+    """A claim."""
+
+    did: Literal["timed"] = "timed"
+    ms: Milliseconds
+
+
+Result = Annotated[
+    Done | Imported | Constructed | Outputs | Gradients | Traced | Exported | Timed, Field(discriminator="did")
+]
+
+
+class Failure(Message):
+    """A step raised. Of kind `build`, the last of `builds` is the one that failed."""
+
+    step: Annotated[int, Field(ge=0, le=4096)]
+    kind: Literal["exception", "build", "out_of_memory", "missing_class", "import"]
+    type_name: Name
+    text: Text
+    traceback: Text = ""
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _has_its_build(self) -> Failure:
+        if self.kind == "build" and not self.builds:
+            raise ValueError("a failed build without a build")
+        return self
+
+
+class Evidence(Message):
+    """What a worker says about one job."""
+
+    id: int
+    results: Annotated[tuple[Result, ...], Many] = ()
+    failure: Failure | None = None
+    peak_device_bytes: Annotated[int, Field(ge=0, le=1 << 50)] = 0
