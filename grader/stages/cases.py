@@ -56,5 +56,9 @@ class Case:
     def name(self) -> str:
         return self.variant if self.training else f"{self.variant} (eval)"
 
+    def in_eval(self) -> Case:
+        """The same for eval(), of a reference to which that makes no difference."""
+        return replace(self, training=False)
+
     def with_gradients(self, cotangents: Mapping[str, torch.Tensor], gradients: Mapping[str, Expected | None]) -> Case:
         return replace(self, cotangents=cotangents, gradients=gradients)

@@ -36,8 +36,8 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    if desk.modes_differ(chosen[0]):
-        cases.insert(1, desk.case(chosen[0], training=False))
+    differ = desk.modes_differ(chosen[0])
+    cases.insert(1, desk.case(chosen[0], training=False) if differ else cases[0].in_eval())
     first = chosen[0]
     traps = None
     if cases[0].wrt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -38,6 +38,8 @@ class GradientFault:
     aside: str = ""
     """Said in brackets, before `size`, of all operands together."""
     size: float | None = None
+    lengthy: bool = False
+    """Said with figures of its own: of several such, only the first is said in full."""
 
 
 class Description(NamedTuple):
@@ -53,6 +55,8 @@ def classify(case: Case, found: Product) -> tuple[list[TensorCheck], list[Gradie
     checks, faults = [], []
     for name, expected in case.gradients.items():
         check, fault = _one(case, found, name, expected)
+        if fault is not None and fault.code == "grad_wrong":
+            fault = _in_anothers_place(case, found, fault)
         if fault is not None:
             check = check.model_copy(update={"message": f"gradient of `{fault.operand}` is {fault.said}"})
             faults.append(fault)
@@ -80,7 +84,7 @@ def _sentence(group: Sequence[GradientFault]) -> str:
     said: dict[str, list[GradientFault]] = {}
     for fault in group:
         said.setdefault(fault.said, []).append(fault)
-    if group[0].code in ("grad_wrong", "grad_nan") and len(said) > 1:
+    if group[0].lengthy and len(said) > 1:
         others = names([fault.operand for fault in group[1:]])
         also = f"so {_are(len(group) - 1)} {others}"
         return f"gradient of `{group[0].operand}` is {group[0].said}; {also}: {group[0].remedy}"
@@ -154,7 +158,7 @@ def _wrong(
             "reference is finite"
         )
         remedy = "look for unwritten memory (empty_like) or a division by zero"
-        return GradientFault("grad_nan", name, label, said, remedy)
+        return GradientFault("grad_nan", name, label, said, remedy, lengthy=True)
     if not bool(gradient.any()):
         remedy = "write its gradient buffer, and return that one"
         largest = _largest(expected)
@@ -170,7 +174,21 @@ def _wrong(
         f"(float32 eager PyTorch: {check.yardstick_rel_rms_error:.2g}), worst at {list(check.worst_index or ())}: "
         f"{check.worst_candidate:.6g} for {check.worst_reference:.6g}"
     )
-    return GradientFault("grad_wrong", name, label, said, _wrong_remedy(gradient, golden, wrong))
+    return GradientFault("grad_wrong", name, label, said, _wrong_remedy(gradient, golden, wrong), lengthy=True)
+
+
+def _in_anothers_place(case: Case, found: Product, fault: GradientFault) -> GradientFault:
+    """The same fault; where the gradient is that of another operand, saying so."""
+    gradient = found.gradients[fault.name]
+    for other, expected in case.gradients.items():
+        if other == fault.name or expected is None or gradient is None or expected.shape != tuple(gradient.shape):
+            continue
+        if bool(expected.golden.any()) and numerics.check(expected, gradient).status == "passed":
+            said = f"that of `{case.operand_names[other]}`"
+            return replace(
+                fault, said=said, remedy="return gradients in the order of forward's arguments", lengthy=False
+            )
+    return fault
 
 
 def _wrong_elements(gradient: torch.Tensor, golden: torch.Tensor) -> torch.Tensor:
