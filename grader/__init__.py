@@ -1,3 +1,50 @@
-"""A grader for GPU kernels that nobody has read yet."""
+"""A grader for GPU kernels that nobody has read yet.
+
+    from grader import grade
+
+    verdict = grade("my_kernel.py", problem="conv2d_mul_leaky_relu_gelu")
+
+Names are loaded when they are first used: `import grader` costs nothing, `from grader import grade` no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grader.api import Grader, Work, grade
+    from grader.errors import GraderError, UserError
+    from grader.models import Problem, Status, Submission, TimeLimits, Verdict
+    from grader.rewards import reward
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Grader",
+    "GraderError",
+    "Problem",
+    "Status",
+    "Submission",
+    "TimeLimits",
+    "UserError",
+    "Verdict",
+    "Work",
+    "grade",
+    "reward",
+]
+
+_HOMES = {
+    "grader.api": ("Grader", "Work", "grade"),
+    "grader.errors": ("GraderError", "UserError"),
+    "grader.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
+    "grader.rewards": ("reward",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(importlib.import_module(home), name)
+            return found
+    raise AttributeError(f"module 'grader' has no attribute {name!r}")

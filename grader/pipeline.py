@@ -7,7 +7,7 @@ import platform
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -140,7 +140,9 @@ class Grader:
             self._drop_desk(problem, settings.device)
         return self._verdict(problem, submission, settings, status, record)
 
-    def grade_many(self, work: Iterable[tuple[Problem, Submission]]) -> Iterator[tuple[Problem, Submission, Verdict]]:
+    def grade_many(
+        self, work: Iterable[tuple[Problem, Submission]]
+    ) -> Generator[tuple[Problem, Submission, Verdict], None, None]:
         """Verdicts in the order of the work, each as it is reached; CUDA extensions are compiled ahead, in parallel."""
         pending, ahead = iter(work), deque[tuple[Problem, Submission]]()
         with ThreadPoolExecutor(self._builders) as pool:

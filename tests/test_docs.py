@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,15 @@ def test_each_status_is_documented():
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w./-]+/[\w.]+\.(?:py|sql)|[\w./-]+/)`", CONTRIBUTING))))
 def test_each_path_in_contributing_exists(path):
     assert (ROOT / (path if "NNNN" not in path else Path(path).parent)).exists()
+
+
+@pytest.mark.slow
+def test_the_example_in_the_readme_prints_what_it_says(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    block = re.search(r"\n\n(    from pathlib.*?)\n\n(?=\S)", README, re.DOTALL)[1]
+    exec(compile(textwrap.dedent(block), "README.md", "exec"), {})
+    promised = [line.partition("  # ")[2] for line in block.splitlines() if "print(" in line]
+    assert capsys.readouterr().out.splitlines() == promised
 
 
 def test_help_is_there_without_waiting_for_torch():
