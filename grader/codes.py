@@ -68,6 +68,11 @@ CODES: dict[str, Code] = {
     "train_eval_mismatch": Code(
         "forward", "Right in one of train() and eval(), wrong in the other.", "Honour self.training."
     ),
+    "assumes_contiguous_input": Code(
+        "forward",
+        "Right for contiguous inputs, wrong for strided ones; a warning where it refuses them.",
+        "Call .contiguous() on each input before data_ptr().",
+    ),
     "inputs_modified": Code("forward", "The forward changed its inputs.", "Write results into new tensors."),
     # backward
     "output_detached": Code(

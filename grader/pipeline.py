@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import time
@@ -44,7 +45,9 @@ from grader.remote.launch import Launcher, Role
 from grader.sandbox import choose
 from grader.stages import build, plan
 from grader.stages.backward import judge_backward
+from grader.stages.backward.judge import judge_products
 from grader.stages.candidate import Candidate
+from grader.stages.cases import Case
 from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
@@ -158,6 +161,24 @@ class Grader:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
                 self._builds.clear()
+
+    def judge_draws(
+        self, problem: Problem, submission: Submission, variant: str, draws: int
+    ) -> Iterator[tuple[Case, list[Diagnosis]]]:
+        """What is wrong with the gradients of many draws of one variant, in each mode: how a false reject is hunted.
+
+        Raises Stopped where the submission does not import or run.
+        """
+        device = self.settings_for(submission).device
+        desk = self._desk(problem, device)
+        modes = (True, False) if desk.modes_differ(variant) else (True,)
+        with self._launcher.take(Role.RUN, device) as worker:
+            build.import_submission(worker, submission, self._cache, keep=False, timeout_seconds=self._limits.build)
+            candidate = Candidate(worker, device, self._limits)
+            for training, draw in itertools.product(modes, range(draws)):
+                case = desk.case(variant, training=training, draw=draw)
+                yield case, judge_products(candidate, case).diagnoses
+        desk.forget(variant)
 
     def settings_for(self, submission: Submission) -> Settings:
         """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""

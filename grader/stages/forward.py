@@ -11,11 +11,13 @@ import torch
 
 from grader import protocol as p
 from grader.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
-from grader.remote import Finding, TensorSpec
+from grader.remote import Finding
 from grader.stages import numerics
 from grader.stages.candidate import MODEL, Candidate, exports, names, output_specs
 from grader.stages.cases import Case
+from grader.stages.following import run_probes
 from grader.stages.outcome import diagnose
+from grader.stages.outputs import check_output, shape_text, spec_of
 from grader.stages.reference import ReferenceDesk
 
 MAX_NAMED = 8
@@ -42,7 +44,6 @@ def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Cas
     started = time.monotonic()
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()
-    stale: Diagnosis | None = None
     for case in cases:
         checks, diagnoses = judge_case(candidate, desk, case)
         failed = any(check.status in ("failed", "missing") for check in checks)
@@ -52,12 +53,11 @@ def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Cas
             diagnoses = _other_mode(candidate, desk, cases, case, diagnoses) + diagnoses
             break
     else:
-        moved = desk.case(cases[0].variant, training=cases[0].training, draw=1)
-        stale = judge_following(candidate, cases[0], desk.edited(cases[0]), moved)
+        diagnoses = run_probes(candidate, desk, cases[0])
     result = _summary(variants, time.monotonic() - started)
-    if stale is not None:
+    if any(diagnosis.severity == "error" for diagnosis in diagnoses):
         result = result.model_copy(update={"status": StageStatus.FAILED})
-    return ForwardJudgement(result, (stale,) if stale is not None else diagnoses)
+    return ForwardJudgement(result, diagnoses)
 
 
 def _other_mode(
@@ -121,70 +121,6 @@ def judge_case(
     return [check for check in checks if check.status != "missing"], ()
 
 
-def judge_following(candidate: Candidate, first: Case, edited: Case, moved: Case) -> Diagnosis | None:
-    """Outputs follow their inputs and parameters, and leave the inputs alone.
-
-    A, then A with a few elements changed at the same addresses, then A again at new ones, then other inputs and
-    parameters at the old ones. Catches results, and weights made ready for them, that are remembered by address, by
-    identity, by version counter or by a sample of the contents.
-    """
-    turns = [
-        Turn("a", first, False, ""),
-        Turn("a", edited, True, " after a few elements of the input changed in place"),
-        Turn("b", first, False, " for the same values at a new address"),
-    ]
-    if moved.init_inputs == first.init_inputs:
-        turns.append(Turn("b", moved, True, " after inputs and parameters changed in place"))
-    script = candidate.script(first)
-    matching = candidate.prepare(first)
-    for index, turn in enumerate(turns):
-        case = turn.case
-        if case is moved:
-            state = {matching.names[name]: value for name, value in case.state.items() if name in matching.names}
-            script.set_state(MODEL, state)
-        script.put_inputs(turn.key, case.inputs, reuse_addresses=turn.reuse)
-        script.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=case.training))
-        script.export(exports("output", f"t{index}", output_specs(case)))
-        if index == 0:
-            script.export({f"input:a:{i}": spec for i, spec in _tensor_specs(case).items()})
-    finding = candidate.run(script, "forward", "repeated forwards")
-    for i in _tensor_specs(first):
-        given, left = first.inputs[i], finding.sealed.get(f"input:a:{i}")
-        assert isinstance(given, torch.Tensor)
-        if not first.clone_inputs and (left is None or not _same_bits(given, left)):
-            return diagnose(
-                "inputs_modified", f"the forward changes its argument {i + 1} in place: write into a new tensor"
-            )
-    for index, turn in enumerate(turns):
-        for name in turn.case.outputs:
-            check = check_output(turn.case, finding, f"output:t{index}:{name}", name)
-            if check.status == "failed":
-                message = f"{check.message}{turn.said}: the output does not follow the input"
-                return diagnose("stale_output", message)
-    return None
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One forward of several in a job."""
-
-    key: str
-    case: Case
-    reuse: bool
-    """Written over the tensors of the turn before with this key."""
-    said: str
-
-
-def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
-    """Of the arguments, by position."""
-    found = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in found.items()}
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8).to(a.device))
-
-
 def structure(case: Case, finding: Finding, device: Device) -> tuple[list[TensorCheck], Diagnosis] | None:
     """Another number, kind, shape, dtype or device of outputs than the reference returns."""
     outputs = {info.name: info for info in finding.of(p.Outputs)[0].tensors}
@@ -201,7 +137,7 @@ def structure(case: Case, finding: Finding, device: Device) -> tuple[list[Tensor
             message = f"{name} is {'None' if info.kind == 'none' else 'a ' + info.type_name}, not a tensor"
             return _all_failed(case, message), diagnose("output_structure", message)
         if info.shape != expected.shape:
-            shapes = f"{_shape(info.shape)}, the reference's has {_shape(expected.shape)}"
+            shapes = f"{shape_text(info.shape)}, the reference's has {shape_text(expected.shape)}"
             message = f"{name} has shape {shapes} (variant {case.name})"
             return _all_failed(case, message), diagnose("output_shape", message)
         if info.dtype != dtype:
@@ -211,31 +147,6 @@ def structure(case: Case, finding: Finding, device: Device) -> tuple[list[Tensor
             message = f"{name} is on {info.device}, the reference's is on {device.value}"
             return _all_failed(case, message), diagnose("output_device", message)
     return None
-
-
-def check_output(case: Case, finding: Finding, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
-    expected = (case.buffers if buffer else case.outputs)[name]
-    sealed = finding.sealed.get(source)
-    if sealed is None:
-        info = finding.refused.get(source)
-        have = "nothing" if info is None else f"{info.dtype} {_shape(info.shape)}"
-        if info is not None and (info.shape, info.dtype) == (
-            expected.shape,
-            str(expected.dtype).removeprefix("torch."),
-        ):
-            have = "without elements that could be copied out (sparse, or on no device)"
-        message = f"{name} is {have} where {expected.dtype} {_shape(expected.shape)} is due"
-        return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
-    if not case.values_comparable:
-        return TensorCheck(
-            name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
-        )
-    return numerics.check(expected, sealed)
-
-
-def spec_of(case: Case, buffer: str) -> TensorSpec:
-    expected = case.buffers[buffer]
-    return TensorSpec(expected.shape, expected.dtype)
 
 
 def explain(
@@ -302,7 +213,3 @@ def _summary(variants: Sequence[VariantResult], seconds: float) -> ForwardResult
         passes_1e_2=all_pass("passes_1e_2"),
         seconds=seconds,
     )
-
-
-def _shape(shape: Sequence[int] | None) -> str:
-    return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"

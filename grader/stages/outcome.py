@@ -51,10 +51,15 @@ def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
 
 def raised(failure: Failure, stage: str, doing: str) -> Stopped:
     """A step raised while it was `doing` something."""
-    first = (failure.text.strip().splitlines() or [""])[0]
-    message = f"{doing}: {failure.type_name}: {first}" if first else f"{doing}: {failure.type_name}"
+    message = f"{doing}: {first_line(failure)}"
     detail = {"traceback": failure.traceback}
     if failure.kind == "out_of_memory":
         return Stopped(Status.OUT_OF_MEMORY, diagnose("out_of_memory", message, stage=stage, detail=detail))
     code = "cuda_error" if "CUDA error" in failure.text or failure.type_name == "AcceleratorError" else "raised"
     return Stopped(Status.RUNTIME_ERROR, diagnose(code, message, stage=stage, detail=detail))
+
+
+def first_line(failure: Failure) -> str:
+    """The exception's type, and the first line of what it says."""
+    first = (failure.text.strip().splitlines() or [""])[0]
+    return f"{failure.type_name}: {first}" if first else failure.type_name

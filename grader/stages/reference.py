@@ -63,6 +63,7 @@ class ReferenceDesk:
         self._constructed: _Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._edited: dict[int, Case] = {}
+        self._takes_strided: dict[int, bool] = {}
         self._shipped: tuple[Case, Mapping[str, float]] | None = None
         self._step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
 
@@ -96,7 +97,7 @@ class ReferenceDesk:
 
     def edited(self, case: Case) -> Case:
         """The same case with EDITS elements of each float input replaced; outputs only, by the same parameters."""
-        if id(case) not in self._edited:
+        if case.seed not in self._edited:
             inputs = [_edited(value) if is_float(value) else value for value in case.inputs]
             self.ready(case)
             assert self._constructed is not None
@@ -108,8 +109,25 @@ class ReferenceDesk:
             trackers = Trackers(runs[-1], runs[0], has_float64=traits.has_float64)
             exact = trackers.expected("outputs", lambda _: 1.0)
             outputs = {name: replace(case.outputs[name], golden=of.golden) for name, of in exact.items()}
-            self._edited[id(case)] = replace(case, inputs=tuple(inputs), outputs=outputs)
-        return self._edited[id(case)]
+            self._edited[case.seed] = replace(case, inputs=tuple(inputs), outputs=outputs)
+        return self._edited[case.seed]
+
+    def takes_strided(self, case: Case) -> bool:
+        """The reference gives the same outputs for inputs that are not contiguous."""
+        if case.seed not in self._takes_strided:
+            self.ready(case)
+            script = Script(self.worker, self.device)
+            script.set_state(MODEL, case.state)
+            script.put_inputs("a", case.inputs, layout="strided")
+            script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+            script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
+            script.step(p.Drop())
+            finding = self._run(script, tolerate_failure=True)
+            self._takes_strided[case.seed] = finding.failure is None and all(
+                numerics.check(of, finding.sealed[f"output:a:{name}"]).status == "passed"
+                for name, of in case.outputs.items()
+            )
+        return self._takes_strided[case.seed]
 
     def substituted(self, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, numerics.Expected]:
         """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""

@@ -20,7 +20,8 @@ from grader.stages import numerics
 from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
-from grader.stages.outcome import diagnose
+from grader.stages.outcome import diagnose, first_line
+from grader.stages.outputs import same_bits
 
 REPEATS = 5
 LINEARITY_TOLERANCE = 1e-4
@@ -109,7 +110,7 @@ def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagno
         if finding.failure is not None:
             return diagnose(
                 "assumes_contiguous_grad_output",
-                f"backward raises {_first_line(finding.failure)} for {_article(layout)} grad_output: "
+                f"backward raises {first_line(finding.failure)} for {_article(layout)} grad_output: "
                 "call grad_output.contiguous() before data_ptr()",
             )
         operand = first_wrong(candidate, case, finding)
@@ -150,7 +151,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     finding = candidate.attempt(script, "backward", "backward of the first of two forwards")
     if finding.failure is not None:
         return diagnose(
-            "stale_saved_state", f"the backward of the first of two forwards raises {_first_line(finding.failure)}"
+            "stale_saved_state", f"the backward of the first of two forwards raises {first_line(finding.failure)}"
         )
     operand = first_wrong(candidate, first, finding)
     if operand is None:
@@ -179,7 +180,7 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
     changed = [
         labels[source]
         for source, value in held.items()
-        if source in finding.sealed and not _same_bits(finding.sealed[source], value)
+        if source in finding.sealed and not same_bits(finding.sealed[source], value)
     ]
     if not changed:
         return None
@@ -203,7 +204,7 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
         if finding.failure is not None:
             return diagnose(
                 "ignores_needs_input_grad",
-                f"with {shown} frozen, {_first_line(finding.failure)} is raised: check ctx.needs_input_grad",
+                f"with {shown} frozen, {first_line(finding.failure)} is raised: check ctx.needs_input_grad",
             )
         operand = first_wrong(candidate, case, finding, skip=frozen)
         if operand is not None:
@@ -291,7 +292,7 @@ def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
     export_gradients(script, candidate, case, "sum", case.wrt)
     finding = candidate.attempt(script, "backward", "two backwards into the same .grad")
     if finding.failure is not None:
-        return diagnose("accumulation_broken", f"a second backward raises {_first_line(finding.failure)}")
+        return diagnose("accumulation_broken", f"a second backward raises {first_line(finding.failure)}")
     operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
     if operand is not None:
         return diagnose(
@@ -305,7 +306,7 @@ def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
     if finding.failure is not None:
         return diagnose(
             "accumulation_broken",
-            f"a second backward through a retained graph raises {_first_line(finding.failure)}: keep what it needs "
+            f"a second backward through a retained graph raises {first_line(finding.failure)}: keep what it needs "
             "with ctx.save_for_backward, and drop nothing in backward",
         )
     operand = first_wrong(candidate, case, finding, key="sum", factor=2 / 3)
@@ -328,7 +329,7 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         doing = f"backward through {name} alone"
         finding = candidate.attempt(ask(candidate, case, cotangents={name: value}), "backward", doing)
         if finding.failure is not None:
-            return diagnose("undefined_grad_output", f"{doing} raises {_first_line(finding.failure)}")
+            return diagnose("undefined_grad_output", f"{doing} raises {first_line(finding.failure)}")
         for operand, gradient in product(candidate, case, finding).gradients.items():
             if gradient is not None:
                 total[operand] = total[operand] + gradient if operand in total else gradient
@@ -350,7 +351,7 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     operand = None if finding.failure is not None else first_wrong(candidate, cases.first, finding)
     if finding.failure is None and operand is None:
         return None
-    what = f"`{operand}` is wrong" if operand else f"{_first_line(finding.failure)} is raised"  # type: ignore[arg-type]
+    what = f"`{operand}` is wrong" if operand else f"{first_line(finding.failure)} is raised"  # type: ignore[arg-type]
     return diagnose(
         "wrong_stream",
         f"on a stream other than the default, {what}: launch on at::cuda::getCurrentCUDAStream()",
@@ -369,7 +370,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         first = first or gradients
         for name, gradient in gradients.items():
             before = first[name]
-            if gradient is not None and before is not None and not _same_bits(gradient, before):
+            if gradient is not None and before is not None and not same_bits(gradient, before):
                 distance = float((gradient - before).abs().max())
                 return diagnose(
                     "nondeterministic_grad",
@@ -455,18 +456,9 @@ def _backward(script: Script, candidate: Candidate, case: Case, key: str) -> Non
     export_gradients(script, candidate, case, key, case.wrt)
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)) if a.dim() else bool(a == b)
-
-
 def _spec(value: torch.Tensor) -> TensorSpec:
     return TensorSpec(tuple(value.shape), value.dtype)
 
 
 def _article(layout: str) -> str:
     return f"an {layout}" if layout.startswith("e") else f"a {layout}"
-
-
-def _first_line(failure: p.Failure) -> str:
-    first = (failure.text.strip().splitlines() or [""])[0]
-    return f"{failure.type_name}: {first}" if first else failure.type_name

@@ -18,8 +18,8 @@ from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
-from grader.stages.forward import check_output
 from grader.stages.outcome import Stopped, diagnose, raised
+from grader.stages.outputs import check_output
 from grader.stages.reference import ReferenceDesk
 
 MISSING_CODES = ("output_detached", "input_grad_none", "param_grad_none", "backward_not_implemented")

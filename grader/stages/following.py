@@ -1,0 +1,122 @@
+"""Probes of a forward that matches: does it follow its inputs and parameters, however they lie in memory?
+
+All on the first case, which is small. The first diagnosis of severity error ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from grader import protocol as p
+from grader.models import Diagnosis
+from grader.remote import TensorSpec
+from grader.stages.candidate import MODEL, Candidate, exports, output_specs
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose, first_line
+from grader.stages.outputs import check_output, same_bits
+from grader.stages.reference import ReferenceDesk
+
+
+def run_probes(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[Diagnosis, ...]:
+    """What the probes found, errors first. Raises Stopped."""
+    moved = desk.case(case.variant, training=case.training, draw=1)
+    found: list[Diagnosis] = []
+    probes: tuple[Callable[[], Diagnosis | None], ...] = (
+        lambda: judge_following(candidate, case, desk.edited(case), moved),
+        lambda: judge_strided(candidate, desk, case),
+    )
+    for probe in probes:
+        diagnosis = probe()
+        if diagnosis is not None:
+            found.insert(0, diagnosis)
+            if diagnosis.severity == "error":
+                break
+    return tuple(found)
+
+
+def judge_following(candidate: Candidate, first: Case, edited: Case, moved: Case) -> Diagnosis | None:
+    """Outputs follow their inputs and parameters, and leave the inputs alone.
+
+    A, then A with a few elements changed at the same addresses, then A again at new ones, then other inputs and
+    parameters at the old ones. Catches results, and weights made ready for them, that are remembered by address, by
+    identity, by version counter or by a sample of the contents.
+    """
+    turns = [
+        Turn("a", first, False, ""),
+        Turn("a", edited, True, " after a few elements of the input changed in place"),
+        Turn("b", first, False, " for the same values at a new address"),
+    ]
+    if moved.init_inputs == first.init_inputs:
+        turns.append(Turn("b", moved, True, " after inputs and parameters changed in place"))
+    script = candidate.script(first)
+    matching = candidate.prepare(first)
+    for index, turn in enumerate(turns):
+        case = turn.case
+        if case is moved:
+            state = {matching.names[name]: value for name, value in case.state.items() if name in matching.names}
+            script.set_state(MODEL, state)
+        script.put_inputs(turn.key, case.inputs, reuse_addresses=turn.reuse)
+        script.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=case.training))
+        script.export(exports("output", f"t{index}", output_specs(case)))
+        if index == 0:
+            script.export({f"input:a:{i}": spec for i, spec in _tensor_specs(case).items()})
+    finding = candidate.run(script, "forward", "repeated forwards")
+    for i in _tensor_specs(first):
+        given, left = first.inputs[i], finding.sealed.get(f"input:a:{i}")
+        assert isinstance(given, torch.Tensor)
+        if not first.clone_inputs and (left is None or not same_bits(given, left)):
+            return diagnose(
+                "inputs_modified", f"the forward changes its argument {i + 1} in place: write into a new tensor"
+            )
+    for index, turn in enumerate(turns):
+        for name in turn.case.outputs:
+            check = check_output(turn.case, finding, f"output:t{index}:{name}", name)
+            if check.status == "failed":
+                message = f"{check.message}{turn.said}: the output does not follow the input"
+                return diagnose("stale_output", message)
+    return None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One forward of several in a job."""
+
+    key: str
+    case: Case
+    reuse: bool
+    """Written over the tensors of the turn before with this key."""
+    said: str
+
+
+def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
+    """Of the arguments, by position."""
+    found = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
+    return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in found.items()}
+
+
+def judge_strided(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnosis | None:
+    """The same inputs with NaN between their elements give the same outputs, where they do so for the reference.
+
+    A submission that refuses them says what it takes, and is warned; one that reads past their strides is wrong.
+    """
+    if case.clone_inputs or not case.values_comparable or not desk.takes_strided(case):
+        return None
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs, layout="strided")
+    script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    script.export(exports("output", "a", output_specs(case)))
+    script.step(p.Drop())
+    finding = candidate.attempt(script, "forward", "forward of inputs that are not contiguous")
+    remedy = "call .contiguous() on each input before data_ptr()"
+    if finding.failure is not None:
+        message = f"for inputs that are not contiguous, the forward raises {first_line(finding.failure)}: {remedy}"
+        return diagnose("assumes_contiguous_input", message, severity="warning")
+    for name in case.outputs:
+        check = check_output(case, finding, f"output:a:{name}", name)
+        if check.status == "failed":
+            message = f"right for contiguous inputs, wrong for strided ones ({check.message}): {remedy}"
+            return diagnose("assumes_contiguous_input", message)
+    return None

@@ -1,0 +1,45 @@
+"""One sealed tensor beside what the reference has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from grader.models import TensorCheck
+from grader.remote import Finding, TensorSpec
+from grader.stages import numerics
+from grader.stages.cases import Case
+
+
+def check_output(case: Case, finding: Finding, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
+    expected = (case.buffers if buffer else case.outputs)[name]
+    sealed = finding.sealed.get(source)
+    if sealed is None:
+        info = finding.refused.get(source)
+        have = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
+        if info is not None and (info.shape, info.dtype) == (
+            expected.shape,
+            str(expected.dtype).removeprefix("torch."),
+        ):
+            have = "without elements that could be copied out (sparse, or on no device)"
+        message = f"{name} is {have} where {expected.dtype} {shape_text(expected.shape)} is due"
+        return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
+    if not case.values_comparable:
+        return TensorCheck(
+            name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
+        )
+    return numerics.check(expected, sealed)
+
+
+def spec_of(case: Case, buffer: str) -> TensorSpec:
+    expected = case.buffers[buffer]
+    return TensorSpec(expected.shape, expected.dtype)
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8).to(a.device))
+
+
+def shape_text(shape: Sequence[int] | None) -> str:
+    return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"

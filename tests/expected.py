@@ -1,0 +1,90 @@
+"""Submissions of tests/cases with the verdict that each must get: finds them, grades them, compares.
+
+tests/cases/README.md says what an expected.json holds.
+"""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from grader.models import Problem, Submission
+from grader.pipeline import Grader
+from grader.stages import plan
+from grader.stages.timing.judge import Plan
+
+CASES = Path(__file__).parent / "cases"
+SHIPPED = CASES.parents[1] / "problems"
+
+
+def listed(*folders):
+    """One parameter set (path, expected) for each submission that an expected.json of these folders names."""
+    found = []
+    for table in sorted(table for folder in folders for table in CASES.glob(f"{folder}/expected.json")):
+        for name, expected in json.loads(table.read_text()).items():
+            path = table.parent / name
+            marks = [pytest.mark.gpu] if expected["device"] == "cuda" else []
+            marks += [pytest.mark.slow] if "load_inline" in path.read_text() else []
+            found.append(pytest.param(path, expected, id=f"{path.parent.name}/{path.stem}", marks=marks))
+    return sorted(found, key=lambda entry: entry.values[1]["problem"])  # a problem's reference is started once
+
+
+def there(*folders):
+    """The submissions that lie in these folders."""
+    return {path for folder in folders for path in CASES.glob(f"{folder}/*.py")}
+
+
+@contextlib.contextmanager
+def graders(*, rounds, **options):
+    """A grader for each device, started when it is first needed; so many rounds of timing."""
+    started = {}
+
+    def get(device):
+        if device not in started:
+            started[device] = Grader(device=device, quick=True, **options)
+        return started[device]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "QUICK", Plan(min_rounds=rounds, max_rounds=rounds, seconds=0.0))
+        yield get
+        for grader in started.values():
+            grader.close()
+
+
+def grade(graders, path, expected):
+    return graders(expected["device"]).grade(problem(expected["problem"]), submission(path, expected["problem"]))
+
+
+def compare(verdict, expected):
+    """Fails with what the verdict says."""
+    shown = "\n".join(
+        [f"{verdict.submission} is {verdict.status}, labelled {', '.join(verdict.labels) or 'nothing'}"]
+        + [f"  {diagnosis.severity} {diagnosis.code}: {diagnosis.message}" for diagnosis in verdict.diagnoses]
+    )
+    told = [diagnosis for diagnosis in verdict.diagnoses if diagnosis.stage != "timing"]
+    messages = " | ".join(diagnosis.message for diagnosis in told)
+    wanted = expected["status"] if isinstance(expected["status"], list) else [expected["status"]]
+    assert verdict.status in wanted, shown
+    if expected["codes"] is not None:
+        assert [diagnosis.code for diagnosis in told if diagnosis.severity != "info"] == expected["codes"], shown
+    assert set(expected.get("info", [])) <= {diagnosis.code for diagnosis in told}, shown
+    assert [text for text in expected.get("message_contains", []) if text not in messages] == [], shown
+    assert set(expected.get("labels", [])) <= set(verdict.labels), shown
+    assert not set(expected.get("not_labels", [])) & set(verdict.labels), shown
+    for name in ("forward", "backward", "total"):
+        timed = None if verdict.timing is None else getattr(verdict.timing, name)
+        bound = expected.get(f"max_{name}", expected.get("max_speedup"))
+        if timed is not None and bound is not None:
+            assert timed.ci_low <= bound, f"{name}: {timed.speedup:.3g}x by the {timed.clock}'s clock"
+        assert not (timed and expected.get("untimed")), name
+
+
+def problem(problem_id):
+    folder = CASES / "problems" if (CASES / "problems" / f"{problem_id}.py").exists() else SHIPPED
+    path = folder / f"{problem_id}.py"
+    return Problem(id=problem_id, path=path, source=path.read_text())
+
+
+def submission(path, problem_id):
+    return Submission(author=path.parent.name, problem_id=problem_id, path=str(path), source=path.read_text())
