@@ -154,6 +154,11 @@ CODES: dict[str, Code] = {
     "clock_disagreement": Code(
         "timing", "The worker's clock claims less than the referee's clock saw.", "Do not touch the timers."
     ),
+    "above_speed_of_light": Code(
+        "timing",
+        "It takes less time than this device needs for the reference's operations and memory.",
+        "Read the source: it leaves work out, or the problem lets it; above 110% it is not ranked.",
+    ),
     # ours
     "problem_not_gradable": Code(
         "load", "The reference fails, or its results cannot be compared.", "Correct the problem file, or leave it out."

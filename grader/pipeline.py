@@ -51,7 +51,7 @@ from grader.stages.cases import Case
 from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing import judge_timing
+from grader.stages.timing import SpeedOfLight, judge_timing, too_fast
 from grader.toolchain import find_toolchain
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
@@ -69,6 +69,7 @@ class Record:
     forward: ForwardResult | None = None
     backward: BackwardResult | None = None
     timing: TimingResult | None = None
+    timed: Case | None = None
     diagnoses: list[Diagnosis] = field(default_factory=list)
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None
@@ -103,6 +104,7 @@ class Grader:
         self._desks: dict[tuple[str, Device], ReferenceDesk] = {}
         self._limits = limits or TimeLimits()
         self._builds: dict[str, Future[build.Built]] = {}
+        self._light = SpeedOfLight()
         self._builders = max(1, len(os.sched_getaffinity(0)) // 2)
 
     def __enter__(self) -> Grader:
@@ -125,6 +127,7 @@ class Grader:
         record, settings = Record(), self.settings_for(submission)
         try:
             status = self._grade(problem, submission, settings.device, record, more_to_come)
+            self._appraise(problem, settings.device, record)
         except Stopped as stopped:
             status = stopped.status
             record.diagnoses.insert(0, stopped.diagnosis)
@@ -274,12 +277,26 @@ class Grader:
             self._launcher.settle()
             with self._stage(record, "timing"):
                 timing = judge_timing(candidate, desk, todo.timed, todo.rounds, training=status is Status.CORRECT)
-            record.timing = timing.result
+            record.timing, record.timed = timing.result, todo.timed
             record.diagnoses += timing.diagnoses
             desk.release()
             if timing.result.status is StageStatus.FAILED:
                 return timing.status
         return status
+
+    def _appraise(self, problem: Problem, device: Device, record: Record) -> None:
+        """What the times are worth, when the candidate is gone and disturbs nothing; where that fails, no figure."""
+        if record.timing is None or record.timed is None or record.timing.status is not StageStatus.PASSED:
+            return
+        with self._stage(record, "timing"):
+            try:
+                desk = self._desk(problem, device)
+                work = desk.work(record.timed)
+                record.timing = self._light.bounds(desk, work, record.timing, tf32=True)
+                desk.release()
+            except (ProblemError, RuntimeError, OSError):  # torch raises RuntimeErrors, out of memory for one
+                self._drop_desk(problem, device)
+        record.diagnoses += too_fast(record.timing)
 
     def _desk(self, problem: Problem, device: Device) -> ReferenceDesk:
         key = (problem.source_hash, device)

@@ -25,6 +25,8 @@ Name = Annotated[str, Field(max_length=512), AfterValidator(printable)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=1 << 48)], ...], Field(max_length=16)]
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[int, Field(ge=0, le=1 << 62)]
+Rate = Annotated[float, Field(gt=0, le=1e18)]
 Many = Field(max_length=4096, fail_fast=True)
 """Fail fast: a list of a million bad entries costs one error, not a million."""
 

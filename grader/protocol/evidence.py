@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grader.protocol._base import Many, Message, Milliseconds, Name, Seconds, Shape, TensorInfo, Text, distinct
+from grader.protocol._base import (
+    Count,
+    Many,
+    Message,
+    Milliseconds,
+    Name,
+    Rate,
+    Seconds,
+    Shape,
+    TensorInfo,
+    Text,
+    distinct,
+)
 
 
 class Done(Message):
@@ -94,8 +106,41 @@ class Timed(Message):
     ms: Milliseconds
 
 
+class Work(Message):
+    """What one pass of the reference does. A multiplication and an addition are two operations."""
+
+    matmul: Count = 0
+    """Floating-point operations in matrix products and attention."""
+    convolution: Count = 0
+    pointwise: Count = 0
+    """Elements that pointwise operations wrote: one operation each, whatever the function."""
+    read_bytes: Count = 0
+    """Of inputs and parameters (a forward) or grad_outputs (a backward): once, and only what is read."""
+    written_bytes: Count = 0
+    """Of what is returned, memory that is shared or repeated once."""
+
+
+class Counted(Message):
+    did: Literal["counted"] = "counted"
+    forward: Work
+    backward: Work | None = None
+
+
+class Gauged(Message):
+    """The best that was seen."""
+
+    did: Literal["gauged"] = "gauged"
+    float32: Rate
+    """Floating-point operations per second in float32 matrix products, in full precision."""
+    tf32: Rate
+    """The same with TensorFloat-32 allowed; on a device without, about the same figure."""
+    bytes: Rate
+    """Bytes per second read and written by a copy, or read by a sum."""
+
+
 Result = Annotated[
-    Done | Imported | Constructed | Outputs | Gradients | Traced | Exported | Timed, Field(discriminator="did")
+    Done | Imported | Constructed | Outputs | Gradients | Traced | Exported | Timed | Counted | Gauged,
+    Field(discriminator="did"),
 ]
 
 

@@ -179,6 +179,25 @@ class Time(Message):
     clone_inputs: bool = False
 
 
+class Count(Message):
+    """Run a forward and, with cotangents, a backward, and count the work that they do. The reference alone is asked."""
+
+    do: Literal["count"] = "count"
+    model: str
+    inputs: str
+    cotangents: dict[str, Cotangent] = Field(default_factory=dict)
+    wrt: tuple[str, ...] = ()
+    training: bool = True
+    clone_inputs: bool = False
+
+
+class Gauge(Message):
+    """Measure what the device can do: matrix products and memory traffic. The reference's worker alone is asked."""
+
+    do: Literal["gauge"] = "gauge"
+    device: Literal["cpu", "cuda"]
+
+
 class Drop(Message):
     """Forget inputs, tapes and gradients."""
 
@@ -189,7 +208,20 @@ class Drop(Message):
 
 
 Step = Annotated[
-    Attach | Import | Construct | SetState | PutInputs | Forward | Backward | Trace | Export | Flush | Time | Drop,
+    Attach
+    | Import
+    | Construct
+    | SetState
+    | PutInputs
+    | Forward
+    | Backward
+    | Trace
+    | Export
+    | Flush
+    | Time
+    | Count
+    | Gauge
+    | Drop,
     Field(discriminator="do"),
 ]
 

@@ -157,7 +157,7 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
 
 def _timing(timing: TimingResult) -> Table | None:
     table = _plain_table(
-        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "rounds", "clock"
+        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "of it", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)
@@ -168,6 +168,7 @@ def _timing(timing: TimingResult) -> Table | None:
                 f"{phase.reference_ms:.4f}",
                 _speedup(phase),
                 _figure(phase.bound_ms, 4),
+                "" if phase.bound_ms is None else f"{phase.bound_ms / phase.candidate_ms:.0%}",
                 str(phase.rounds),
                 phase.clock,
             )

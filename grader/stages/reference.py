@@ -95,6 +95,33 @@ class ReferenceDesk:
             self._shipped = (case, self._measure_shipped_error(case))
         return self._shipped[1]
 
+    def work(self, case: Case) -> p.Counted:
+        """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
+        self.ready(case)
+        script = Script(self.worker, self.device)
+        script.set_state(MODEL, case.state)
+        script.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
+        script.step(
+            p.Count(
+                model=MODEL,
+                inputs="a",
+                cotangents=script.cotangents(case.cotangents) if case.wrt else {},
+                wrt=case.wrt,
+                training=case.training,
+                clone_inputs=case.clone_inputs,
+            )
+        )
+        script.step(p.Drop())
+        counted: p.Counted = self._run(script).of(p.Counted)[0]
+        return counted
+
+    def gauge(self) -> p.Gauged:
+        """What the device can do, measured by the reference's worker."""
+        self.release()
+        measured = self._step(p.Gauge(device=self.device.value))
+        assert isinstance(measured, p.Gauged)
+        return measured
+
     def edited(self, case: Case) -> Case:
         """The same case with EDITS elements of each float input replaced; outputs only, by the same parameters."""
         if case.seed not in self._edited:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.worker import clock
+from grader.worker import clock, peaks, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.memory import Region
@@ -74,6 +74,10 @@ class Bench:
                 return clock.flush(self, step)
             case p.Time():
                 return clock.measure(self, step)
+            case p.Count():
+                return work.count(self, step)
+            case p.Gauge():
+                return peaks.gauge(step)
             case p.Drop():
                 return self.drop(step)
 

@@ -20,16 +20,20 @@ QUEUE_CYCLES = 4_000_000
 
 def measure(bench: Bench, step: Time) -> Timed:
     """Milliseconds that the part takes."""
-    timer = _on_device if bench.device.type == "cuda" else _on_host
     collecting = gc.isenabled()
     gc.disable()
     try:
         action = _backward(bench, step) if step.part == "backward" else _forward(bench, step)
         _flush(bench.device, step.flush_bytes)
-        return Timed(ms=timer(action))
+        return Timed(ms=milliseconds(bench.device, action))
     finally:
         if collecting:
             gc.enable()
+
+
+def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
+    """That one call takes; on a GPU by events around what it queued."""
+    return _on_device(action) if device.type == "cuda" else _on_host(action)
 
 
 def flush(bench: Bench, step: Flush) -> Done:

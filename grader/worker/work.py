@@ -1,0 +1,117 @@
+"""Counts what the reference's operations do: floating-point operations and the memory that no implementation is spared.
+
+Everything here errs downwards, since the figures are to bound the time of implementations that nobody has thought of
+yet: reductions, normalizations, random numbers and copies count as no operation, and intermediate results as no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from grader import protocol as p
+
+if TYPE_CHECKING:
+    from grader.worker.bench import Bench
+
+TAPE = "count"
+_GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
+"""They read no more of their first operand than they return."""
+_READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
+
+
+def count(bench: Bench, step: p.Count) -> p.Counted:
+    """Of one forward and, with cotangents, one backward of a model on inputs that are there."""
+    from grader.worker.bench import vector_jacobian_product
+
+    arguments = [value for value in bench.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
+    run = p.Forward(
+        model=step.model,
+        inputs=step.inputs,
+        tape=TAPE,
+        training=step.training,
+        grad=bool(step.cotangents),
+        clone_inputs=step.clone_inputs,
+    )
+    given = [*arguments, *bench.models[step.model].parameters()]
+    with Counter(given) as forward:
+        outputs = bench.call_forward(run)
+    made = forward.work(outputs.values())
+    if not step.cotangents:
+        return p.Counted(forward=made)
+    tape = bench.tapes[TAPE]
+    pairs = [(tape.outputs[name], bench.cotangent(value)) for name, value in step.cotangents.items()]
+    with Counter([g for _, g in pairs]) as backward:
+        grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+    return p.Counted(forward=made, backward=backward.work(grads.values()))
+
+
+class Counter(TorchDispatchMode):
+    """Sees each operation below autograd; a context manager. `given`: what is there before, and has to be read."""
+
+    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
+        self._read: dict[int, int] = {}
+        self._pointwise = 0
+        self._flops = FlopCounterMode(display=False)
+
+    def __enter__(self) -> Counter:
+        self._flops.__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._flops.__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if not func.is_view and not name.startswith(_READS_NOTHING) and not name.endswith("_like"):
+            returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
+            self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
+        if torch.Tag.pointwise in func.tags and name != "clone":
+            self._pointwise += sum(v.numel() for v in tree_leaves(result) if isinstance(v, torch.Tensor))
+        return result
+
+    def work(self, returned: Iterable[object]) -> p.Work:
+        """What was done until now, when this is what came out."""
+        written: dict[int, int] = {}
+        for value in returned:
+            if isinstance(value, torch.Tensor) and _storage(value) not in self._given:
+                written[_storage(value)] = max(nbytes(value), written.get(_storage(value), 0))
+        counts = self._flops.get_flop_counts().get("Global", {})
+        convolution = sum(flops for op, flops in counts.items() if "convolution" in str(op))
+        return p.Work(
+            matmul=sum(counts.values()) - convolution,
+            convolution=convolution,
+            pointwise=self._pointwise,
+            read_bytes=sum(self._read.values()),
+            written_bytes=sum(written.values()),
+        )
+
+    def _note_reads(self, name: str, operands: list[torch.Tensor], returned: int) -> None:
+        for index, value in enumerate(operands):
+            key = _storage(value)
+            if key in self._given:
+                read = min(nbytes(value), returned) if name in _GATHERS and index == 0 else nbytes(value)
+                # The largest read, not their sum: two may be of the same part.
+                self._read[key] = min(self._given[key], max(read, self._read.get(key, 0)))
+
+
+def nbytes(value: torch.Tensor) -> int:
+    """Of memory behind the elements: an expanded dimension is there once."""
+    count = 1
+    for extent, stride in zip(value.shape, value.stride(), strict=True):
+        count *= extent if stride or not extent else 1
+    return count * value.element_size()
+
+
+def _storage(value: torch.Tensor) -> int:
+    return int(value.untyped_storage()._cdata)
