@@ -24,7 +24,7 @@ MAIN = """
 import grader.cli
 from tests.fakes import FakeGrader
 FakeGrader.seconds_each = {seconds}
-grader.cli.open_grader = FakeGrader
+grader.cli.grading.open_grader = FakeGrader
 grader.cli.main()
 """
 
@@ -42,7 +42,7 @@ class Result:
 def cli(tmp_path, monkeypatch, capsys):
     """Runs a command in a folder of its own, with a grader that has no workers."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grader.cli, "open_grader", FakeGrader)
+    monkeypatch.setattr(grader.cli.grading, "open_grader", FakeGrader)
     monkeypatch.setattr(FakeGrader, "graded", [])
     handler = signal.getsignal(signal.SIGTERM)
 
@@ -213,7 +213,7 @@ def test_without_isolation_nothing_is_graded(cli, batch, monkeypatch):
     def refuse(**_):
         raise SandboxUnavailable("bubblewrap is missing; apt-get install bubblewrap")
 
-    monkeypatch.setattr(grader.cli, "open_grader", refuse)
+    monkeypatch.setattr(grader.cli.grading, "open_grader", refuse)
     result = cli(*batch)
     assert (result.code, result.err) == (1, "grader: bubblewrap is missing; apt-get install bubblewrap\n")
 
