@@ -1,38 +1,41 @@
-"""Who is fastest: queries over stored verdicts.
+"""Who is fastest: boards over stored verdicts.
 
-What counts on a board:
-- of verdicts on one text, the newest: grading again until luck strikes gains nothing, and a later failure counts;
-- of an author's texts under one label, the best by the lower end of the speedup's interval;
-- verdicts on the problem's newest text only, and on all its variants (`--variant` is for looking, not for ranking);
-- each device by its name is a board of its own, because speedups on different devices do not compare.
+- Ranked by the lower end of the speedup's 95% interval. Whose interval reaches the lower end of the first of a rank
+  shares it: nobody could tell them apart.
+- Which of an author's verdicts counts: see `db.standings`.
+- Verdicts on the problem's newest text only; each device by its name is a board of its own, because speedups on
+  different devices do not compare.
+- More than 10% above the speed of light is not ranked.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from statistics import geometric_mean
 from typing import Any, Literal
 
-from sqlalchemy import Select, func, select
-from sqlmodel import col
+from pydantic import Field
+from sqlalchemy import Row, text
 
+from db import metrics
+from db.standings import BEYOND_LIGHT, selection
 from db.store import Store
-from db.tables import EnvironmentRow, VerdictRow
-from grader.models import Device, StageStatus, Status, Value
+from grader.models import Device, Status, Value
 
-Board = Literal["total", "forward"]
-"""`total`: forward and backward together, correct verdicts only. `forward`: whatever has a right forward."""
-
-_RIGHT_FORWARD = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
+Board = Literal["total", "forward", "strict-fp32", "cpu"]
+"""`total`: forward and backward together, correct verdicts only. `forward`: whatever has a right forward.
+`strict-fp32`: as total, of gradings that timed with TensorFloat-32 off. `cpu`: as total, on CPUs only."""
 
 
 class Entry(Value):
     """One line of a board."""
 
     rank: int | None
-    """Within problem and device; absent without a timing."""
+    """Within problem and device; absent without a time, and above 110% of the speed of light."""
+    tied: bool = False
+    """Others have the same rank."""
     problem: str
     device: Device
     device_name: str
@@ -43,10 +46,27 @@ class Entry(Value):
     speedup: float | None
     ci_low: float | None
     """This ranks."""
+    ci_high: float | None = None
+    share_of_light: float | None = None
+    """The speed of light's time over the candidate's, 1 at the speed of light; absent where that is not known."""
+    labels: tuple[str, ...] = ()
+    """`Verdict.labels`."""
     quick: bool
     sandbox: str
     verdict_id: int
     created_at: str
+
+    @property
+    def believable(self) -> bool:
+        """It has a time that is no more than 10% above the speed of light."""
+        return self.speedup is not None and (self.share_of_light or 0.0) <= BEYOND_LIGHT
+
+    @property
+    def floored_speedup(self) -> float | None:
+        """The speedup, at most that of the speed of light: one impossible time must not carry a mean."""
+        if self.speedup is None or self.share_of_light is None:
+            return self.speedup
+        return self.speedup / max(1.0, self.share_of_light)
 
 
 class Summary(Value):
@@ -55,9 +75,16 @@ class Summary(Value):
     author: str
     device_name: str
     problems: int
-    """How many have a timing; the means are over these."""
-    geometric_mean_speedup: float
-    geometric_mean_ci_low: float
+    """How many have a rank; the means are over these."""
+    tried: int = 0
+    """How many were graded; fast_p is over these."""
+    geometric_mean_speedup: float | None
+    """Of speedups floored at the speed of light's time."""
+    geometric_mean_ci_low: float | None
+    fast_p: dict[str, float] = Field(default_factory=dict)
+    """By p, as text: the share of the tried problems that are right and more than p times as fast as the reference."""
+    pass_at_k: dict[str, float | None] = Field(default_factory=dict)
+    """By k, as text: mean over the problems with at least k samples; None where there is none."""
 
 
 class Leaderboard(Value):
@@ -69,102 +96,173 @@ class Leaderboard(Value):
 
 
 def leaderboard(
-    store: Store, *, board: Board = "total", problem: str | None = None, device: Device | None = None
+    store: Store,
+    *,
+    board: Board = "total",
+    problem: str | None = None,
+    device: Device | None = None,
+    with_labels: Sequence[str] = (),
+    without_labels: Sequence[str] = (),
+    pass_at: Sequence[int] = (),
 ) -> Leaderboard:
-    """The board, by problem and device, best first."""
-    entries = _ranked(_best_of_each(_newest_of_each_text(store, board, problem, device)))
-    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(_summaries(entries)))
+    """The board, by problem and device, best first.
 
-
-def _newest_of_each_text(store: Store, board: Board, problem: str | None, device: Device | None) -> list[Entry]:
-    on_total = board == "total"
-    columns: list[Any] = [
-        col(VerdictRow.id).label("verdict_id"),
-        col(VerdictRow.problem),
-        col(VerdictRow.device),
-        col(EnvironmentRow.device_name),
-        col(VerdictRow.author),
-        col(VerdictRow.label),
-        col(VerdictRow.sample),
-        col(VerdictRow.status),
-        col(VerdictRow.total_speedup if on_total else VerdictRow.forward_speedup).label("speedup"),
-        col(VerdictRow.total_ci_low if on_total else VerdictRow.forward_ci_low).label("ci_low"),
-        col(VerdictRow.quick),
-        col(VerdictRow.sandbox),
-        col(VerdictRow.created_at),
-    ]
-    query: Select[Any] = (
-        select(*columns)
-        .join(EnvironmentRow)
-        .where(col(VerdictRow.id).in_(_newest_ids()))
-        .where(col(VerdictRow.problem_hash).in_(_newest_problem_hashes()))
-        .where(col(VerdictRow.status).in_((Status.CORRECT,) if on_total else _RIGHT_FORWARD))
-        .where(col(VerdictRow.forward_status) == StageStatus.PASSED)
-    )
-    if problem is not None:
-        query = query.where(col(VerdictRow.problem) == problem)
-    if device is not None:
-        query = query.where(col(VerdictRow.device) == device)
+    Verdicts count that have each of `with_labels` and none of `without_labels`. `pass_at` are the k of pass@k.
+    """
+    standings, values = _standings(board, problem, device, with_labels, without_labels)
+    figure = _figure(board)
+    verdicts = f"""
+        select v.id, s.problem, s.device, s.device_name, s.author, s.label, v.sample, v.status, v.quick, v.sandbox,
+            v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
+            v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
+        from {standings} join verdicts v on v.id = s.{figure}_id
+    """
+    counts = f"""
+        select s.author, s.device_name, s.problem, sum(s.samples) as samples, sum(s.right_{figure}) as right
+        from {standings} group by s.author, s.device_name, s.problem
+    """
     with store.reading() as session:
-        return [Entry(rank=None, **row._mapping) for row in session.execute(query)]
+        rows = sorted(session.execute(text(verdicts), values), key=_board_order)
+        tried = session.execute(text(counts), values).all()
+    entries = _ranked(rows)
+    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(_summaries(entries, tried, pass_at)))
 
 
-def _newest_ids() -> Select[Any]:
-    """The newest verdict on each text on each device, of those that say something about the text."""
-    return (
-        select(func.max(VerdictRow.id))
-        .join(EnvironmentRow)
-        .where(col(VerdictRow.variant).is_(None))
-        .where(col(VerdictRow.status).not_in((Status.GRADER_ERROR, Status.NOT_RUN)))
-        .group_by(
-            col(VerdictRow.author),
-            col(VerdictRow.label),
-            col(VerdictRow.sample),
-            col(VerdictRow.problem),
-            col(VerdictRow.source_hash),
-            col(EnvironmentRow.device_name),
-        )
+def _standings(
+    board: Board,
+    problem: str | None,
+    device: Device | None,
+    with_labels: Sequence[str],
+    without_labels: Sequence[str],
+) -> tuple[str, dict[str, object]]:
+    """SQL for the standings `s` of a board, on the problems' newest texts, and the values that it names."""
+    values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem}
+    values["device"] = "cpu" if board == "cpu" else device
+    labelled: list[str] = []
+    for wanted, names in ((True, with_labels), (False, without_labels)):
+        for name in names:
+            key = f"label_{len(labelled)}"
+            values[key] = name
+            one_of = f"exists (select 1 from json_each(v.labels) where value = :{key})"
+            labelled.append(f"and {'' if wanted else 'not '}{one_of}")
+    source = f"({selection(' '.join(labelled))})" if labelled else "standings"
+    chosen = f"""(
+        select * from {source} where strict_fp32 = :strict and (:problem is null or problem = :problem)
+            and (:device is null or device = :device) and problem_hash in ({_NEWEST_TEXTS})
+    ) s"""
+    return chosen, values
+
+
+_NEWEST_TEXTS = """
+    select problem_hash from standings join (
+        select problem as name, max(newest_id) as newest from standings group by problem
+    ) on problem = name and newest_id = newest
+"""
+
+
+def _figure(board: Board) -> Literal["total", "forward"]:
+    return "forward" if board == "forward" else "total"
+
+
+def _board_order(row: Row[Any]) -> tuple[str, str, str, bool, float, int]:
+    return (row.problem, row.device, row.device_name, not _believable(row), -(row.ci_low or 0.0), row.id)
+
+
+def _believable(row: Row[Any]) -> bool:
+    return row.speedup is not None and (row.share_of_light or 0.0) <= BEYOND_LIGHT
+
+
+def _ranked(rows: Iterable[Row[Any]]) -> list[Entry]:
+    """Entries in the order of the board."""
+    entries: list[Entry] = []
+    for _, group in groupby(rows, key=lambda row: (row.problem, row.device_name)):
+        placed = list(group)
+        ranks = shared_ranks([_interval(row) for row in placed])
+        shared = Counter(ranks)
+        entries += [_entry(row, rank, shared[rank] > 1) for row, rank in zip(placed, ranks, strict=True)]
+    return entries
+
+
+def _entry(row: Row[Any], rank: int | None, tied: bool) -> Entry:
+    return Entry(
+        rank=rank,
+        tied=rank is not None and tied,
+        problem=row.problem,
+        device=row.device,
+        device_name=row.device_name,
+        author=row.author,
+        label=row.label,
+        sample=row.sample,
+        status=row.status,
+        speedup=row.speedup,
+        ci_low=row.ci_low,
+        ci_high=row.ci_high,
+        share_of_light=row.share_of_light,
+        labels=tuple(json.loads(row.labels)),
+        quick=row.quick,
+        sandbox=row.sandbox,
+        verdict_id=row.id,
+        created_at=row.created_at,
     )
 
 
-def _newest_problem_hashes() -> Select[Any]:
-    newest = select(func.max(VerdictRow.id)).group_by(col(VerdictRow.problem))
-    return select(col(VerdictRow.problem_hash)).where(col(VerdictRow.id).in_(newest))
+def _interval(row: Row[Any]) -> tuple[float, float] | None:
+    if not _believable(row) or row.ci_low is None:
+        return None
+    return row.ci_low, row.ci_low if row.ci_high is None else row.ci_high
 
 
-def _best_of_each(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry for each author, label, problem and device, in the order of the board."""
-    best: dict[tuple[str, str, str, str | None], Entry] = {}
-    for entry in sorted(entries, key=_board_order):
-        best.setdefault((entry.problem, entry.device_name, entry.author, entry.label), entry)
-    return list(best.values())
+def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | None]:
+    """Ranks of intervals that come sorted by their lower ends, highest first; None for those that are None.
+
+    An interval that reaches the lower end of the first of the rank before it shares that rank.
+    """
+    ranks: list[int | None] = []
+    head, rank = None, 0
+    for position, interval in enumerate(intervals, start=1):
+        if interval is None:
+            ranks.append(None)
+            continue
+        if head is None or interval[1] < head:
+            head, rank = interval[0], position
+        ranks.append(rank)
+    return ranks
 
 
-def _board_order(entry: Entry) -> tuple[str, str, str, float, int]:
-    return (entry.problem, entry.device, entry.device_name, -(entry.ci_low or 0.0), entry.verdict_id)
-
-
-def _ranked(entries: Iterable[Entry]) -> list[Entry]:
-    ranked: list[Entry] = []
-    for _, group in groupby(entries, key=lambda entry: (entry.problem, entry.device_name)):
-        for rank, entry in enumerate(group, start=1):
-            ranked.append(entry if entry.ci_low is None else entry.model_copy(update={"rank": rank}))
-    return ranked
-
-
-def _summaries(entries: Iterable[Entry]) -> list[Summary]:
+def _summaries(entries: Iterable[Entry], tried: Iterable[Row[Any]], pass_at: Sequence[int]) -> list[Summary]:
     best: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
     for entry in entries:
-        if entry.rank is not None:
-            best[entry.author, entry.device_name].setdefault(entry.problem, entry)
-    summaries = [
-        Summary(
-            author=author,
-            device_name=device_name,
-            problems=len(by_problem),
-            geometric_mean_speedup=geometric_mean(entry.speedup for entry in by_problem.values() if entry.speedup),
-            geometric_mean_ci_low=geometric_mean(entry.ci_low for entry in by_problem.values() if entry.ci_low),
-        )
-        for (author, device_name), by_problem in best.items()
-    ]
-    return sorted(summaries, key=lambda one: (one.device_name, -one.problems, -one.geometric_mean_ci_low))
+        best[entry.author, entry.device_name].setdefault(entry.problem, entry)
+    counts: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in tried:
+        counts[row.author, row.device_name].append((row.samples, row.right))
+    summaries = [_summary(*key, best[key], of_author, pass_at) for key, of_author in counts.items()]
+    return sorted(
+        summaries, key=lambda one: (one.device_name, -one.problems, -(one.geometric_mean_ci_low or 0.0), one.author)
+    )
+
+
+def _summary(
+    author: str,
+    device_name: str,
+    best: Mapping[str, Entry],
+    counts: Sequence[tuple[int, int]],
+    pass_at: Sequence[int],
+) -> Summary:
+    ranked = [entry for entry in best.values() if entry.rank is not None]
+    floored = [entry.floored_speedup for entry in ranked if entry.floored_speedup]
+    right = [entry.floored_speedup if entry.believable else None for entry in best.values()]
+    chances = {}
+    for k in pass_at:
+        enough = [metrics.pass_at_k(samples, passed, k) for samples, passed in counts if samples >= k]
+        chances[str(k)] = sum(enough) / len(enough) if enough else None
+    return Summary(
+        author=author,
+        device_name=device_name,
+        problems=len(ranked),
+        tried=len(counts),
+        geometric_mean_speedup=metrics.geometric_mean(floored) if floored else None,
+        geometric_mean_ci_low=metrics.geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
+        fast_p={f"{p:g}": metrics.fast_p(right, p, len(counts)) for p in metrics.FAST_P},
+        pass_at_k=chances,
+    )

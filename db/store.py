@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlmodel import Session, col, select
 
+from db import standings
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
 from db.tables import EnvironmentRow, ProblemRow, RunRow, SourceRow, SubmissionRow, VerdictRow
@@ -91,7 +92,7 @@ class Store:
     def run(self, arguments: Sequence[str]) -> Iterator[Run]:
         """Write down that a run begins, and how it ended."""
         row = RunRow(arguments=json.dumps(list(arguments)), grader_version=__version__, started_at=_now())
-        with self._writing() as session:
+        with self.writing() as session:
             session.add(row)
             session.flush()
             run = Run(_id(row.id))
@@ -107,7 +108,7 @@ class Store:
 
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, run: Run) -> Verdict:
         """Commit one verdict and what it is about. Returns it with its id."""
-        with self._writing() as session:
+        with self.writing() as session:
             _add_once(session, SourceRow(hash=submission.source_hash, text=submission.source))
             _add_once(
                 session,
@@ -117,10 +118,11 @@ class Store:
             row = _verdict_row(verdict, run, _submission_id(session, submission))
             session.add(row)
             session.flush()
+            standings.update(session.connection(), _standing_key(verdict, row))
             return verdict.model_copy(update={"verdict_id": row.id})
 
     def _finish(self, run: Run, outcome: str) -> None:
-        with self._writing() as session:
+        with self.writing() as session:
             row = session.get_one(RunRow, run.id)
             row.finished_at, row.outcome = _now(), outcome
 
@@ -176,7 +178,8 @@ class Store:
             return row.text if row else None
 
     @contextmanager
-    def _writing(self) -> Iterator[Session]:
+    def writing(self) -> Iterator[Session]:
+        """A session that commits as a whole, or not at all; failures come out as StoreErrors."""
         with explained(self._where), Session(writing(self._engine)) as session, session.begin():
             yield session
 
@@ -247,8 +250,14 @@ def _verdict_row(verdict: Verdict, run: Run, submission_id: int) -> VerdictRow:
         backward_status=verdict.backward.status if verdict.backward else None,
         total_speedup=total.speedup if total else None,
         total_ci_low=total.ci_low if total else None,
+        total_ci_high=total.ci_high if total else None,
+        total_bound_speedup=_bound_speedup(total),
         forward_speedup=forward.speedup if forward else None,
         forward_ci_low=forward.ci_low if forward else None,
+        forward_ci_high=forward.ci_high if forward else None,
+        forward_bound_speedup=_bound_speedup(forward),
+        strict_fp32=verdict.settings.strict_fp32,
+        labels=json.dumps(list(verdict.labels)),
         source_hash=verdict.source_hash,
         problem_hash=verdict.problem_hash,
         environment_hash=verdict.environment.environment_hash,
@@ -260,6 +269,21 @@ def _verdict_row(verdict: Verdict, run: Run, submission_id: int) -> VerdictRow:
 
 def _phase(verdict: Verdict, phase: str) -> PhaseTiming | None:
     return getattr(verdict.timing, phase) if verdict.timing else None
+
+
+def _bound_speedup(phase: PhaseTiming | None) -> float | None:
+    return phase.reference_ms / phase.bound_ms if phase and phase.bound_ms else None
+
+
+def _standing_key(verdict: Verdict, row: VerdictRow) -> dict[str, object]:
+    return {
+        "problem": row.problem,
+        "problem_hash": row.problem_hash,
+        "device_name": verdict.environment.device_name,
+        "author": row.author,
+        "label": row.label,
+        "strict_fp32": row.strict_fp32,
+    }
 
 
 def _verdict(row: VerdictRow) -> Verdict:

@@ -1,4 +1,4 @@
-"""The tables, in schema version 0001. A change here needs a new file in migrations/versions.
+"""The tables, in schema version 0002. A change here needs a new file in migrations/versions.
 
 Rows are not the values that the grader talks about: table models do not validate, so a verdict goes in and comes out as
 the JSON document of `grader.models.Verdict`; the columns beside it are copies to search and rank by.
@@ -7,7 +7,7 @@ Times are text in ISO 8601, UTC, because SQLite has no type for them and such te
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint, false
 from sqlmodel import Field, SQLModel
 
 
@@ -105,8 +105,16 @@ class VerdictRow(SQLModel, table=True):
     backward_status: str | None = None
     total_speedup: float | None = None
     total_ci_low: float | None = None
+    total_ci_high: float | None = None
+    total_bound_speedup: float | None = None
+    """What the speedup would be at the speed of light."""
     forward_speedup: float | None = None
     forward_ci_low: float | None = None
+    forward_ci_high: float | None = None
+    forward_bound_speedup: float | None = None
+    strict_fp32: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    labels: str = Field(default="[]", sa_column_kwargs={"server_default": "[]"})
+    """A JSON list."""
     source_hash: str = Field(foreign_key="sources.hash")
     problem_hash: str = Field(foreign_key="problems.hash")
     environment_hash: str = Field(foreign_key="environments.hash")
@@ -114,3 +122,29 @@ class VerdictRow(SQLModel, table=True):
     created_at: str
     document: str
     """JSON of `grader.models.Verdict`, without the id."""
+
+
+class StandingRow(SQLModel, table=True):
+    """What an author's texts under one label come to, for one text of a problem on one device. See `db.standings`."""
+
+    __tablename__ = "standings"
+    __table_args__ = (Index("ix_standings_author", "author", "label", "problem"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    problem: str
+    problem_hash: str = Field(foreign_key="problems.hash")
+    device_name: str
+    author: str
+    label: str | None = None
+    strict_fp32: bool
+    device: str
+    samples: int
+    """Texts and samples that were graded, each by its newest verdict."""
+    right_total: int
+    """How many of them are correct."""
+    right_forward: int
+    """How many of them have a right forward."""
+    total_id: int | None = Field(default=None, foreign_key="verdicts.id")
+    """The best of the correct ones."""
+    forward_id: int | None = Field(default=None, foreign_key="verdicts.id")
+    newest_id: int = Field(foreign_key="verdicts.id")

@@ -77,7 +77,7 @@ def environment(device=Device.CPU, device_name="a CPU", **fields):
     )
 
 
-def phase(speedup, margin=0.9):
+def phase(speedup, margin=0.9, **fields):
     return PhaseTiming(
         candidate_ms=1.0,
         reference_ms=speedup,
@@ -85,6 +85,7 @@ def phase(speedup, margin=0.9):
         ci_low=speedup * margin,
         ci_high=speedup / margin,
         rounds=8,
+        **fields,
     )
 
 

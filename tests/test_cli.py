@@ -330,12 +330,43 @@ def test_leaderboards_in_all_formats(cli, batch):
     total = json.loads(cli("leaderboard", "--format", "json").out)
     assert [entry["author"] for entry in total["entries"]] == ["ann"]
     forward = cli("leaderboard", "--board", "forward", "--format", "csv").out.splitlines()
-    assert forward[0].startswith("rank,problem,device,device_name,author,")
-    assert [line.split(",")[4] for line in forward[1:]] == ["ann", "eve"]
+    assert forward[0].startswith("rank,tied,problem,device,device_name,author,")
+    assert [line.split(",")[5] for line in forward[1:]] == ["ann", "eve"]
     table = cli("leaderboard", "--problem", "scale").out
     assert "ann" in table
     assert "eve" not in table
     assert "no verdict on the total board yet" in cli("leaderboard", "--device", "cuda").out
+    assert cli("leaderboard", "--format", "md").out.startswith("| rank | problem | author |")
+    assert [
+        entry["author"] for entry in json.loads(cli("leaderboard", "--board", "cpu", "--format", "json").out)["entries"]
+    ] == ["ann"]
+    assert "no verdict on the strict-fp32 board yet" in cli("leaderboard", "--board", "strict-fp32").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--having", "fast"], "there is no label 'fast'; there are cuda_graph, "),
+        (["--pass-at", "1,x"], "--pass-at 1,x: name whole numbers above 0, such as 1,5,10"),
+        (["--pass-at", "0"], "--pass-at 0: name whole numbers above 0, such as 1,5,10"),
+    ],
+)
+def test_leaderboards_that_cannot_be(cli, batch, arguments, said):
+    cli(*batch)
+    result = cli("leaderboard", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"grader: {said}")
+    assert result.err.count("\n") == 1
+
+
+def test_pass_at_k_of_a_leaderboard(cli, batch):
+    cli(*batch)
+    found = json.loads(cli("leaderboard", "--pass-at", "1,2", "--format", "json").out)
+    assert {one["author"]: one["pass_at_k"] for one in found["summaries"]} == {
+        "ann": {"1": 1.0, "2": None},
+        "bob": {"1": 0.0, "2": None},
+        "eve": {"1": 0.0, "2": None},
+    }
 
 
 def test_another_database_may_be_named(cli, batch, tmp_path):

@@ -35,11 +35,14 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    MD = "md"
 
 
 class BoardChoice(StrEnum):
     TOTAL = "total"
     FORWARD = "forward"
+    STRICT_FP32 = "strict-fp32"
+    CPU = "cpu"
 
 
 def device_of(choice: DeviceChoice) -> Device | None:

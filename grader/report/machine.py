@@ -22,7 +22,8 @@ def leaderboard_json(board: Leaderboard) -> str:
 
 def leaderboard_csv(board: Leaderboard) -> str:
     """One row an entry, under a header."""
-    return _csv(tuple(Entry.model_fields), [entry.model_dump(mode="json") for entry in board.entries])
+    rows = [entry.model_dump(mode="json") | {"labels": " ".join(entry.labels)} for entry in board.entries]
+    return _csv(tuple(Entry.model_fields), rows)
 
 
 def _csv(header: Sequence[str], rows: Sequence[dict[str, object]]) -> str:

@@ -1,4 +1,4 @@
-"""For people: one line while grading, the whole verdict for `show`, the board as a table."""
+"""For people: one line while grading, the whole verdict for `show`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from db.leaderboard import Entry, Leaderboard
 from db.store import StoredVerdict
 from grader.models import Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 from grader.report.console import clean
@@ -24,7 +23,7 @@ def verdict_line(verdict: Verdict) -> Text:
     """Status, name and what matters most about it: the speedup, or the first diagnosis."""
     identity = f"#{verdict.verdict_id} " if verdict.verdict_id else ""
     return Text.assemble(
-        (f"{verdict.status:<18} ", _style(verdict.status)),
+        (f"{verdict.status:<18} ", style_of(verdict.status)),
         identity,
         clean(verdict.submission),
         f" on {verdict.device}: ",
@@ -45,16 +44,6 @@ def verdict_in_full(stored: StoredVerdict) -> RenderableType:
     return Group(*_parts(stored))
 
 
-def leaderboard_table(board: Leaderboard) -> RenderableType:
-    """The board and, where there is more than one problem, the summary by author."""
-    if not board.entries:
-        return Text(f"no verdict on the {board.board} board yet")
-    parts: list[RenderableType] = [_board_table(board)]
-    if len({entry.problem for entry in board.entries}) > 1:
-        parts.append(_summary_table(board))
-    return Group(*parts)
-
-
 # ---------------------------------------------------------------------------------------------------- one line
 
 
@@ -71,7 +60,8 @@ def _speedup(phase: PhaseTiming) -> str:
     return f"{phase.speedup:.3f}x [{phase.ci_low:.3f}, {phase.ci_high:.3f}] {phase.verdict}"
 
 
-def _style(status: Status) -> str:
+def style_of(status: Status) -> str:
+    """Colour of a status."""
     return _STYLES.get(status, "red")
 
 
@@ -82,7 +72,7 @@ def _parts(stored: StoredVerdict) -> Iterator[RenderableType]:
     verdict = stored.verdict
     yield Text.assemble(
         f"verdict {verdict.verdict_id}: ",
-        (str(verdict.status), f"bold {_style(verdict.status)}"),
+        (str(verdict.status), f"bold {style_of(verdict.status)}"),
         f"  {clean(verdict.submission)} on {clean(verdict.environment.device_name)}",
         f", {verdict.created_at:%Y-%m-%d %H:%M}",
     )
@@ -113,7 +103,7 @@ def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
 
 
 def _stages(verdict: Verdict) -> Table:
-    table = _plain_table("stage", "status", "seconds")
+    table = plain_table("stage", "status", "seconds")
     seconds = verdict.seconds
     for name, stage, took in (
         ("build", verdict.build, seconds.build),
@@ -138,9 +128,7 @@ def _outputs(verdict: Verdict) -> Table | None:
 
 
 def _checks(checks: Iterable[TensorCheck]) -> Table | None:
-    table = _plain_table(
-        "operand", "status", "relative error", "float32 eager", "worst at", "there", "should be", "why"
-    )
+    table = plain_table("operand", "status", "relative error", "float32 eager", "worst at", "there", "should be", "why")
     for check in checks:
         table.add_row(
             clean(check.name),
@@ -156,7 +144,7 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
 
 
 def _timing(timing: TimingResult) -> Table | None:
-    table = _plain_table(
+    table = plain_table(
         "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "of it", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
@@ -183,47 +171,6 @@ def _build_log(verdict: Verdict) -> Text | None:
 # ------------------------------------------------------------------------------------------------------ tables
 
 
-def _board_table(board: Leaderboard) -> Table:
-    table = _plain_table("rank", "problem", "author", "device", "speedup", "at least", "status", "verdict", "remarks")
-    table.title = f"{board.board} board, ranked by the lower end of the 95% interval"
-    for entry in board.entries:
-        table.add_row(
-            "-" if entry.rank is None else str(entry.rank),
-            clean(entry.problem),
-            clean(entry.author + (f"__{entry.label}" if entry.label else "")),
-            clean(entry.device_name),
-            "" if entry.speedup is None else f"{entry.speedup:.3f}x",
-            "" if entry.ci_low is None else f"{entry.ci_low:.3f}x",
-            Text(entry.status, style=_style(entry.status)),
-            str(entry.verdict_id),
-            ", ".join(_remarks(entry)),
-        )
-    return table
-
-
-def _remarks(entry: Entry) -> Iterator[str]:
-    if entry.speedup is None:
-        yield "not timed"
-    if entry.quick:
-        yield "quick"
-    if entry.sandbox != "bubblewrap":
-        yield f"sandbox {entry.sandbox}"
-
-
-def _summary_table(board: Leaderboard) -> Table:
-    table = _plain_table("author", "device", "problems", "geometric mean speedup", "at least")
-    table.title = "by author, over the problems with a rank"
-    for one in board.summaries:
-        table.add_row(
-            clean(one.author),
-            clean(one.device_name),
-            str(one.problems),
-            f"{one.geometric_mean_speedup:.3f}x",
-            f"{one.geometric_mean_ci_low:.3f}x",
-        )
-    return table
-
-
 def _pairs(value: Value) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, content in value.model_dump(mode="json").items():
@@ -233,7 +180,8 @@ def _pairs(value: Value) -> Table:
     return table
 
 
-def _plain_table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """Columns under a header, without lines."""
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -39,9 +39,90 @@ def test_an_empty_board(board):
 
 
 def test_the_lower_end_of_the_interval_ranks(board):
-    board.save("lucky", total=3.0, timing=_timing(samples.phase(3.0, margin=0.3)))
-    board.save("steady", total=2.0, timing=_timing(samples.phase(2.0, margin=0.95)))
-    assert board.lines() == [(1, "steady", 2.0), (2, "lucky", 3.0)]
+    board.save("rough", timing=_timing(samples.phase(2.2, margin=0.8)))
+    board.save("steady", timing=_timing(samples.phase(2.0, margin=0.95)))
+    board.save("slow", timing=_timing(samples.phase(1.5, margin=0.95)))
+    assert [entry.author for entry in board.entries()] == ["steady", "rough", "slow"]
+
+
+def test_whom_nobody_can_tell_from_the_first_of_a_rank_shares_it(board):
+    for author, low, high in (("a", 1.9, 2.1), ("b", 1.7, 1.95), ("c", 1.6, 1.85), ("d", 1.5, 3.0), ("e", 1.0, 1.4)):
+        phase = samples.phase(2.0).model_copy(update={"ci_low": low, "ci_high": high})
+        board.save(author, timing=_timing(phase))
+    # c does not reach a, the first of rank 1; d reaches c, the first of the next rank.
+    assert [(entry.rank, entry.tied, entry.author) for entry in board.entries()] == [
+        (1, True, "a"),
+        (1, True, "b"),
+        (3, True, "c"),
+        (3, True, "d"),
+        (5, False, "e"),
+    ]
+
+
+def test_what_is_too_good_to_be_true_is_not_ranked(board):
+    """Above 110% of the speed of light; below, it is, and a mean takes it for the speed of light."""
+    board.save("honest", timing=_timing(samples.phase(2.0, bound_ms=0.5)))
+    board.save("review", timing=_timing(samples.phase(2.0, bound_ms=1.08)))
+    board.save("liar", timing=_timing(samples.phase(50.0, bound_ms=1.2)))
+    assert [(entry.rank, entry.author) for entry in board.entries()] == [(1, "honest"), (1, "review"), (None, "liar")]
+    means = {one.author: one.geometric_mean_speedup for one in board.summaries()}
+    assert means == {"honest": 2.0, "review": pytest.approx(2.0 / 1.08), "liar": None}
+
+
+def test_an_unbelievable_text_does_not_stand_before_an_honest_one_of_the_same_author(board):
+    board.save("ann", text="liar", timing=_timing(samples.phase(50.0, bound_ms=1.2)))
+    board.save("ann", text="honest", timing=_timing(samples.phase(2.0, bound_ms=0.5)))
+    assert board.lines() == [(1, "ann", 2.0)]
+
+
+def test_strict_float32_has_a_board_of_its_own(board):
+    board.save("ann", total=4.0)
+    board.save("ann", settings=Settings(device=Device.CPU, strict_fp32=True), total=2.0)
+    assert board.lines() == [(1, "ann", 4.0)]
+    assert board.lines(board="strict-fp32") == [(1, "ann", 2.0)]
+
+
+def test_the_cpu_board_leaves_gpus_out(board):
+    board.save("ann", total=2.0)
+    board.save("bob", where=GPU, total=5.0)
+    assert board.lines(board="cpu") == [(1, "ann", 2.0)]
+
+
+def test_boards_by_label(board):
+    board.save("ann", text="a", labels=("torch_fallback", "no_custom_kernel"), total=4.0)
+    board.save("ann", text="b", labels=("vendor_library",), total=3.0)
+    board.save("bob", text="c", total=2.0)
+    assert board.lines(with_labels=["no_custom_kernel"]) == [(1, "ann", 4.0)]
+    assert board.lines(without_labels=["no_custom_kernel"]) == [(1, "ann", 3.0), (2, "bob", 2.0)]
+    assert board.lines(without_labels=["no_custom_kernel", "vendor_library"]) == [(1, "bob", 2.0)]
+    assert board.entries(with_labels=["torch_fallback"])[0].labels == ("torch_fallback", "no_custom_kernel")
+
+
+def test_fast_p_is_over_all_problems_that_were_tried(board):
+    board.save("ann", "scale", total=1.2)
+    board.save("ann", "add", total=0.6)
+    board.save("ann", "untimed", timing=None)
+    board.save("ann", "wrong", status=Status.MISSING_BACKWARD, total=9.0)
+    (summary,) = board.summaries()
+    assert (summary.problems, summary.tried) == (2, 4)
+    assert summary.fast_p == {"0": 0.75, "0.5": 0.5, "0.8": 0.25, "1": 0.25, "1.5": 0.0, "2": 0.0}
+
+
+def test_pass_at_k_counts_samples(board):
+    for sample in range(4):
+        right = sample == 3
+        status = Status.CORRECT if right else Status.WRONG_OUTPUT
+        board.save("ann", text=f"text {sample}", sample=sample, status=status)
+        board.save("ann", "add", text=f"text {sample % 2}", sample=sample, status=Status.CORRECT)
+    (summary,) = board.summaries(pass_at=(1, 2, 5))
+    assert summary.pass_at_k == {"1": pytest.approx((1 / 4 + 1) / 2), "2": pytest.approx((1 / 2 + 1) / 2), "5": None}
+
+
+def test_a_sample_that_is_graded_again_is_still_one_sample(board):
+    board.save("ann", sample=0, status=Status.WRONG_OUTPUT)
+    board.save("ann", sample=0)
+    (summary,) = board.summaries(pass_at=(1, 2))
+    assert summary.pass_at_k == {"1": 1.0, "2": None}
 
 
 def test_only_correct_ones_are_on_the_total_board(board):

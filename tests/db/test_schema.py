@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
 from sqlmodel import SQLModel
 
 import db
@@ -15,6 +16,7 @@ from db import Store
 from db.engine import database_url, make_engine, writing
 from db.leaderboard import leaderboard
 from db.schema import NEWEST, upgrade
+from db.standings import rebuild
 from grader.errors import StoreError
 
 VERSIONS = Path(db.__file__).parent / "migrations" / "versions"
@@ -73,6 +75,16 @@ def test_a_database_of_version_1_is_read(version_1):
         assert [entry.author for entry in leaderboard(store, board="forward").entries] == ["ann", "bob"]
 
 
+def test_standings_are_made_for_old_verdicts(version_1):
+    """By the migration as they would be by saving those verdicts now."""
+    with Store.open(version_1) as store, store.writing() as session:
+        migrated = session.execute(text("select * from standings")).all()
+        rebuild(session.connection())
+        again = session.execute(text("select * from standings")).all()
+    assert {row[1:] for row in migrated} == {row[1:] for row in again}
+    assert len(migrated) == 2
+
+
 def test_a_database_of_version_1_is_migrated_with_its_rows(version_1, tmp_path):
     upgrade_to_next(version_1, tmp_path)
     assert query(version_1, "select note from verdicts order by id") == [("ann",), ("bob",)]
@@ -82,7 +94,7 @@ def test_a_database_of_version_1_is_migrated_with_its_rows(version_1, tmp_path):
 def test_a_migration_that_fails_leaves_nothing_behind(version_1, tmp_path):
     with pytest.raises(RuntimeError, match="half way"):
         upgrade_to_next(version_1, tmp_path, then='raise RuntimeError("half way")')
-    assert query(version_1, "select version_num from alembic_version") == [(NEWEST,)]
+    assert query(version_1, "select version_num from alembic_version") == [("0001",)]
     with Store.open(version_1) as store:
         assert store.get(2).verdict.author == "bob"
 

@@ -7,7 +7,7 @@ from db.leaderboard import Entry, Leaderboard
 from grader.models import Verdict
 from grader.report.machine import json_line, leaderboard_csv, leaderboard_json
 from tests import samples
-from tests.report.test_text import entry
+from tests.report.test_boards import entry
 
 
 def test_a_verdict_is_one_line_and_comes_back_equal():

@@ -4,11 +4,10 @@ import io
 
 import pytest
 
-from db.leaderboard import Entry, Leaderboard, Summary
 from db.store import StoredVerdict
 from grader.models import Device, Diagnosis, Settings, Status
 from grader.report.console import clean, console
-from grader.report.text import leaderboard_table, tally, verdict_in_full, verdict_line
+from grader.report.text import tally, verdict_in_full, verdict_line
 from tests import samples
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]not markup[/bold] \u202egnp.exe"
@@ -22,28 +21,6 @@ def printed(renderable):
 
 def full(verdict, source=samples.SUBMISSION_SOURCE):
     return printed(verdict_in_full(StoredVerdict(verdict, source, samples.PROBLEM_SOURCE)))
-
-
-def entry(**fields):
-    return Entry(
-        **{
-            "rank": 1,
-            "problem": "scale",
-            "device": Device.CUDA,
-            "device_name": "NVIDIA H200",
-            "author": "ann",
-            "label": None,
-            "sample": None,
-            "status": Status.CORRECT,
-            "speedup": 2.0,
-            "ci_low": 1.9,
-            "quick": False,
-            "sandbox": "bubblewrap",
-            "verdict_id": 7,
-            "created_at": "2026-01-01T12:00:00+00:00",
-            **fields,
-        }
-    )
 
 
 def test_a_correct_one_shows_its_speedup():
@@ -117,31 +94,6 @@ def test_a_strangers_text_cannot_steer_the_terminal(where):
 
 def test_newlines_and_tabs_stay():
     assert clean("a\r\n\tb\nc") == "a\n\tb\nc"
-
-
-def test_an_empty_board_says_so():
-    board = Leaderboard(board="forward", entries=(), summaries=())
-    assert printed(leaderboard_table(board)) == "no verdict on the forward board yet\n"
-
-
-def test_a_board_names_its_remarks():
-    entries = (
-        entry(label="v2"),
-        entry(rank=None, author="bob", speedup=None, ci_low=None, quick=True, sandbox="weak"),
-    )
-    text = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=())))
-    assert "ann__v2" in text
-    assert "1.900x" in text
-    assert "not timed, quick, sandbox weak" in text
-    assert "by author" not in text
-
-
-def test_several_problems_are_summed_up():
-    summary = Summary(
-        author="ann", device_name="NVIDIA H200", problems=2, geometric_mean_speedup=3.0, geometric_mean_ci_low=2.9
-    )
-    board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary,))
-    assert "3.000x" in printed(leaderboard_table(board))
 
 
 def test_a_variant_only_verdict_shows_its_settings():

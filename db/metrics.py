@@ -1,0 +1,37 @@
+"""Figures over many problems: fast_p, the geometric mean, pass@k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from math import comb
+
+FAST_P = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""Thresholds at which fast_p is given."""
+
+
+def fast_p(speedups: Iterable[float | None], p: float, tried: int) -> float:
+    """The share of `tried` problems that are right and more than p times as fast as the reference.
+
+    `speedups` has the best right one of each problem; None, which counts for p = 0 alone, where it has no time. From
+    KernelBench (Ouyang et al., 2025, arXiv:2502.10517).
+    """
+    return sum(1 for speedup in speedups if (p == 0 if speedup is None else speedup > p)) / tried
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """exp(mean(log(value))) over positive values. Raises ValueError for none at all."""
+    logarithms = [math.log(value) for value in values]
+    if not logarithms:
+        raise ValueError("the geometric mean of nothing")
+    return math.exp(math.fsum(logarithms) / len(logarithms))
+
+
+def pass_at_k(samples: int, right: int, k: int) -> float:
+    """The chance that at least one of k samples, drawn from these without replacement, is right; k <= samples.
+
+    1 - C(n - c, k) / C(n, k), which is unbiased (Chen et al., 2021, arXiv:2107.03374).
+    """
+    if not 0 < k <= samples:
+        raise ValueError(f"pass@{k} of {samples} samples")
+    return 1.0 - comb(samples - right, k) / comb(samples, k)

@@ -1,0 +1,42 @@
+"""The leaderboard in Markdown, for a README or an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from db.leaderboard import Leaderboard
+from grader.report.boards import entrant, rank_of, remarks, summary_cells, summary_header
+from grader.report.console import clean
+
+
+def leaderboard_markdown(board: Leaderboard) -> str:
+    """A table of the entries and one of the authors."""
+    if not board.entries:
+        return f"no verdict on the {board.board} board yet"
+    rows = [
+        [
+            rank_of(entry),
+            entry.problem,
+            entrant(entry),
+            entry.device_name,
+            "" if entry.speedup is None else f"{entry.speedup:.3f}x",
+            "" if entry.ci_low is None or entry.ci_high is None else f"{entry.ci_low:.3f} to {entry.ci_high:.3f}",
+            entry.status,
+            ", ".join(remarks(entry)),
+        ]
+        for entry in board.entries
+    ]
+    header = ["rank", "problem", "author", "device", "speedup", "95% interval", "status", "remarks"]
+    authors = _table(summary_header(board.summaries), map(summary_cells, board.summaries))
+    return f"{_table(header, rows)}\n\n{authors}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell and is no markup: names come from whoever submitted."""
+    escaped = "".join(f"\\{letter}" if letter in r"\`*_{}[]<>#|!~" else letter for letter in clean(text))
+    return escaped.replace("\n", " ")

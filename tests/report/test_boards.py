@@ -1,0 +1,111 @@
+"""The leaderboard as a table for the terminal and in Markdown."""
+
+import io
+
+from db.leaderboard import Entry, Leaderboard, Summary
+from grader.models import Device, Status
+from grader.report.boards import leaderboard_table
+from grader.report.console import console
+from grader.report.markdown import leaderboard_markdown
+
+
+def printed(renderable):
+    stream = io.StringIO()
+    console(stream).print(renderable)
+    return stream.getvalue()
+
+
+def entry(**fields):
+    return Entry(
+        **{
+            "rank": 1,
+            "problem": "scale",
+            "device": Device.CUDA,
+            "device_name": "NVIDIA H200",
+            "author": "ann",
+            "label": None,
+            "sample": None,
+            "status": Status.CORRECT,
+            "speedup": 2.0,
+            "ci_low": 1.9,
+            "quick": False,
+            "sandbox": "bubblewrap",
+            "verdict_id": 7,
+            "created_at": "2026-01-01T12:00:00+00:00",
+            **fields,
+        }
+    )
+
+
+def test_an_empty_board_says_so():
+    board = Leaderboard(board="forward", entries=(), summaries=())
+    assert printed(leaderboard_table(board)) == "no verdict on the forward board yet\n"
+
+
+def test_a_board_names_its_remarks():
+    entries = (
+        entry(label="v2"),
+        entry(rank=None, author="bob", speedup=None, ci_low=None, quick=True, sandbox="weak"),
+    )
+    text = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=())))
+    assert "ann__v2" in text
+    assert "1.900x" in text
+    assert "not timed, quick, sandbox weak" in text
+    assert "by author" not in text
+
+
+def test_several_problems_are_summed_up():
+    summary = Summary(
+        author="ann", device_name="NVIDIA H200", problems=2, geometric_mean_speedup=3.0, geometric_mean_ci_low=2.9
+    )
+    board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary,))
+    assert "3.000x" in printed(leaderboard_table(board))
+
+
+def test_ties_and_the_speed_of_light_are_shown():
+    entries = (
+        entry(tied=True, share_of_light=0.5),
+        entry(author="bob", tied=True, labels=("vendor_library",)),
+        entry(author="eve", rank=None, speedup=90.0, ci_low=80.0, share_of_light=1.4),
+    )
+    lines = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=()))).splitlines()
+    assert "of light" in lines[1]
+    assert lines[2].split()[:3] == ["=1", "scale", "ann"]
+    assert "50%" in lines[2]
+    assert "vendor_library" in lines[3]
+    assert lines[4].startswith("-")
+    assert "above 110% of the speed of light, not ranked" in lines[4]
+
+
+def test_pass_at_k_is_shown_for_one_problem_too():
+    summary = Summary(
+        author="ann",
+        device_name="NVIDIA H200",
+        problems=1,
+        tried=1,
+        geometric_mean_speedup=None,
+        geometric_mean_ci_low=None,
+        fast_p={"0": 1.0, "1": 0.5},
+        pass_at_k={"1": 0.25, "10": None},
+    )
+    lines = printed(
+        leaderboard_table(Leaderboard(board="total", entries=(entry(),), summaries=(summary,)))
+    ).splitlines()
+    assert [*lines[-2].split()[-4:]] == ["fast_0", "fast_1", "pass@1", "pass@10"]
+    assert lines[-1].split()[-3:] == ["100%", "50%", "25%"]
+
+
+def test_markdown_keeps_names_in_their_cells():
+    summary = Summary(
+        author="a|b",
+        device_name="NVIDIA H200",
+        problems=1,
+        tried=1,
+        geometric_mean_speedup=2.0,
+        geometric_mean_ci_low=1.9,
+    )
+    board = Leaderboard(board="total", entries=(entry(author="a|b\n<img src=x>", ci_high=2.1),), summaries=(summary,))
+    lines = leaderboard_markdown(board).splitlines()
+    assert lines[0] == "| rank | problem | author | device | speedup | 95% interval | status | remarks |"
+    assert lines[2] == (r"| 1 | scale | a\|b \<img src=x\> | NVIDIA H200 | 2.000x | 1.900 to 2.100 | correct |  |")
+    assert lines[6].startswith(r"| a\|b | NVIDIA H200 | 1 of 1 | 2.000x | 1.900x |")
