@@ -73,6 +73,16 @@ CODES: dict[str, Code] = {
         "Right for contiguous inputs, wrong for strided ones; a warning where it refuses them.",
         "Call .contiguous() on each input before data_ptr().",
     ),
+    "out_of_bounds_write": Code(
+        "forward",
+        "Memory before or after a tensor was written to; the message names the tensor, the side and how far.",
+        "Check the index against the size; mask the last block.",
+    ),
+    "reads_unwritten_memory": Code(
+        "forward",
+        "Wrong once uninitialised memory and what lies around each tensor is NaN.",
+        "Initialise what is added to; check the index against the size.",
+    ),
     "inputs_modified": Code("forward", "The forward changed its inputs.", "Write results into new tensors."),
     # backward
     "output_detached": Code(
@@ -128,6 +138,9 @@ CODES: dict[str, Code] = {
     ),
     "saved_tensor_mutated": Code(
         "backward", "Inputs or parameters were changed behind autograd's back.", "Do not write into inputs."
+    ),
+    "grad_output_modified": Code(
+        "backward", "The backward changed its grad_output.", "Write the gradient into a new tensor."
     ),
     "nondeterministic_grad": Code(
         "backward", "Repeats of one backward differ bitwise.", "Reduce in a fixed order instead of atomicAdd."

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from grader.protocol._base import Message, printable
-from grader.protocol.evidence import Constructed, Done, Evidence, Exported, Gradients, Imported, Outputs, Timed, Traced
-from grader.protocol.steps import Backward, Construct, Export, Forward, Import, Job, Time, Trace
+from grader.protocol.evidence import (
+    Constructed,
+    Done,
+    Evidence,
+    Exported,
+    Gradients,
+    Guarded,
+    Imported,
+    Outputs,
+    Profiled,
+    Timed,
+    Traced,
+)
+from grader.protocol.steps import Backward, Construct, Export, Forward, Guard, Import, Job, Profile, Time, Trace
 from grader.protocol.wire import MalformedMessage
 
 ANSWERS: dict[type[Message], type[Message]] = {
@@ -15,6 +27,8 @@ ANSWERS: dict[type[Message], type[Message]] = {
     Trace: Traced,
     Export: Exported,
     Time: Timed,
+    Guard: Guarded,
+    Profile: Profiled,
 }
 """What a step is answered with, where it is not `Done`."""
 

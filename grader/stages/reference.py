@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -28,6 +28,7 @@ may do. Large enough that a kink which a candidate could flip is flipped by one 
 EDITS = 3
 """Elements that an edited input differs in: too few for a checksum over a sample to notice."""
 MODEL, GOLDEN = "model", "golden"
+_Answer = TypeVar("_Answer")
 
 
 class Traits(NamedTuple):
@@ -63,7 +64,7 @@ class ReferenceDesk:
         self._constructed: _Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._edited: dict[int, Case] = {}
-        self._takes_strided: dict[int, bool] = {}
+        self._answers: dict[Hashable, Any] = {}
         self._shipped: tuple[Case, Mapping[str, float]] | None = None
         self._step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
 
@@ -114,7 +115,8 @@ class ReferenceDesk:
 
     def takes_strided(self, case: Case) -> bool:
         """The reference gives the same outputs for inputs that are not contiguous."""
-        if case.seed not in self._takes_strided:
+
+        def ask() -> bool:
             self.ready(case)
             script = Script(self.worker, self.device)
             script.set_state(MODEL, case.state)
@@ -123,11 +125,19 @@ class ReferenceDesk:
             script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
             script.step(p.Drop())
             finding = self._run(script, tolerate_failure=True)
-            self._takes_strided[case.seed] = finding.failure is None and all(
+            return finding.failure is None and all(
                 numerics.check(of, finding.sealed[f"output:a:{name}"]).status == "passed"
                 for name, of in case.outputs.items()
             )
-        return self._takes_strided[case.seed]
+
+        return self.remember(("strided", case.seed), ask)
+
+    def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
+        """What the reference answers to a question that each submission raises, asked once."""
+        if key not in self._answers:
+            self._answers[key] = ask()
+        answer: _Answer = self._answers[key]
+        return answer
 
     def substituted(self, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, numerics.Expected]:
         """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""

@@ -164,7 +164,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Inputs and parameters are bitwise what they were before forward and backward."""
+    """Inputs, parameters and grad_outputs are bitwise what they were before forward and backward."""
     case = cases.first
     script = ask(candidate, case)
     held = {f"input:a:{i}": value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
@@ -174,8 +174,20 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
             held[f"state:model:{theirs}"] = case.state[ours].view(candidate.shape(case, ours))
             labels[f"state:model:{theirs}"] = ours
     script.export({source: _spec(value) for source, value in held.items()})
+    given = {f"cotangent:a:{name}": value for name, value in case.cotangents.items()}
+    script.export({source: _spec(value) for source, value in given.items()})
     finding = candidate.attempt(script, "backward", "comparing inputs and parameters after a backward")
-    if finding.failure is not None or case.clone_inputs:
+    if finding.failure is not None:
+        return None
+    overwritten = [
+        source.removeprefix("cotangent:a:")
+        for source, value in given.items()
+        if source in finding.sealed and not same_bits(finding.sealed[source], value)
+    ]
+    if overwritten:
+        message = f"the backward changes the grad_output of {names(overwritten)} in place: write into a new tensor"
+        return diagnose("grad_output_modified", message)
+    if case.clone_inputs:
         return None
     changed = [
         labels[source]
@@ -403,7 +415,7 @@ CAUSES: tuple[Experiment, ...] = (
 )
 """Asked when the plain product is already wrong: what may be behind it."""
 
-LASTING = ("saved_tensor_mutated", "accumulation_broken")
+LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken")
 """Faults that leave something behind, so that the experiments after them would see it and mean something else."""
 
 TRAPS: tuple[Experiment, ...] = (
