@@ -68,6 +68,11 @@ CODES: dict[str, Code] = {
     "train_eval_mismatch": Code(
         "forward", "Right in one of train() and eval(), wrong in the other.", "Honour self.training."
     ),
+    "ignores_input_element": Code(
+        "forward",
+        "One element of an input changed, and an output that hangs on it did not follow.",
+        "Compute each output from all that it hangs on, in every call.",
+    ),
     "assumes_contiguous_input": Code(
         "forward",
         "Right for contiguous inputs, wrong for strided ones; a warning where it refuses them.",
@@ -141,6 +146,11 @@ CODES: dict[str, Code] = {
     ),
     "grad_output_modified": Code(
         "backward", "The backward changed its grad_output.", "Write the gradient into a new tensor."
+    ),
+    "inconsistent_with_forward": Code(
+        "backward",
+        "Where random numbers are drawn, the gradient is not that of the submission's own forward.",
+        "Keep the mask that forward drew, and its scale.",
     ),
     "nondeterministic_grad": Code(
         "backward", "Repeats of one backward differ bitwise.", "Reduce in a fixed order instead of atomicAdd."

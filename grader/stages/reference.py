@@ -113,6 +113,52 @@ class ReferenceDesk:
             self._edited[case.seed] = replace(case, inputs=tuple(inputs), outputs=outputs)
         return self._edited[case.seed]
 
+    def outputs_for(self, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
+        """What the same parameters make of other inputs of the same sizes; integers as the case has them."""
+        self.ready(case)
+        assert self._constructed is not None
+        traits = self._constructed.traits
+        model = GOLDEN if traits.has_float64 else MODEL
+        found = self._evaluate(model, traits, inputs, case.state, {}, (), case.training).outputs
+        return {
+            name: replace(of, golden=found[name]) if of.dtype.is_floating_point else of
+            for name, of in case.outputs.items()
+        }
+
+    def element_gradients(self, case: Case, output: str, elements: Sequence[int]) -> list[dict[int, torch.Tensor]]:
+        """By argument, the gradient of each of these elements of an output; empty where it has none."""
+        floats = [i for i, value in enumerate(case.inputs) if is_float(value)]
+        if output not in case.cotangents or not floats:
+            return [{} for _ in elements]
+        self.ready(case)
+        script = Script(self.worker, self.device)
+        script.set_state(MODEL, case.state)
+        script.put_inputs("a", case.inputs, requires_grad=True)
+        script.step(
+            p.Forward(
+                model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs
+            )
+        )
+        cotangent = case.cotangents[output]
+        for turn, element in enumerate(elements):
+            one = torch.zeros_like(cotangent, memory_format=torch.contiguous_format)
+            one.view(-1)[element] = 1
+            script.step(
+                p.Backward(
+                    tape="a",
+                    grads=f"g{turn}",
+                    cotangents=script.cotangents({output: one}),
+                    wrt=tuple(f"input[{i}]" for i in floats),
+                    retain_graph=True,
+                )
+            )
+            specs = {i: TensorSpec(tuple(case.operand(f"input[{i}]").shape), torch.float32) for i in floats}
+            script.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
+        script.step(p.Drop())
+        sealed = self._run(script).sealed
+        sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
+        return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
+
     def takes_strided(self, case: Case) -> bool:
         """The reference gives the same outputs for inputs that are not contiguous."""
 

@@ -17,6 +17,7 @@ from grader.models import Device, Diagnosis
 from grader.remote import Finding, Script, TensorSpec
 from grader.remote.script import CotangentLayout
 from grader.stages import numerics
+from grader.stages.backward.own_differences import differences
 from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
@@ -393,6 +394,11 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     return None
 
 
+def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Where the reference draws random numbers, the gradients are those of the submission's own forward."""
+    return None if cases.first.values_comparable else differences(candidate, cases.first)
+
+
 def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Whether the gradients themselves carry a graph."""
     finding = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
@@ -426,6 +432,7 @@ TRAPS: tuple[Experiment, ...] = (
     stale_saved_state,
     ignores_needs_input_grad,
     undefined_grad_output,
+    inconsistent_with_forward,
     wrong_stream,
     nondeterministic_grad,
     double_backward_unsupported,
