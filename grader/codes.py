@@ -68,10 +68,25 @@ CODES: dict[str, Code] = {
     "train_eval_mismatch": Code(
         "forward", "Right in one of train() and eval(), wrong in the other.", "Honour self.training."
     ),
+    "ignores_input_element": Code(
+        "forward",
+        "One element of an input changed, and an output that hangs on it did not follow.",
+        "Compute each output from all that it hangs on, in every call.",
+    ),
     "assumes_contiguous_input": Code(
         "forward",
         "Right for contiguous inputs, wrong for strided ones; a warning where it refuses them.",
         "Call .contiguous() on each input before data_ptr().",
+    ),
+    "out_of_bounds_write": Code(
+        "forward",
+        "Memory before or after a tensor was written to; the message names the tensor, the side and how far.",
+        "Check the index against the size; mask the last block.",
+    ),
+    "reads_unwritten_memory": Code(
+        "forward",
+        "Wrong once uninitialised memory and what lies around each tensor is NaN.",
+        "Initialise what is added to; check the index against the size.",
     ),
     "inputs_modified": Code("forward", "The forward changed its inputs.", "Write results into new tensors."),
     # backward
@@ -128,6 +143,14 @@ CODES: dict[str, Code] = {
     ),
     "saved_tensor_mutated": Code(
         "backward", "Inputs or parameters were changed behind autograd's back.", "Do not write into inputs."
+    ),
+    "grad_output_modified": Code(
+        "backward", "The backward changed its grad_output.", "Write the gradient into a new tensor."
+    ),
+    "inconsistent_with_forward": Code(
+        "backward",
+        "Where random numbers are drawn, the gradient is not that of the submission's own forward.",
+        "Keep the mask that forward drew, and its scale.",
     ),
     "nondeterministic_grad": Code(
         "backward", "Repeats of one backward differ bitwise.", "Reduce in a fixed order instead of atomicAdd."

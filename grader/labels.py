@@ -1,20 +1,22 @@
-"""Labels that inform and do not reject, read off a submission's text without importing it.
+"""Labels that inform and do not reject: read off a submission's text, and off the kernels that ran.
 
-From the syntax tree, and from the C++ and CUDA in its strings, comments and docstrings left out. A label tells what the
-text says; whoever wants to mislead a reader can, and gains nothing by it. What a profiler sees is not looked at.
+From the syntax tree, without importing anything, and from the C++ and CUDA in its strings, comments and docstrings left
+out; then from what a profiler saw. Either may add a label, neither takes one away. Whoever wants to mislead a reader
+can, and gains nothing by it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 LABELS: dict[str, str] = {
     "wraps_reference": "It computes by the reference's own module or by the same statements.",
     "torch_fallback": "Where its kernel fails or does not apply, PyTorch computes instead.",
-    "vendor_library": "Its native code calls PyTorch's or a vendor's matrix products or convolutions.",
-    "no_custom_kernel": "It compiles no kernel or loop of its own.",
+    "vendor_library": "PyTorch's or a vendor's matrix products or convolutions do part of its work.",
+    "no_custom_kernel": "It compiles no kernel or loop of its own, or none of them ran.",
     "reduced_precision": "It computes in a narrower type than float32, or allows TensorFloat-32.",
     "cuda_graph": "It captures and replays CUDA graphs.",
     "extra_streams": "It makes CUDA streams of its own.",
@@ -50,14 +52,75 @@ _GRAPH = re.compile(r"\bcudaGraph\w+|\bcuGraph\w+|\bcudaStreamBeginCapture\b|\bC
 _STREAMS = re.compile(r"\b(?:cudaStreamCreate\w*|cuStreamCreate\w*|getStreamFromPool)\b")
 
 
-def labels(source: str, reference: str) -> tuple[str, ...]:
-    """Of a submission for a problem, both as text; none for a text that is not Python."""
+_LIBRARY_KERNEL = re.compile(
+    r"gemm|gemv|xmma|cutlass|cublas|cudnn|nvjet|winograd|implicit_con|convolve|dgrad|wgrad|fprop|flash_fwd|flash_bwd"
+    r"|^(?:sm\d\d|volta|turing|ampere|hopper)_",
+    re.IGNORECASE,
+)
+_LIBRARY_OPERATOR = re.compile(
+    r"^aten::(?:mm|bmm|addmm|baddbmm|addmv|mv|dot|_?convolution\w*|mkldnn_\w+|_scaled_dot\w+|thnn_conv\w*|slow_conv\w*)$"
+)
+_TORCH_KERNEL = re.compile(r"\bat::|\bc10::|\bcub::|\bthrust::|^Mem(?:cpy|set)\b|^triton_\w+_fused_")
+_NARROW_KERNEL = re.compile(
+    r"tf32|bf16|bfloat16|__half\b|c10::Half|(?:^|_)f16|fp16|[hs](?:16816|1688|884)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a profiler saw of one forward and backward: names with calls, of kernels, or of operators on the CPU."""
+
+    on_gpu: bool
+    calls: Mapping[str, int]
+    reference_calls: Mapping[str, int]
+    streams: int = 0
+    graphs: int = 0
+
+
+def labels(source: str, reference: str, seen: Seen | None = None) -> tuple[str, ...]:
+    """Of a submission for a problem, both as text, and of what ran; none for a text that is not Python."""
+    found = _read(source, reference)
+    if found is None:
+        return ()
+    if seen is not None and seen.calls:
+        for label, holds in _ran(seen, source, compiled=_compiles(list(ast.walk(ast.parse(source))))).items():
+            found[label] |= holds
+    return tuple(label for label in LABELS if found[label])
+
+
+def _ran(seen: Seen, source: str, *, compiled: bool) -> dict[str, bool]:
+    found = {"wraps_reference": dict(seen.calls) == dict(seen.reference_calls)}
+    if not seen.on_gpu:  # extensions are no operators: what they do cannot be seen there
+        return found | {"vendor_library": any(_LIBRARY_OPERATOR.search(name) for name in seen.calls)}
+    own = [name for name in seen.calls if _is_own(name, source)]
+    others = [name for name in seen.calls if name not in own]
+    return found | {
+        "torch_fallback": compiled and not own,
+        "vendor_library": any(_LIBRARY_KERNEL.search(name) for name in others),
+        "no_custom_kernel": not own,
+        "reduced_precision": any(_NARROW_KERNEL.search(name) for name in others),
+        "cuda_graph": seen.graphs > 0,
+        "extra_streams": seen.streams > 1,
+    }
+
+
+def _is_own(kernel: str, source: str) -> bool:
+    """The text has a function of that name, or nobody else is known to have such a kernel."""
+    called = re.sub(r"^\s*(?:void|int|float)\s+", "", kernel)
+    base = re.split(r"[<(]", called.replace("(anonymous namespace)::", ""), maxsplit=1)[0].split("::")[-1].strip()
+    if re.search(rf"\b{re.escape(base)}\b", source) and "at::native" not in kernel:
+        return True
+    return not (_TORCH_KERNEL.search(kernel) or _LIBRARY_KERNEL.search(kernel))
+
+
+def _read(source: str, reference: str) -> dict[str, bool] | None:
+    """What the text says."""
     try:
         tree, other = ast.parse(source), ast.parse(reference)
         nodes = list(ast.walk(tree))
         native = _native_code(nodes)
         compiled = _compiles(nodes)
-        found = {
+        return {
             "wraps_reference": _wraps(tree, nodes, other),
             "torch_fallback": any(_falls_back(node) for node in nodes),
             "vendor_library": compiled and bool(_VENDOR.search(native)),
@@ -67,8 +130,7 @@ def labels(source: str, reference: str) -> tuple[str, ...]:
             "extra_streams": bool(_STREAMS.search(native)) or any(_name(node) == "Stream" for node in nodes),
         }
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    return tuple(label for label in LABELS if found[label])
+        return None
 
 
 def _native_code(nodes: list[ast.AST]) -> str:

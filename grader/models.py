@@ -300,6 +300,7 @@ class StageSeconds(Value):
     forward: float = 0.0
     backward: float = 0.0
     timing: float = 0.0
+    inspection: float = 0.0
 
 
 class Verdict(Value):

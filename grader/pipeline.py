@@ -43,7 +43,7 @@ from grader.needs import needs
 from grader.protocol import Failure
 from grader.remote.launch import Launcher, Role
 from grader.sandbox import choose
-from grader.stages import build, plan
+from grader.stages import build, inspection, plan
 from grader.stages.backward import judge_backward
 from grader.stages.backward.judge import judge_products
 from grader.stages.candidate import Candidate
@@ -73,6 +73,7 @@ class Record:
     diagnoses: list[Diagnosis] = field(default_factory=list)
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None
+    inspected: inspection.Inspected = field(default_factory=inspection.Inspected)
 
 
 class Grader:
@@ -282,6 +283,28 @@ class Grader:
             desk.release()
             if timing.result.status is StageStatus.FAILED:
                 return timing.status
+            with self._stage(record, "inspection"):
+                return self._inspect(candidate, desk, todo.cases[0], record, status)
+        return status
+
+    def _inspect(self, candidate: Candidate, desk: ReferenceDesk, case: Case, record: Record, status: Status) -> Status:
+        """Which kernels ran, and do they stay within their tensors? A failure of the look itself changes nothing."""
+        differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
+        record.inspected = inspection.profile(candidate, desk, case, backward=differentiated)
+        for backward in (False, True) if differentiated else (False,):
+            found = inspection.judge_bounds(candidate, case, backward=backward)
+            if found is None:
+                continue
+            record.diagnoses.insert(0, found)
+            record.timing = None
+            failed = {"status": StageStatus.FAILED}
+            if backward:
+                assert record.backward is not None
+                record.backward = record.backward.model_copy(update=failed)
+                return Status.WRONG_BACKWARD
+            assert record.forward is not None
+            record.forward = record.forward.model_copy(update=failed)
+            return Status.WRONG_OUTPUT
         return status
 
     def _appraise(self, problem: Problem, device: Device, record: Record) -> None:
@@ -339,7 +362,8 @@ class Grader:
             device=settings.device,
             status=status,
             diagnoses=tuple(record.diagnoses),
-            labels=labels(submission.source, problem.source),
+            labels=labels(submission.source, problem.source, record.inspected.seen),
+            kernels=record.inspected.kernels,
             build=record.build,
             forward=record.forward,
             backward=record.backward,

@@ -42,7 +42,7 @@ def honest():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("problem", "submission", "variant"), honest())
+@pytest.mark.parametrize(("problem", "submission", "variant"), list(honest()))
 def test_no_false_reject(graders, problem, submission, variant):
     """Gradients of honest submissions, over many draws of inputs, parameters and grad_outputs."""
     judged = graders("cpu").judge_draws(problem, submission, variant, DRAWS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.labels import LABELS, labels
+from grader.labels import LABELS, Seen, labels
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,6 +64,43 @@ class ModelNew(nn.Module):
 )  # fmt: skip
 def test_labels(source, expected):
     assert labels(source, REFERENCE) == expected
+
+
+OWN = "void k(float*)"
+TORCH = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+GEMM = "ampere_sgemm_128x64_nn"
+TF32 = "cutlass_80_tensorop_s1688gemm_128x128_nn"
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "names", "expected"),
+    [
+        (True, (OWN,), ()),
+        (True, (OWN, TORCH), ()),
+        (True, ("void (anonymous namespace)::k<256>(float*)",), ()),
+        (True, ("generated_by_somebody_else",), ()),
+        (True, (TORCH,), ("torch_fallback", "no_custom_kernel")),
+        (True, (OWN, GEMM), ("vendor_library",)),
+        (True, (OWN, TF32), ("vendor_library", "reduced_precision")),
+        (True, ("Memset (Device)", "Memcpy DtoD (Device -> Device)"), ("torch_fallback", "no_custom_kernel")),
+        (False, ("aten::empty",), ()),
+        (False, ("aten::addmm", "aten::empty"), ("vendor_library",)),
+        (False, ("aten::relu", "aten::t"), ("wraps_reference",)),
+        (True, (), ()),
+    ],
+)
+def test_labels_of_what_ran(on_gpu, names, expected):
+    reference = {"aten::relu": 1, "aten::t": 1}
+    assert labels(submission(), REFERENCE, Seen(on_gpu, dict.fromkeys(names, 1), reference)) == expected
+
+
+def test_graphs_and_streams_are_seen():
+    seen = Seen(True, {OWN: 1}, {}, streams=2, graphs=1)
+    assert labels(submission(), REFERENCE, seen) == ("cuda_graph", "extra_streams")
+
+
+def test_what_ran_takes_no_label_away():
+    assert "no_custom_kernel" in labels("class ModelNew(nn.Module):\n    pass", REFERENCE, Seen(True, {OWN: 1}, {}))
 
 
 def test_only_known_labels_in_their_order():

@@ -130,7 +130,18 @@ infos = st.fixed_dictionaries(
 results = st.fixed_dictionaries(
     {
         "did": st.sampled_from(
-            ["done", "imported", "constructed", "outputs", "gradients", "traced", "exported", "timed"]
+            [
+                "done",
+                "imported",
+                "constructed",
+                "outputs",
+                "gradients",
+                "traced",
+                "exported",
+                "timed",
+                "guarded",
+                "profiled",
+            ]
         )
     },
     optional={
@@ -142,6 +153,9 @@ results = st.fixed_dictionaries(
         "seconds": scalars,
         "builds": st.lists(scalars, max_size=2),
         "operands": st.lists(scalars, max_size=2),
+        "breaches": st.lists(st.fixed_dictionaries({"name": names, "side": names, "nbytes": scalars}), max_size=2),
+        "kernels": st.lists(st.fixed_dictionaries({"name": names, "calls": scalars, "ms": scalars}), max_size=70),
+        "trouble": names,
         "surprise": scalars,
     },
 )

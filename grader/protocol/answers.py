@@ -11,12 +11,27 @@ from grader.protocol.evidence import (
     Exported,
     Gauged,
     Gradients,
+    Guarded,
     Imported,
     Outputs,
+    Profiled,
     Timed,
     Traced,
 )
-from grader.protocol.steps import Backward, Construct, Count, Export, Forward, Gauge, Import, Job, Time, Trace
+from grader.protocol.steps import (
+    Backward,
+    Construct,
+    Count,
+    Export,
+    Forward,
+    Gauge,
+    Guard,
+    Import,
+    Job,
+    Profile,
+    Time,
+    Trace,
+)
 from grader.protocol.wire import MalformedMessage
 
 ANSWERS: dict[type[Message], type[Message]] = {
@@ -29,6 +44,8 @@ ANSWERS: dict[type[Message], type[Message]] = {
     Time: Timed,
     Count: Counted,
     Gauge: Gauged,
+    Guard: Guarded,
+    Profile: Profiled,
 }
 """What a step is answered with, where it is not `Done`."""
 

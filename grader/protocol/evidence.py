@@ -20,6 +20,9 @@ from grader.protocol._base import (
     distinct,
 )
 
+MAX_KERNELS = 64
+"""Names that a profile lists."""
+
 
 class Done(Message):
     """The step was carried out and has nothing to tell."""
@@ -138,8 +141,58 @@ class Gauged(Message):
     """Bytes per second read and written by a copy, or read by a sum."""
 
 
+class Breach(Message):
+    """A redzone that was written to."""
+
+    name: Name
+    """`output`, `input[0]`, a parameter, `grad:<operand>`, `cotangent:<output>`, or what made it, for a temporary."""
+    side: Literal["before", "after"]
+    nbytes: Annotated[int, Field(ge=1, le=1 << 40)]
+    """How far from the tensor the farthest byte that changed lies."""
+    temporary: bool = False
+
+
+class Guarded(Message):
+    """A claim, by which a submission can only harm itself."""
+
+    did: Literal["guarded"] = "guarded"
+    breaches: Annotated[tuple[Breach, ...], Many] = ()
+
+
+class Kernel(Message):
+    """A kernel on a GPU; on the CPU an operator of PyTorch's, without those that it calls."""
+
+    name: Name
+    calls: Annotated[int, Field(ge=1, le=1 << 40)]
+    ms: Milliseconds
+
+
+class Profiled(Message):
+    """A claim. The largest MAX_KERNELS by time."""
+
+    did: Literal["profiled"] = "profiled"
+    kernels: Annotated[tuple[Kernel, ...], Field(max_length=MAX_KERNELS, fail_fast=True)] = ()
+    streams: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    """Of the device, that kernels ran on."""
+    graphs: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    """Launches of CUDA graphs."""
+    trouble: Text = ""
+    """Why there is nothing, where the profiler failed."""
+
+
 Result = Annotated[
-    Done | Imported | Constructed | Outputs | Gradients | Traced | Exported | Timed | Counted | Gauged,
+    Done
+    | Imported
+    | Constructed
+    | Outputs
+    | Gradients
+    | Traced
+    | Exported
+    | Timed
+    | Counted
+    | Gauged
+    | Guarded
+    | Profiled,
     Field(discriminator="did"),
 ]
 

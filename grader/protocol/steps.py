@@ -143,7 +143,8 @@ class Trace(Message):
 class Export(Message):
     """Copy tensors into the outbox.
 
-    A source is `output:<tape>:<name>`, `grad:<grads>:<name>`, `state:<model>:<name>` or `input:<inputs>:<i>`.
+    A source is `output:<tape>:<name>`, `grad:<grads>:<name>`, `cotangent:<grads>:<output>`, `state:<model>:<name>` or
+    `input:<inputs>:<i>`.
     """
 
     do: Literal["export"] = "export"
@@ -198,6 +199,27 @@ class Gauge(Message):
     device: Literal["cpu", "cuda"]
 
 
+class Guard(Message):
+    """A forward, and a backward through it, with every tensor between redzones that are looked at afterwards.
+
+    Inputs, parameters and buffers are guarded copies for as long as it takes. `nan` fills redzones and uninitialised
+    memory with NaN, `zero` with zeros, which tells nothing of redzones.
+    """
+
+    do: Literal["guard"] = "guard"
+    forward: Forward
+    backward: Backward | None = None
+    fill: Literal["nan", "zero"] = "nan"
+
+
+class Profile(Message):
+    """A forward, and a backward through it, under PyTorch's profiler. Answered whether or not that works."""
+
+    do: Literal["profile"] = "profile"
+    forward: Forward
+    backward: Backward | None = None
+
+
 class Drop(Message):
     """Forget inputs, tapes and gradients."""
 
@@ -221,6 +243,8 @@ Step = Annotated[
     | Time
     | Count
     | Gauge
+    | Guard
+    | Profile
     | Drop,
     Field(discriminator="do"),
 ]

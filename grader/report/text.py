@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from db.store import StoredVerdict
-from grader.models import Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
+from grader.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 from grader.report.console import clean
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
+SHOWN_KERNELS = 12
 
 
 def verdict_line(verdict: Verdict) -> Text:
@@ -83,6 +84,7 @@ def _parts(stored: StoredVerdict) -> Iterator[RenderableType]:
     yield from _section("Gradients", _checks(verdict.backward.gradients) if verdict.backward else None)
     yield from _section("Build log", _build_log(verdict))
     yield from _section("Timing", _timing(verdict.timing) if verdict.timing else None)
+    yield from _section("Kernels", _kernels(verdict))
     yield from _section("Environment", _pairs(verdict.environment))
     yield from _section("Settings", _pairs(verdict.settings))
     source = clean(stored.submission_source)
@@ -112,6 +114,16 @@ def _stages(verdict: Verdict) -> Table:
         ("timing", verdict.timing, seconds.timing),
     ):
         table.add_row(name, stage.status if stage else "not reached", f"{took:.1f}" if stage else "")
+    return table
+
+
+def _kernels(verdict: Verdict) -> Table | None:
+    """What a profiler saw in one untimed pass, most of the time first."""
+    if not verdict.kernels:
+        return None
+    table = _plain_table("kernel" if verdict.device is Device.CUDA else "operator", "calls", "share")
+    for use in verdict.kernels[:SHOWN_KERNELS]:
+        table.add_row(clean(use.name[:100]), str(use.calls), "" if use.share is None else f"{use.share:.1%}")
     return table
 
 

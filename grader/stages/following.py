@@ -15,6 +15,7 @@ from grader.models import Diagnosis
 from grader.remote import TensorSpec
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
+from grader.stages.load_bearing import judge_load_bearing
 from grader.stages.outcome import diagnose, first_line
 from grader.stages.outputs import check_output, same_bits
 from grader.stages.reference import ReferenceDesk
@@ -26,6 +27,7 @@ def run_probes(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[D
     found: list[Diagnosis] = []
     probes: tuple[Callable[[], Diagnosis | None], ...] = (
         lambda: judge_following(candidate, case, desk.edited(case), moved),
+        lambda: judge_load_bearing(candidate, desk, case),
         lambda: judge_strided(candidate, desk, case),
     )
     for probe in probes:

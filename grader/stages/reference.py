@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -28,6 +28,7 @@ may do. Large enough that a kink which a candidate could flip is flipped by one 
 EDITS = 3
 """Elements that an edited input differs in: too few for a checksum over a sample to notice."""
 MODEL, GOLDEN = "model", "golden"
+_Answer = TypeVar("_Answer")
 
 
 class Traits(NamedTuple):
@@ -63,7 +64,7 @@ class ReferenceDesk:
         self._constructed: _Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._edited: dict[int, Case] = {}
-        self._takes_strided: dict[int, bool] = {}
+        self._answers: dict[Hashable, Any] = {}
         self._shipped: tuple[Case, Mapping[str, float]] | None = None
         self._step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
 
@@ -139,9 +140,56 @@ class ReferenceDesk:
             self._edited[case.seed] = replace(case, inputs=tuple(inputs), outputs=outputs)
         return self._edited[case.seed]
 
+    def outputs_for(self, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
+        """What the same parameters make of other inputs of the same sizes; integers as the case has them."""
+        self.ready(case)
+        assert self._constructed is not None
+        traits = self._constructed.traits
+        model = GOLDEN if traits.has_float64 else MODEL
+        found = self._evaluate(model, traits, inputs, case.state, {}, (), case.training).outputs
+        return {
+            name: replace(of, golden=found[name]) if of.dtype.is_floating_point else of
+            for name, of in case.outputs.items()
+        }
+
+    def element_gradients(self, case: Case, output: str, elements: Sequence[int]) -> list[dict[int, torch.Tensor]]:
+        """By argument, the gradient of each of these elements of an output; empty where it has none."""
+        floats = [i for i, value in enumerate(case.inputs) if is_float(value)]
+        if output not in case.cotangents or not floats:
+            return [{} for _ in elements]
+        self.ready(case)
+        script = Script(self.worker, self.device)
+        script.set_state(MODEL, case.state)
+        script.put_inputs("a", case.inputs, requires_grad=True)
+        script.step(
+            p.Forward(
+                model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs
+            )
+        )
+        cotangent = case.cotangents[output]
+        for turn, element in enumerate(elements):
+            one = torch.zeros_like(cotangent, memory_format=torch.contiguous_format)
+            one.view(-1)[element] = 1
+            script.step(
+                p.Backward(
+                    tape="a",
+                    grads=f"g{turn}",
+                    cotangents=script.cotangents({output: one}),
+                    wrt=tuple(f"input[{i}]" for i in floats),
+                    retain_graph=True,
+                )
+            )
+            specs = {i: TensorSpec(tuple(case.operand(f"input[{i}]").shape), torch.float32) for i in floats}
+            script.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
+        script.step(p.Drop())
+        sealed = self._run(script).sealed
+        sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
+        return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
+
     def takes_strided(self, case: Case) -> bool:
         """The reference gives the same outputs for inputs that are not contiguous."""
-        if case.seed not in self._takes_strided:
+
+        def ask() -> bool:
             self.ready(case)
             script = Script(self.worker, self.device)
             script.set_state(MODEL, case.state)
@@ -150,11 +198,19 @@ class ReferenceDesk:
             script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
             script.step(p.Drop())
             finding = self._run(script, tolerate_failure=True)
-            self._takes_strided[case.seed] = finding.failure is None and all(
+            return finding.failure is None and all(
                 numerics.check(of, finding.sealed[f"output:a:{name}"]).status == "passed"
                 for name, of in case.outputs.items()
             )
-        return self._takes_strided[case.seed]
+
+        return self.remember(("strided", case.seed), ask)
+
+    def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
+        """What the reference answers to a question that each submission raises, asked once."""
+        if key not in self._answers:
+            self._answers[key] = ask()
+        answer: _Answer = self._answers[key]
+        return answer
 
     def substituted(self, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, numerics.Expected]:
         """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""

@@ -15,6 +15,8 @@ from grader.worker import clock, peaks, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.memory import Region
+from grader.worker.profile import profile
+from grader.worker.redzones import Redzones
 from grader.worker.substitutes import substituted
 from grader.worker.tensors import describe, flatten, plain
 
@@ -47,6 +49,8 @@ class Bench:
     inputs: dict[str, Inputs] = field(default_factory=dict)
     tapes: dict[str, Tape] = field(default_factory=dict)
     grads: dict[str, dict[str, torch.Tensor | None]] = field(default_factory=dict)
+    given: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
+    """The grad_outputs behind `grads`."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def run(self, step: p.Step, descriptors: list[int]) -> p.Result:
@@ -78,6 +82,10 @@ class Bench:
                 return work.count(self, step)
             case p.Gauge():
                 return peaks.gauge(step)
+            case p.Guard():
+                return self.guard(step)
+            case p.Profile():
+                return profile(self, step)
             case p.Drop():
                 return self.drop(step)
 
@@ -169,7 +177,8 @@ class Bench:
 
     def backward(self, step: p.Backward) -> p.Result:
         tape = self.tapes[step.tape]
-        pairs = [(tape.outputs[name], self.cotangent(given)) for name, given in step.cotangents.items()]
+        self.given[step.grads] = {name: self.cotangent(given) for name, given in step.cotangents.items()}
+        pairs = [(tape.outputs[name], g) for name, g in self.given[step.grads].items()]
         pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
         set_precision(step.tf32)
         guard = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
@@ -204,10 +213,35 @@ class Bench:
         self.synchronize()
         return p.Exported(refused=tuple(refused))
 
+    def guard(self, step: p.Guard) -> p.Result:
+        zones = Redzones(step.fill)
+        tensors = {**_state(self.models[step.forward.model]), **self.inputs[step.forward.inputs].leaves}
+        held = {name: value.data for name, value in tensors.items()}
+        try:
+            for name, value in tensors.items():
+                value.data = zones.copy(value, name)
+            with zones:
+                outputs = self.call_forward(step.forward)
+                if step.backward is not None:
+                    self.backward(step.backward)
+            self.synchronize()
+        finally:
+            for name, value in held.items():
+                tensors[name].data = value
+        for name, output in outputs.items():
+            zones.rename(output, name)
+        if step.backward is not None:
+            for name, gradient in self.grads[step.backward.grads].items():
+                zones.rename(gradient, f"grad:{name}")
+            for name, given in self.given[step.backward.grads].items():
+                zones.rename(given, f"cotangent:{name}")
+        return p.Guarded(breaches=zones.breaches())
+
     def drop(self, step: p.Drop) -> p.Result:
         self.inputs.clear()
         self.tapes.clear()
         self.grads.clear()
+        self.given.clear()
         if step.models:
             self.models.clear()
         if step.empty_cache and self.device.type == "cuda":
@@ -221,6 +255,8 @@ class Bench:
             return self.tapes[key].outputs.get(name)
         if kind == "grad":
             return self.grads[key].get(name)
+        if kind == "cotangent":
+            return self.given[key].get(name)
         if kind == "input":
             return self.inputs[key].arguments[int(name)]
         return _state(self.models[key]).get(name)

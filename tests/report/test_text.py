@@ -5,7 +5,7 @@ import io
 import pytest
 
 from db.store import StoredVerdict
-from grader.models import Device, Diagnosis, Settings, Status
+from grader.models import Device, Diagnosis, KernelUse, Settings, Status
 from grader.report.console import clean, console
 from grader.report.text import tally, verdict_in_full, verdict_line
 from tests import samples
@@ -105,3 +105,10 @@ def test_a_variant_only_verdict_shows_its_settings():
         ["quick", "True"],
         ["sandbox", "auto"],
     ]
+
+
+def test_a_verdict_in_full_lists_what_ran():
+    kernels = (KernelUse(name="fused(float*)", calls=2, share=0.75), KernelUse(name="Memset", calls=1))
+    shown = full(samples.verdict(kernels=kernels))
+    assert "75.0%" in shown
+    assert "Memset" in shown

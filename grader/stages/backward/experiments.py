@@ -17,6 +17,7 @@ from grader.models import Device, Diagnosis
 from grader.remote import Finding, Script, TensorSpec
 from grader.remote.script import CotangentLayout
 from grader.stages import numerics
+from grader.stages.backward.own_differences import differences
 from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
@@ -164,7 +165,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Inputs and parameters are bitwise what they were before forward and backward."""
+    """Inputs, parameters and grad_outputs are bitwise what they were before forward and backward."""
     case = cases.first
     script = ask(candidate, case)
     held = {f"input:a:{i}": value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
@@ -174,8 +175,20 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
             held[f"state:model:{theirs}"] = case.state[ours].view(candidate.shape(case, ours))
             labels[f"state:model:{theirs}"] = ours
     script.export({source: _spec(value) for source, value in held.items()})
+    given = {f"cotangent:a:{name}": value for name, value in case.cotangents.items()}
+    script.export({source: _spec(value) for source, value in given.items()})
     finding = candidate.attempt(script, "backward", "comparing inputs and parameters after a backward")
-    if finding.failure is not None or case.clone_inputs:
+    if finding.failure is not None:
+        return None
+    overwritten = [
+        source.removeprefix("cotangent:a:")
+        for source, value in given.items()
+        if source in finding.sealed and not same_bits(finding.sealed[source], value)
+    ]
+    if overwritten:
+        message = f"the backward changes the grad_output of {names(overwritten)} in place: write into a new tensor"
+        return diagnose("grad_output_modified", message)
+    if case.clone_inputs:
         return None
     changed = [
         labels[source]
@@ -381,6 +394,11 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     return None
 
 
+def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Where the reference draws random numbers, the gradients are those of the submission's own forward."""
+    return None if cases.first.values_comparable else differences(candidate, cases.first)
+
+
 def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Whether the gradients themselves carry a graph."""
     finding = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
@@ -403,7 +421,7 @@ CAUSES: tuple[Experiment, ...] = (
 )
 """Asked when the plain product is already wrong: what may be behind it."""
 
-LASTING = ("saved_tensor_mutated", "accumulation_broken")
+LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken")
 """Faults that leave something behind, so that the experiments after them would see it and mean something else."""
 
 TRAPS: tuple[Experiment, ...] = (
@@ -414,6 +432,7 @@ TRAPS: tuple[Experiment, ...] = (
     stale_saved_state,
     ignores_needs_input_grad,
     undefined_grad_output,
+    inconsistent_with_forward,
     wrong_stream,
     nondeterministic_grad,
     double_backward_unsupported,

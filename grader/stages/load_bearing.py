@@ -1,0 +1,162 @@
+"""Is every part of the output computed, from every element that it hangs on, in every call?
+
+The output is tiled into blocks. For each, one element of one input that an element of the block hangs on, by the
+reference's gradient, changes in place, and the outputs must change as the reference's do. A result that is remembered
+by a sample or a checksum of the inputs stays as it was; the last edit swaps two elements, which leaves sums alone.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader import protocol as p
+from grader.errors import ProblemError
+from grader.models import Diagnosis
+from grader.stages import numerics
+from grader.stages.candidate import MODEL, Candidate, exports, output_specs
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose
+from grader.stages.outputs import check_output
+from grader.stages.reference import ReferenceDesk, is_float
+
+BLOCKS = 8
+MAX_BYTES = 256 << 20
+"""Of all edits together: fewer blocks where the tensors are large."""
+_CHOICE = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One input changed, and what the reference makes of it."""
+
+    case: Case
+    said: str
+    output: str
+    element: int
+    """Of that output, in row-major order: it hangs on what changed."""
+
+
+def judge_load_bearing(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnosis | None:
+    """Each edit, at the addresses of the inputs before it."""
+    if not case.values_comparable:
+        return None
+    edits = desk.remember(("edits", case.seed), lambda: _edits(desk, case))
+    if not edits:
+        return None
+    turns = [case, *(edit.case for edit in edits)]
+    script = candidate.script(case)
+    names = candidate.prepare(case).names
+    for index, turn in enumerate(turns):
+        script.set_state(MODEL, {names[name]: case.state[name] for name in case.buffers if name in names})
+        script.put_inputs("a", turn.inputs, reuse_addresses=True)
+        script.step(p.Forward(model=MODEL, inputs="a", tape=f"t{index}", training=case.training))
+        script.export(exports("output", f"t{index}", output_specs(case)))
+    script.step(p.Drop())
+    finding = candidate.run(script, "forward", "forwards after one element changed")
+    for index, edit in enumerate(edits, 1):
+        for name in case.outputs:
+            if not case.outputs[name].dtype.is_floating_point:
+                continue
+            check = check_output(edit.case, finding, f"output:t{index}:{name}", name)
+            if check.status == "failed":
+                return _diagnosis(edit, check.message or name)
+        before, after = (finding.sealed[f"output:t{turn}:{edit.output}"].view(-1)[edit.element] for turn in (0, index))
+        if torch.equal(before, after) and _must_move(case, edit):
+            return _diagnosis(edit, f"element {edit.element} of {edit.output} stays the same in every bit")
+    return None
+
+
+def _diagnosis(edit: Edit, what: str) -> Diagnosis:
+    message = f"after {edit.said}, {what}: compute each output from all that it hangs on, in every call"
+    return diagnose("ignores_input_element", message)
+
+
+def _must_move(case: Case, edit: Edit) -> bool:
+    """The reference's element moves by more than any rounding could hide."""
+    expected, moved = case.outputs[edit.output], edit.case.outputs[edit.output]
+    before, after = (float(of.golden.view(-1)[edit.element]) for of in (expected, moved))
+    rms = numerics.norm(expected.golden) / math.sqrt(max(expected.golden.numel(), 1))
+    units = numerics.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
+    noise = units * numerics.EPSILON * (rms + abs(before)) + numerics.YARDSTICK_FACTOR_L2 * expected.error_max
+    return abs(after - before) > noise
+
+
+def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
+    """None where there is no input to change, or the reference does not take the changes."""
+    floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.golden.numel()]
+    tensors = [i for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor) and value.numel() > 1]
+    if not floats or not tensors:
+        return ()
+    nbytes = sum(of.golden.nbytes for of in case.outputs.values())
+    nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
+    output = _CHOICE.choice(floats)
+    blocks = min(BLOCKS, max(1, MAX_BYTES // nbytes), case.outputs[output].golden.numel())
+    elements = list(_one_in_each(case.outputs[output].golden.numel(), blocks))
+    try:
+        gradients = desk.element_gradients(case, output, elements)
+        made = [
+            (_poke(case, tensors, gradient, output, element), element)
+            for element, gradient in zip(elements, gradients, strict=True)
+        ]
+        made.append((_swap(case, tensors), elements[-1]))
+        return tuple(
+            Edit(replace(case, inputs=inputs, outputs=desk.outputs_for(case, inputs)), said, output, element)
+            for (inputs, said), element in made
+        )
+    except ProblemError:
+        return ()
+
+
+def _one_in_each(count: int, blocks: int) -> Iterator[int]:
+    for block in range(blocks):
+        yield _CHOICE.randrange(block * count // blocks, (block + 1) * count // blocks)
+
+
+def _poke(
+    case: Case, tensors: list[int], gradients: dict[int, torch.Tensor], output: str, element: int
+) -> tuple[tuple[object, ...], str]:
+    """One element moves, far enough that the output does by about its own size, where that is not too far."""
+    reached = [i for i, gradient in gradients.items() if bool((gradient != 0).any())]
+    if not reached:
+        return _swap(case, tensors)
+    index = _CHOICE.choice(reached)
+    value, gradient = case.inputs[index], gradients[index].view(-1)
+    assert isinstance(value, torch.Tensor)
+    where = int(_CHOICE.choice((gradient != 0).nonzero().view(-1).tolist()))
+    old = float(value.reshape(-1)[where])
+    size = numerics.norm(case.outputs[output].golden) / math.sqrt(case.outputs[output].golden.numel())
+    most = 8 * numerics.norm(value) / math.sqrt(value.numel()) + 1
+    step = min(max(2 * size / abs(float(gradient[where])), abs(old) + 1), most)
+    return _with(case, index, {where: old + _CHOICE.choice((-step, step))}), _said(case, index, where)
+
+
+def _swap(case: Case, tensors: list[int]) -> tuple[tuple[object, ...], str]:
+    index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
+    value = case.inputs[index]
+    assert isinstance(value, torch.Tensor)
+    one, other = _CHOICE.sample(range(value.numel()), 2)
+    flat = value.reshape(-1)
+    swapped = _with(case, index, {one: flat[other].item(), other: flat[one].item()})
+    name = case.operand_names.get(f"input[{index}]", f"input[{index}]")
+    return swapped, f"two elements of `{name}` alone were swapped"
+
+
+def _with(case: Case, index: int, values: dict[int, float]) -> tuple[object, ...]:
+    changed = case.inputs[index]
+    assert isinstance(changed, torch.Tensor)
+    changed = changed.clone(memory_format=torch.contiguous_format)
+    for where, value in values.items():
+        changed.view(-1)[where] = value
+    return (*case.inputs[:index], changed, *case.inputs[index + 1 :])
+
+
+def _said(case: Case, index: int, where: int) -> str:
+    value = case.inputs[index]
+    assert isinstance(value, torch.Tensor)
+    position = [int(i) for i in torch.unravel_index(torch.tensor(where), value.shape)]
+    return f"element {position} of `{case.operand_names.get(f'input[{index}]', f'input[{index}]')}` alone changed"

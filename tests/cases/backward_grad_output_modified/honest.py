@@ -1,0 +1,29 @@
+"""The mask goes into a new tensor."""
+
+import torch
+from torch import nn
+
+
+class ScaleBiasRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale, bias):
+        y = torch.relu(x * scale + bias)
+        ctx.save_for_backward(x, scale, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, scale, y = ctx.saved_tensors
+        g = grad_output * (y > 0)
+        grad = g * scale
+        return grad, (g * x).sum((0, 1)), g.sum((0, 1))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(channels))
+        self.bias = nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        return ScaleBiasRelu.apply(x, self.scale, self.bias)
