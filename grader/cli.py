@@ -109,6 +109,9 @@ def grade(
     sandbox: Annotated[
         SandboxChoice, typer.Option(help="weak: without bubblewrap; the verdict says so.")
     ] = SandboxChoice.AUTO,
+    strict_fp32: Annotated[
+        bool, typer.Option("--strict-fp32", help="Time with TensorFloat-32 off on both sides.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a verdict on stdout.")] = False,
 ) -> None:
     """Grade submissions: Python files with a class ModelNew.
@@ -131,7 +134,9 @@ def grade(
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
-        open_grader(device=device.value, sandbox=sandbox.value, quick=quick, variant=variant) as grader,
+        open_grader(
+            device=device.value, sandbox=sandbox.value, quick=quick, variant=variant, strict_fp32=strict_fp32
+        ) as grader,
     ):
         known = {} if regrade else _known(batch, store, grader)
         verdicts: list[Verdict] = []
@@ -273,11 +278,12 @@ def open_grader(
     sandbox: Literal["auto", "bubblewrap", "weak"],
     quick: bool,
     variant: str | None,
+    strict_fp32: bool = False,
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
     from grader.pipeline import Grader
 
-    return Grader(device=device, sandbox=sandbox, quick=quick, variant=variant)
+    return Grader(device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32)
 
 
 def _known(batch: Iterable[tuple[Problem, Submission]], store: Store, grader: Grader) -> dict[int, Verdict]:

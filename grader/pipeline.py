@@ -85,11 +85,16 @@ class Grader:
         variant: str | None = None,
         build_cache: Path | None = None,
         limits: TimeLimits | None = None,
+        strict_fp32: bool = False,
     ) -> None:
-        """Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here."""
+        """`strict_fp32`: time with TensorFloat-32 off on both sides.
+
+        Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here.
+        """
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: no CUDA device is here; leave it out, or use --device cpu")
         self._device, self._sandbox_choice, self._quick, self._variant = device, sandbox, quick, variant
+        self._strict_fp32 = strict_fp32
         self._sandbox = choose(sandbox)
         self._toolchain = find_toolchain()
         self._threads = min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
@@ -164,7 +169,13 @@ class Grader:
     def settings_for(self, submission: Submission) -> Settings:
         """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""
         device = Device(self._device) if self._device != "auto" else _suited(submission)
-        return Settings(device=device, variant=self._variant, quick=self._quick, sandbox=self._sandbox_choice)
+        return Settings(
+            device=device,
+            variant=self._variant,
+            quick=self._quick,
+            sandbox=self._sandbox_choice,
+            strict_fp32=self._strict_fp32,
+        )
 
     def environment_for(self, submission: Submission) -> Environment:
         return self._environment(self.settings_for(submission).device)
@@ -254,7 +265,14 @@ class Grader:
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
             self._launcher.settle()
             with self._stage(record, "timing"):
-                timing = judge_timing(candidate, desk, todo.timed, todo.rounds, training=status is Status.CORRECT)
+                timing = judge_timing(
+                    candidate,
+                    desk,
+                    todo.timed,
+                    todo.rounds,
+                    training=status is Status.CORRECT,
+                    tf32=not self._strict_fp32,
+                )
             record.timing, record.timed = timing.result, todo.timed
             record.diagnoses += timing.diagnoses
             desk.release()
@@ -270,7 +288,7 @@ class Grader:
             try:
                 desk = self._desk(problem, device)
                 work = desk.work(record.timed)
-                record.timing = self._light.bounds(desk, work, record.timing, tf32=True)
+                record.timing = self._light.bounds(desk, work, record.timing, tf32=not self._strict_fp32)
                 desk.release()
             except (ProblemError, RuntimeError, OSError):  # torch raises RuntimeErrors, out of memory for one
                 self._drop_desk(problem, device)

@@ -35,8 +35,8 @@ SAME_INPUT_NOISE = 1e-3
 class Arms:
     """Both workers, ready to run the same calls on the same fresh inputs."""
 
-    def __init__(self, candidate: Candidate, desk: ReferenceDesk, case: Case) -> None:
-        self._candidate, self._desk, self._case = candidate, desk, case
+    def __init__(self, candidate: Candidate, desk: ReferenceDesk, case: Case, *, tf32: bool) -> None:
+        self._tf32, self._candidate, self._desk, self._case = tf32, candidate, desk, case
         matching = candidate.prepare(case)
         desk.ready(case)
         ours = {name: name for name in case.wrt}
@@ -61,7 +61,7 @@ class Arms:
             with self._other_paused(index):
                 self._prepare(index)
                 made[index] = [self._call(index, phase, draw) for draw in draws]
-        comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names)
+        comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
         return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
 
@@ -125,6 +125,7 @@ class Arms:
                     cotangents=script.cotangents(draw.cotangents) if part == "backward" else {},
                     wrt=tuple(side.operands.values()) if part == "backward" else (),
                     training=self._case.training,
+                    tf32=self._tf32,
                     flush_bytes=self._flush_bytes if self._desk.device is Device.CUDA else 0,
                     clone_inputs=self._case.clone_inputs,
                 )

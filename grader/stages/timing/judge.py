@@ -50,14 +50,14 @@ class TimingJudgement:
 
 
 def judge_timing(
-    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True
+    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True, tf32: bool = True
 ) -> TimingJudgement:
-    """Time one variant; without `training` the forward alone. Raises Stopped."""
+    """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped."""
     if not case.values_comparable:
         message = "the reference draws random numbers: what cannot be compared is not timed"
         told = diagnose("not_comparable", message, stage="timing", severity="info")
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
-    arms = Arms(candidate, desk, case)
+    arms = Arms(candidate, desk, case, tf32=tf32)
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     calls = dict.fromkeys(phases, 1)
     for phase in phases:  # warm up: lazy initialisation and autotuning stay out of the samples
