@@ -112,6 +112,14 @@ def grade(
     strict_fp32: Annotated[
         bool, typer.Option("--strict-fp32", help="Time with TensorFloat-32 off on both sides.")
     ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Also time torch.compile of the reference, default and max-autotune: costs minutes, once for each "
+            "problem and machine. Without either, as with --baselines unless --quick. Known verdicts need --regrade.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a verdict on stdout.")] = False,
 ) -> None:
     """Grade submissions: Python files with a class ModelNew.
@@ -135,7 +143,12 @@ def grade(
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
         open_grader(
-            device=device.value, sandbox=sandbox.value, quick=quick, variant=variant, strict_fp32=strict_fp32
+            device=device.value,
+            sandbox=sandbox.value,
+            quick=quick,
+            variant=variant,
+            strict_fp32=strict_fp32,
+            baselines=baselines,
         ) as grader,
     ):
         known = {} if regrade else _known(batch, store, grader)
@@ -158,6 +171,9 @@ def grade(
 def show(
     verdict_id: Annotated[int, typer.Argument(metavar="ID", help="A verdict's number, as `grade` prints it.")],
     db: Database = DATABASE,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Also every sample, the device's clocks, and where the time went.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Show a verdict in full: diagnosis, gradients, build log, timing, environment, source.
@@ -165,6 +181,7 @@ def show(
     \b
     Examples:
       grader show 12
+      grader show 12 --timing
       grader show 12 --json | jq .diagnoses
     """
     with Store.open(db, must_exist=True) as store:
@@ -172,7 +189,7 @@ def show(
     if as_json:
         print(json_line(stored.verdict))
     else:
-        console().print(verdict_in_full(stored))
+        console().print(verdict_in_full(stored, timing=timing))
 
 
 @app.command(name="leaderboard")
@@ -279,11 +296,14 @@ def open_grader(
     quick: bool,
     variant: str | None,
     strict_fp32: bool = False,
+    baselines: bool | None = None,
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
     from grader.pipeline import Grader
 
-    return Grader(device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32)
+    return Grader(
+        device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
+    )
 
 
 def _known(batch: Iterable[tuple[Problem, Submission]], store: Store, grader: Grader) -> dict[int, Verdict]:

@@ -23,6 +23,7 @@ from grader.errors import ProblemError, UserError
 from grader.labels import labels
 from grader.models import (
     BackwardResult,
+    Baseline,
     BuildResult,
     Device,
     Diagnosis,
@@ -49,7 +50,15 @@ from grader.stages.cases import Case
 from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing import SpeedOfLight, judge_timing, too_fast
+from grader.stages.timing import (
+    BaselineStore,
+    SpeedOfLight,
+    TimingJudgement,
+    flush_bytes,
+    judge_timing,
+    measure,
+    too_fast,
+)
 from grader.toolchain import find_toolchain
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
@@ -86,8 +95,10 @@ class Grader:
         build_cache: Path | None = None,
         limits: TimeLimits | None = None,
         strict_fp32: bool = False,
+        baselines: bool | None = None,
     ) -> None:
-        """`strict_fp32`: time with TensorFloat-32 off on both sides.
+        """`strict_fp32`: time with TensorFloat-32 off on both sides. `baselines`: time torch.compile of the reference
+        too, which takes minutes once for each problem; by default, unless `quick`.
 
         Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here.
         """
@@ -108,6 +119,8 @@ class Grader:
         self._limits = limits or TimeLimits()
         self._builds: dict[str, Future[build.Built]] = {}
         self._light = SpeedOfLight()
+        self._baselines = BaselineStore(build_cache or default_build_cache())
+        self._wants_baselines = not quick if baselines is None else baselines
         self._builders = max(1, len(os.sched_getaffinity(0)) // 2)
 
     def __enter__(self) -> Grader:
@@ -165,6 +178,25 @@ class Grader:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
                 self._builds.clear()
+
+    def time_alone(self, problem: Problem, submission: Submission, device: Device) -> TimingJudgement:
+        """Times alone, of a source that needs no judging, such as a reference against itself.
+
+        Raises Stopped, ProblemError.
+        """
+        build.check_source(submission)
+        desk = self._desk(problem, device)
+        with self._launcher.take(Role.RUN, device) as worker:
+            built = build.import_submission(
+                worker, submission, self._cache, keep=False, timeout_seconds=self._limits.build
+            )
+            _require_import(built)
+            case = desk.case(plan.variants(desk, self._variant)[-1])
+            rounds = plan.rounds(quick=self._quick)
+            candidate = Candidate(worker, device, self._limits)
+            judged = judge_timing(candidate, desk, case, rounds, tf32=not self._strict_fp32)
+        desk.release()
+        return judged
 
     def settings_for(self, submission: Submission) -> Settings:
         """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""
@@ -290,9 +322,23 @@ class Grader:
                 work = desk.work(record.timed)
                 record.timing = self._light.bounds(desk, work, record.timing, tf32=not self._strict_fp32)
                 desk.release()
+                if self._wants_baselines:
+                    found = self._baselines_of(problem, desk, record.timed)
+                    record.timing = record.timing.model_copy(update={"baselines": found})
             except (ProblemError, RuntimeError, OSError):  # torch raises RuntimeErrors, out of memory for one
                 self._drop_desk(problem, device)
         record.diagnoses += too_fast(record.timing)
+
+    def _baselines_of(self, problem: Problem, desk: ReferenceDesk, case: Case) -> tuple[Baseline, ...]:
+        tf32, device = not self._strict_fp32, desk.device
+
+        def now() -> tuple[Baseline, ...]:
+            flush = flush_bytes(device)
+            variant = desk.module.variants[case.variant]
+            with self._launcher.start(Role.REFERENCE, device) as worker:
+                return measure(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)
+
+        return self._baselines.get(problem, case, self._environment(device), tf32, now)
 
     def _desk(self, problem: Problem, device: Device) -> ReferenceDesk:
         key = (problem.source_hash, device)

@@ -46,9 +46,7 @@ class Arms:
             Side(desk.worker, ours, shapes, {name: name for name in case.state}),
             Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
         )
-        self._flush_bytes = HOST_FLUSH_BYTES
-        if desk.device is Device.CUDA:
-            self._flush_bytes = 2 * torch.cuda.get_device_properties(0).L2_cache_size
+        self._flush_bytes = flush_bytes(desk.device)
         self._same_inputs = self._draws_the_same()
 
     def pair(
@@ -153,6 +151,13 @@ class Arms:
     def _buffers(self, side: Side) -> dict[str, TensorSpec]:
         found = {name: of for name, of in self._case.buffers.items() if name in side.names}
         return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
+
+
+def flush_bytes(device: Device) -> int:
+    """To write so that caches are cold."""
+    if device is Device.CUDA:
+        return 2 * int(torch.cuda.get_device_properties(0).L2_cache_size)
+    return HOST_FLUSH_BYTES
 
 
 def _moved(value: torch.Tensor, share: float) -> torch.Tensor:

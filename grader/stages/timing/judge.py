@@ -69,7 +69,7 @@ def judge_timing(
             reference, _, wrong = arms.pair(phase, random.random() < 0.5, 1)
             if wrong is not None:
                 return _failed(case, wrong)
-        calls[phase] = _repeats(sum(part.claim for part in reference.values()))
+        calls[phase] = repeats(sum(part.claim for part in reference.values()))
     samples = {name: Samples() for name in ("forward", "backward", "total")}
     started, watch = time.monotonic(), ClockWatch(DeviceClocks.of(desk.device))
     count = 0
@@ -121,7 +121,8 @@ def _failed(case: Case, wrong: Diagnosis) -> TimingJudgement:
     return TimingJudgement(TimingResult(status=StageStatus.FAILED, variant=case.variant), (wrong,))
 
 
-def _repeats(call_ms: float) -> int:
+def repeats(call_ms: float) -> int:
+    """Calls in one sample."""
     return max(1, min(MAX_CALLS, math.ceil(CALLS_MS / max(call_ms, 1e-6))))
 
 
