@@ -19,6 +19,7 @@ from db import Store
 from db.leaderboard import Board, leaderboard
 from grader import __version__
 from grader.catalog import Catalog, find_problems, find_submissions
+from grader.cli_selftest import selftest
 from grader.errors import GraderError, UserError
 from grader.models import Device, Problem, Status, Submission, Verdict
 from grader.report.console import console
@@ -287,6 +288,9 @@ def doctor() -> None:
     console().print(findings_table(findings))
     if not can_isolate(findings):
         raise typer.Exit(1)
+
+
+app.command()(selftest)
 
 
 def open_grader(

@@ -14,10 +14,11 @@ ORDER = [
     {"grader.remote", "grader.gradable", "grader.device_memory"},
     {"grader.stages"},
     {"grader.pipeline"},
+    {"grader.selftest"},
     {"db"},
     {"grader.doctor"},
     {"grader.report"},
-    {"grader.cli"},
+    {"grader.cli", "grader.cli_selftest"},
 ]
 """A part may import from its own row and from those above it."""
 
