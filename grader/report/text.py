@@ -163,7 +163,7 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
 
 def _timing(timing: TimingResult) -> Table | None:
     table = _plain_table(
-        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "of it", "rounds", "clock"
+        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "reached", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)

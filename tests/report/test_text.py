@@ -187,3 +187,11 @@ def test_the_samples_are_shown_when_asked_for():
     assert re.search(r"1980 +2619 +sw_power_cap", told)
     assert re.search(r"timing +3\.00 +75%", told)
     assert "▁" not in printed(verdict_in_full(stored))
+
+
+def test_the_share_of_the_speed_of_light():
+    verdict = samples.verdict()
+    total = verdict.timing.total.model_copy(update={"candidate_ms": 4.0, "bound_ms": 1.0})
+    told = full(verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"total": total})}))
+    (line,) = (line for line in told.splitlines() if line.startswith("  total"))
+    assert line.split()[-4:] == ["1", "25%", str(total.rounds), total.clock]

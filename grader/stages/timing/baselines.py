@@ -29,7 +29,7 @@ MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {
     "compile": "default",
     "compile_max_autotune": "max-autotune-no-cudagraphs",
 }
-COMPILE_SECONDS = 1800.0
+COMPILE_SECONDS = 600.0
 """For the first forward and the first backward of one way, which search for kernels."""
 CALL_SECONDS = 300.0
 ROUNDS = 5
