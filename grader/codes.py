@@ -177,6 +177,11 @@ CODES: dict[str, Code] = {
     "clock_disagreement": Code(
         "timing", "The worker's clock claims less than the referee's clock saw.", "Do not touch the timers."
     ),
+    "device_slowed": Code(
+        "timing",
+        "The GPU slowed its clocks for heat or power while it was timed, and did not recover.",
+        "Look after its cooling and power supply, and grade again; the submission is not to blame.",
+    ),
     "above_speed_of_light": Code(
         "timing",
         "It takes less time than this device needs for the reference's operations and memory.",

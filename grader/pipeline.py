@@ -24,6 +24,7 @@ from grader.errors import ProblemError, UserError
 from grader.labels import labels
 from grader.models import (
     BackwardResult,
+    Baseline,
     BuildResult,
     Device,
     Diagnosis,
@@ -51,7 +52,15 @@ from grader.stages.cases import Case
 from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing import SpeedOfLight, judge_timing, too_fast
+from grader.stages.timing import (
+    BaselineStore,
+    SpeedOfLight,
+    TimingJudgement,
+    flush_bytes,
+    judge_timing,
+    measure,
+    too_fast,
+)
 from grader.toolchain import find_toolchain
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
@@ -88,11 +97,18 @@ class Grader:
         variant: str | None = None,
         build_cache: Path | None = None,
         limits: TimeLimits | None = None,
+        strict_fp32: bool = False,
+        baselines: bool = False,
     ) -> None:
-        """Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here."""
+        """`strict_fp32`: time with TensorFloat-32 off on both sides. `baselines`: time torch.compile of the reference
+        too, which takes minutes once for each problem; by default, unless `quick`.
+
+        Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here.
+        """
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: no CUDA device is here; leave it out, or use --device cpu")
         self._device, self._sandbox_choice, self._quick, self._variant = device, sandbox, quick, variant
+        self._strict_fp32 = strict_fp32
         self._sandbox = choose(sandbox)
         self._toolchain = find_toolchain()
         self._threads = min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
@@ -106,6 +122,8 @@ class Grader:
         self._limits = limits or TimeLimits()
         self._builds: dict[str, Future[build.Built]] = {}
         self._light = SpeedOfLight()
+        self._baselines = BaselineStore(build_cache or default_build_cache())
+        self._wants_baselines = baselines
         self._builders = max(1, len(os.sched_getaffinity(0)) // 2)
 
     def __enter__(self) -> Grader:
@@ -184,10 +202,35 @@ class Grader:
                 yield case, judge_products(candidate, case).diagnoses
         desk.forget(variant)
 
+    def time_alone(self, problem: Problem, submission: Submission, device: Device) -> TimingJudgement:
+        """Times alone, of a source that needs no judging, such as a reference against itself.
+
+        Raises Stopped, ProblemError.
+        """
+        build.check_source(submission)
+        desk = self._desk(problem, device)
+        with self._launcher.take(Role.RUN, device) as worker:
+            built = build.import_submission(
+                worker, submission, self._cache, keep=False, timeout_seconds=self._limits.build
+            )
+            _require_import(built)
+            case = desk.case(plan.variants(desk, self._variant)[-1])
+            rounds = plan.rounds(quick=self._quick)
+            candidate = Candidate(worker, device, self._limits)
+            judged = judge_timing(candidate, desk, case, rounds, tf32=not self._strict_fp32)
+        desk.release()
+        return judged
+
     def settings_for(self, submission: Submission) -> Settings:
         """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""
         device = Device(self._device) if self._device != "auto" else _suited(submission)
-        return Settings(device=device, variant=self._variant, quick=self._quick, sandbox=self._sandbox_choice)
+        return Settings(
+            device=device,
+            variant=self._variant,
+            quick=self._quick,
+            sandbox=self._sandbox_choice,
+            strict_fp32=self._strict_fp32,
+        )
 
     def environment_for(self, submission: Submission) -> Environment:
         return self._environment(self.settings_for(submission).device)
@@ -277,7 +320,14 @@ class Grader:
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
             self._launcher.settle()
             with self._stage(record, "timing"):
-                timing = judge_timing(candidate, desk, todo.timed, todo.rounds, training=status is Status.CORRECT)
+                timing = judge_timing(
+                    candidate,
+                    desk,
+                    todo.timed,
+                    todo.rounds,
+                    training=status is Status.CORRECT,
+                    tf32=not self._strict_fp32,
+                )
             record.timing, record.timed = timing.result, todo.timed
             record.diagnoses += timing.diagnoses
             desk.release()
@@ -315,11 +365,25 @@ class Grader:
             try:
                 desk = self._desk(problem, device)
                 work = desk.work(record.timed)
-                record.timing = self._light.bounds(desk, work, record.timing, tf32=True)
+                record.timing = self._light.bounds(desk, work, record.timing, tf32=not self._strict_fp32)
                 desk.release()
+                if self._wants_baselines:
+                    found = self._baselines_of(problem, desk, record.timed)
+                    record.timing = record.timing.model_copy(update={"baselines": found})
             except (ProblemError, RuntimeError, OSError):  # torch raises RuntimeErrors, out of memory for one
                 self._drop_desk(problem, device)
         record.diagnoses += too_fast(record.timing)
+
+    def _baselines_of(self, problem: Problem, desk: ReferenceDesk, case: Case) -> tuple[Baseline, ...]:
+        tf32, device = not self._strict_fp32, desk.device
+
+        def now() -> tuple[Baseline, ...]:
+            flush = flush_bytes(device)
+            variant = desk.module.variants[case.variant]
+            with self._launcher.start(Role.REFERENCE, device) as worker:
+                return measure(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)
+
+        return self._baselines.get(problem, case, self._environment(device), tf32, now)
 
     def _desk(self, problem: Problem, device: Device) -> ReferenceDesk:
         key = (problem.source_hash, device)

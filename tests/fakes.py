@@ -13,9 +13,11 @@ class FakeGrader:
     graded: list[str] = []
     """Names, in order, over all instances; tests clear it."""
 
-    def __init__(self, *, device, sandbox, quick, variant):
+    def __init__(self, *, device, sandbox, quick, variant, strict_fp32=False, baselines=None):
         self._device = Device.CPU if device == "auto" else Device(device)
-        self._settings = Settings(device=self._device, sandbox=sandbox, quick=quick, variant=variant)
+        self._settings = Settings(
+            device=self._device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32
+        )
 
     def __enter__(self):
         return self

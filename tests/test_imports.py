@@ -15,10 +15,11 @@ ORDER = [
     {"grader.stages"},
     {"grader.pipeline"},
     {"grader.api"},
+    {"grader.selftest"},
     {"db"},
     {"grader.doctor"},
     {"grader.report"},
-    {"grader.cli"},
+    {"grader.cli", "grader.cli_selftest"},
 ]
 """A part may import from its own row and from those above it."""
 

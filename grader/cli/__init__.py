@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from grader import __version__
-from grader.cli import boards, grading, pages, problems, showing
+from grader.cli import boards, grading, pages, problems, selftest, showing
 from grader.errors import GraderError, UserError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command(name="leaderboard")(boards.show_leaderboard)
 app.command()(pages.report)
 app.command(name="problems")(problems.list_problems)
 app.command()(showing.doctor)
+app.command()(selftest.selftest)
 
 
 def main() -> None:

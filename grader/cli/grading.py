@@ -41,6 +41,17 @@ def grade(
     sandbox: Annotated[
         SandboxChoice, typer.Option(help="weak: without bubblewrap; the verdict says so.")
     ] = SandboxChoice.AUTO,
+    strict_fp32: Annotated[
+        bool, typer.Option("--strict-fp32", help="Time with TensorFloat-32 off on both sides.")
+    ] = False,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines",
+            help="Also time torch.compile of the reference, default and max-autotune: costs minutes, once for each "
+            "problem and machine. Known verdicts need --regrade.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a verdict on stdout.")] = False,
 ) -> None:
     """Grade submissions: Python files with a class ModelNew.
@@ -63,7 +74,14 @@ def grade(
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
-        open_grader(device=device.value, sandbox=sandbox.value, quick=quick, variant=variant) as grader,
+        open_grader(
+            device=device.value,
+            sandbox=sandbox.value,
+            quick=quick,
+            variant=variant,
+            strict_fp32=strict_fp32,
+            baselines=baselines,
+        ) as grader,
     ):
         known = {} if regrade else _known(batch, store, grader)
         verdicts: list[Verdict] = []
@@ -87,11 +105,15 @@ def open_grader(
     sandbox: Literal["auto", "bubblewrap", "weak"],
     quick: bool,
     variant: str | None,
+    strict_fp32: bool = False,
+    baselines: bool = False,
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
     from grader.pipeline import Grader
 
-    return Grader(device=device, sandbox=sandbox, quick=quick, variant=variant)
+    return Grader(
+        device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
+    )
 
 
 def _known(batch: Iterable[tuple[Problem, Submission]], store: Store, grader: Grader) -> dict[int, Verdict]:

@@ -16,6 +16,9 @@ from grader.report.text import verdict_in_full
 def show(
     verdict_id: Annotated[int, typer.Argument(metavar="ID", help="A verdict's number, as `grade` prints it.")],
     db: Database = DATABASE,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Also every sample, the device's clocks, and where the time went.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
     """Show a verdict in full: diagnosis, gradients, build log, timing, environment, source.
@@ -23,6 +26,7 @@ def show(
     \b
     Examples:
       grader show 12
+      grader show 12 --timing
       grader show 12 --json | jq .diagnoses
     """
     with Store.open(db, must_exist=True) as store:
@@ -30,7 +34,7 @@ def show(
     if as_json:
         print(json_line(stored.verdict))
     else:
-        console().print(verdict_in_full(stored))
+        console().print(verdict_in_full(stored, timing=timing))
 
 
 def doctor() -> None:

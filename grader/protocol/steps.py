@@ -40,6 +40,8 @@ class Construct(Message):
     device: Literal["cpu", "cuda"]
     float64: bool = False
     seed: int
+    compile_mode: Literal["none", "default", "max-autotune-no-cudagraphs"] = "none"
+    """torch.compile's; it compiles at the first call. The reference alone is asked, for a baseline."""
 
 
 class SetState(Message):

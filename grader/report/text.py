@@ -14,6 +14,7 @@ from rich.text import Text
 from db.store import StoredVerdict
 from grader.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 from grader.report.console import clean
+from grader.report.rounds import clocks_table, samples_table, seconds_table
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
@@ -40,9 +41,9 @@ def tally(verdicts: Iterable[Verdict], reused: int) -> str:
     return f"{counts.total()} graded: {parts}{known}" if counts else "nothing to grade"
 
 
-def verdict_in_full(stored: StoredVerdict) -> RenderableType:
-    """The diagnosis first, then what it rests on, the source last."""
-    return Group(*_parts(stored))
+def verdict_in_full(stored: StoredVerdict, *, timing: bool = False) -> RenderableType:
+    """The diagnosis first, then what it rests on, the source last; with `timing` every sample and clock reading."""
+    return Group(*_parts(stored, timing))
 
 
 # ---------------------------------------------------------------------------------------------------- one line
@@ -69,7 +70,7 @@ def style_of(status: Status) -> str:
 # ---------------------------------------------------------------------------------------------------- in full
 
 
-def _parts(stored: StoredVerdict) -> Iterator[RenderableType]:
+def _parts(stored: StoredVerdict, timing: bool) -> Iterator[RenderableType]:
     verdict = stored.verdict
     yield Text.assemble(
         f"verdict {verdict.verdict_id}: ",
@@ -85,6 +86,11 @@ def _parts(stored: StoredVerdict) -> Iterator[RenderableType]:
     yield from _section("Build log", _build_log(verdict))
     yield from _section("Timing", _timing(verdict.timing) if verdict.timing else None)
     yield from _section("Kernels", _kernels(verdict))
+    yield from _section("Against", _against(verdict.timing) if verdict.timing else None)
+    if timing and verdict.timing:
+        yield from _section("Samples", samples_table(verdict.timing))
+        yield from _section("Clocks", clocks_table(verdict.timing.clocks))
+        yield from _section("Where the time of this grading went", seconds_table(verdict.seconds))
     yield from _section("Environment", _pairs(verdict.environment))
     yield from _section("Settings", _pairs(verdict.settings))
     source = clean(stored.submission_source)
@@ -121,7 +127,7 @@ def _kernels(verdict: Verdict) -> Table | None:
     """What a profiler saw in one untimed pass, most of the time first."""
     if not verdict.kernels:
         return None
-    table = _plain_table("kernel" if verdict.device is Device.CUDA else "operator", "calls", "share")
+    table = plain_table("kernel" if verdict.device is Device.CUDA else "operator", "calls", "share")
     for use in verdict.kernels[:SHOWN_KERNELS]:
         table.add_row(clean(use.name[:100]), str(use.calls), "" if use.share is None else f"{use.share:.1%}")
     return table
@@ -157,7 +163,7 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
 
 def _timing(timing: TimingResult) -> Table | None:
     table = plain_table(
-        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "of it", "rounds", "clock"
+        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "reached", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)
@@ -173,6 +179,32 @@ def _timing(timing: TimingResult) -> Table | None:
                 phase.clock,
             )
     return table if table.row_count else None
+
+
+def _against(timing: TimingResult) -> Table | None:
+    """The speedup over each baseline: that over the reference, times what the baseline is to eager in its own run."""
+    eager = next((one for one in timing.baselines if one.name == "eager"), None)
+    if eager is None:
+        return None
+    table = plain_table("baseline", "forward ms", "speedup", "total ms", "speedup")
+    rows = [(one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in timing.baselines]
+    totals = [one.total_ms for one in timing.baselines if one.total_ms is not None]
+    rows.append(("best", min(one.forward_ms for one in timing.baselines), min(totals, default=None)))
+    for name, forward_ms, total_ms in rows:
+        table.add_row(
+            name,
+            _figure(forward_ms, 4),
+            _over(timing.forward, forward_ms, eager.forward_ms),
+            _figure(total_ms, 4),
+            _over(timing.total, total_ms, eager.total_ms),
+        )
+    return table
+
+
+def _over(phase: PhaseTiming | None, baseline_ms: float | None, eager_ms: float | None) -> str:
+    if phase is None or baseline_ms is None or not eager_ms:
+        return ""
+    return f"{phase.speedup * baseline_ms / eager_ms:.3f}x"
 
 
 def _build_log(verdict: Verdict) -> Text | None:

@@ -46,7 +46,12 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
             second=desk.case(first, draw=1),
             constant=desk.case(first, draw=0, constant_cotangents=True),
         )
-    return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=QUICK if quick else THOROUGH)
+    return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(quick=quick))
+
+
+def rounds(*, quick: bool) -> Plan:
+    """Of timing."""
+    return QUICK if quick else THOROUGH
 
 
 def variants(desk: ReferenceDesk, only: str | None = None) -> list[str]:

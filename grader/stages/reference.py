@@ -65,7 +65,7 @@ class ReferenceDesk:
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._edited: dict[int, Case] = {}
         self._answers: dict[Hashable, Any] = {}
-        self._shipped: tuple[Case, Mapping[str, float]] | None = None
+        self._shipped: tuple[Case, bool, Mapping[str, float]] | None = None
         self._step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
 
     def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
@@ -90,11 +90,11 @@ class ReferenceDesk:
         """Have the reference carry out a job. Raises ProblemError where it fails."""
         return self._run(script, timeout_seconds=timeout_seconds)
 
-    def shipped_error(self, case: Case) -> Mapping[str, float]:
-        """Relative error of eager PyTorch with its default flags (TensorFloat-32 in cuDNN), by the tensors' names."""
-        if self._shipped is None or self._shipped[0] is not case:
-            self._shipped = (case, self._measure_shipped_error(case))
-        return self._shipped[1]
+    def shipped_error(self, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
+        """Relative error of eager PyTorch by the tensors' names; `tf32`: with its default, TensorFloat-32 in cuDNN."""
+        if self._shipped is None or self._shipped[0] is not case or self._shipped[1] != tf32:
+            self._shipped = (case, tf32, self._measure_shipped_error(case, tf32))
+        return self._shipped[2]
 
     def work(self, case: Case) -> p.Counted:
         """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
@@ -256,7 +256,7 @@ class ReferenceDesk:
                 found[name] = replace(expected, golden=value)
         return found
 
-    def _measure_shipped_error(self, case: Case) -> dict[str, float]:
+    def _measure_shipped_error(self, case: Case, tf32: bool) -> dict[str, float]:
         self.ready(case)
         assert self._constructed is not None
         run = self._evaluate(
@@ -267,7 +267,7 @@ class ReferenceDesk:
             case.cotangents,
             case.wrt,
             case.training,
-            tf32=True,
+            tf32=tf32,
         )
         found = {}
         tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))

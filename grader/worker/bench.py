@@ -119,6 +119,8 @@ class Bench:
             raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
         model = model.to(self.device)
         self.models[step.model] = model.double() if step.float64 else model
+        if step.compile_mode != "none":
+            _compile(model, step.compile_mode)
         return p.Constructed(
             parameters=tuple(describe(name, value) for name, value in model.named_parameters()),
             buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
@@ -358,6 +360,14 @@ def _frozen(leaves: dict[str, torch.Tensor], names: Sequence[str]) -> Iterator[N
     finally:
         for leaf in frozen:
             leaf.requires_grad_(True)
+
+
+def _compile(model: nn.Module, mode: str) -> None:
+    """In place, so that parameters keep their names; in this process, so that no compiler is left running."""
+    from torch._inductor import config
+
+    config.compile_threads = 1
+    model.compile(mode=mode, dynamic=False)
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

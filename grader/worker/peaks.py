@@ -28,7 +28,8 @@ def gauge(step: Gauge) -> Gauged:
             rates[tf32] = 2 * size**3 / _best_seconds(device, lambda: torch.mm(a, b, out=out))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
-    source, target = (torch.zeros(length, device=device) for _ in range(2))
+    # Written before they are read: untouched pages would all be the one page of zeros, in cache.
+    source, target = (torch.ones(length, device=device) for _ in range(2))
     copied = 2 * 4 * length / _best_seconds(device, lambda: target.copy_(source))
     summed = 4 * length / _best_seconds(device, lambda: source.sum())
     return Gauged(float32=rates[False], tf32=rates[True], bytes=max(copied, summed))

@@ -167,3 +167,9 @@ def test_a_process_that_keeps_forking_is_caught_or_reported(started):
             assert set(states.values()) <= set("TtZX")
     except NeverStill:
         pass
+
+
+def test_samples_are_kept_in_six_digits_and_the_figures_in_full():
+    timing, _ = timing_of(samples(2 / 3, 1 / 3), Device.CPU)
+    assert set(timing.candidate_samples_ms) == {0.333333}
+    assert timing.candidate_ms == 1 / 3

@@ -1,11 +1,12 @@
 """What people read: the cause first, nothing that steers their terminal, nothing cut off in files."""
 
 import io
+import re
 
 import pytest
 
 from db.store import StoredVerdict
-from grader.models import Device, Diagnosis, KernelUse, Settings, Status
+from grader.models import Baseline, ClockReading, Device, Diagnosis, KernelUse, Settings, StageSeconds, Status
 from grader.report.console import clean, console
 from grader.report.text import tally, verdict_in_full, verdict_line
 from tests import samples
@@ -112,3 +113,44 @@ def test_a_verdict_in_full_lists_what_ran():
     shown = full(samples.verdict(kernels=kernels))
     assert "75.0%" in shown
     assert "Memset" in shown
+
+
+def test_a_speedup_over_each_baseline_and_over_the_best():
+    verdict = samples.verdict()
+    speedup = verdict.timing.total.speedup
+    baselines = (
+        Baseline(name="eager", forward_ms=2.0, total_ms=6.0),
+        Baseline(name="compile", forward_ms=1.0, total_ms=3.0),
+    )
+    told = full(verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"baselines": baselines})}))
+    lines = {
+        line.split()[0]: line.split() for line in told.splitlines() if line.startswith(("  eager", "  comp", "  best"))
+    }
+    assert lines["eager"][-1] == f"{speedup:.3f}x"
+    assert lines["compile"][-1] == lines["best"][-1] == f"{speedup / 2:.3f}x"
+
+
+def test_the_samples_are_shown_when_asked_for():
+    verdict = samples.verdict()
+    total = verdict.timing.total.model_copy(
+        update={"candidate_samples_ms": (1.0, 1.0, 4.0, 1.0), "reference_samples_ms": (2.0, 2.0, 2.0, 2.0)}
+    )
+    clocks = (ClockReading(round=0, sm_mhz=1980, memory_mhz=2619, throttle_reasons=("sw_power_cap",)),)
+    timing = verdict.timing.model_copy(update={"total": total, "clocks": clocks})
+    stored = StoredVerdict(
+        verdict.model_copy(update={"timing": timing, "seconds": StageSeconds(forward=1.0, timing=3.0)}), "", ""
+    )
+    told = printed(verdict_in_full(stored, timing=True))
+    assert "▁▁█▁" in told
+    assert re.search(r"ratio +1 +1\.5 +2 ", told)
+    assert re.search(r"1980 +2619 +sw_power_cap", told)
+    assert re.search(r"timing +3\.00 +75%", told)
+    assert "▁" not in printed(verdict_in_full(stored))
+
+
+def test_the_share_of_the_speed_of_light():
+    verdict = samples.verdict()
+    total = verdict.timing.total.model_copy(update={"candidate_ms": 4.0, "bound_ms": 1.0})
+    told = full(verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"total": total})}))
+    (line,) = (line for line in told.splitlines() if line.startswith("  total"))
+    assert line.split()[-4:] == ["1", "25%", str(total.rounds), total.clock]

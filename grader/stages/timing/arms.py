@@ -35,8 +35,8 @@ SAME_INPUT_NOISE = 1e-3
 class Arms:
     """Both workers, ready to run the same calls on the same fresh inputs."""
 
-    def __init__(self, candidate: Candidate, desk: ReferenceDesk, case: Case) -> None:
-        self._candidate, self._desk, self._case = candidate, desk, case
+    def __init__(self, candidate: Candidate, desk: ReferenceDesk, case: Case, *, tf32: bool) -> None:
+        self._tf32, self._candidate, self._desk, self._case = tf32, candidate, desk, case
         matching = candidate.prepare(case)
         desk.ready(case)
         ours = {name: name for name in case.wrt}
@@ -46,9 +46,7 @@ class Arms:
             Side(desk.worker, ours, shapes, {name: name for name in case.state}),
             Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
         )
-        self._flush_bytes = HOST_FLUSH_BYTES
-        if desk.device is Device.CUDA:
-            self._flush_bytes = 2 * torch.cuda.get_device_properties(0).L2_cache_size
+        self._flush_bytes = flush_bytes(desk.device)
         self._same_inputs = self._draws_the_same()
 
     def pair(
@@ -61,7 +59,7 @@ class Arms:
             with self._other_paused(index):
                 self._prepare(index)
                 made[index] = [self._call(index, phase, draw) for draw in draws]
-        comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names)
+        comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
         return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
 
@@ -125,6 +123,7 @@ class Arms:
                     cotangents=script.cotangents(draw.cotangents) if part == "backward" else {},
                     wrt=tuple(side.operands.values()) if part == "backward" else (),
                     training=self._case.training,
+                    tf32=self._tf32,
                     flush_bytes=self._flush_bytes if self._desk.device is Device.CUDA else 0,
                     clone_inputs=self._case.clone_inputs,
                 )
@@ -152,6 +151,13 @@ class Arms:
     def _buffers(self, side: Side) -> dict[str, TensorSpec]:
         found = {name: of for name, of in self._case.buffers.items() if name in side.names}
         return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
+
+
+def flush_bytes(device: Device) -> int:
+    """To write so that caches are cold."""
+    if device is Device.CUDA:
+        return 2 * int(torch.cuda.get_device_properties(0).L2_cache_size)
+    return HOST_FLUSH_BYTES
 
 
 def _moved(value: torch.Tensor, share: float) -> torch.Tensor:

@@ -107,7 +107,12 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"]) -> Phas
         ci_high=figures.ci_high,
         verdict=figures.verdict,
         rounds=len(rounds),
-        candidate_samples_ms=tuple(candidate_ms),
-        reference_samples_ms=tuple(reference_ms),
+        candidate_samples_ms=tuple(map(_rounded, candidate_ms)),
+        reference_samples_ms=tuple(map(_rounded, reference_ms)),
         clock=clock,
     )
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: no clock tells more, and a verdict keeps hundreds of these."""
+    return float(f"{value:.6g}")

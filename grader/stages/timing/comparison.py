@@ -32,6 +32,8 @@ class Comparison:
     """Operand names of the reference to the candidate's."""
     names: Mapping[str, str]
     """Parameters and buffers, likewise."""
+    tf32: bool
+    """As both were timed."""
 
     def difference_of(self, reference: Call, candidate: Call) -> Diagnosis | None:
         """Every element of every timed output, buffer and gradient, beside the reference's of the same inputs."""
@@ -66,7 +68,7 @@ class Comparison:
                 f"{label} of a timed call has NaN or infinity where the reference has none, or the other way round"
             )
             return diagnose("timed_output_wrong", message)
-        yardstick = self.desk.shipped_error(self.case).get(label)
+        yardstick = self.desk.shipped_error(self.case, tf32=self.tf32).get(label)
         if yardstick is None:
             yardstick = expected.error_l2 / max(numerics.norm(expected.golden), 1e-300)
         distance, size = between.l2, between.golden_l2

@@ -16,9 +16,13 @@ from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.arms import Arms
 from grader.stages.timing.call import FIGURES, Part, Phase
 from grader.stages.timing.clocks import Samples, Time, timing_of
+from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.stages.timing.statistics import speedup
 
 HALF_WIDTH_GOAL = 0.005
+"""Of the 95% interval of the ranking figure, relative: closer is not asked for."""
+LEAST_KEPT = 3
+"""Rounds, however late it is; too few to call a difference, and so `inconclusive`."""
 CALLS_MS = 4.0
 MAX_CALLS = 16
 """Calls are repeated in one sample until they take CALLS_MS, so that overheads even out."""
@@ -50,14 +54,14 @@ class TimingJudgement:
 
 
 def judge_timing(
-    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True
+    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True, tf32: bool = True
 ) -> TimingJudgement:
-    """Time one variant; without `training` the forward alone. Raises Stopped."""
+    """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped."""
     if not case.values_comparable:
         message = "the reference draws random numbers: what cannot be compared is not timed"
         told = diagnose("not_comparable", message, stage="timing", severity="info")
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
-    arms = Arms(candidate, desk, case)
+    arms = Arms(candidate, desk, case, tf32=tf32)
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     calls = dict.fromkeys(phases, 1)
     for phase in phases:  # warm up: lazy initialisation and autotuning stay out of the samples
@@ -65,10 +69,12 @@ def judge_timing(
             reference, _, wrong = arms.pair(phase, random.random() < 0.5, 1)
             if wrong is not None:
                 return _failed(case, wrong)
-        calls[phase] = _repeats(sum(part.claim for part in reference.values()))
+        calls[phase] = repeats(sum(part.claim for part in reference.values()))
     samples = {name: Samples() for name in ("forward", "backward", "total")}
-    started = time.monotonic()
-    for count in range(plan.max_rounds):
+    started, watch = time.monotonic(), ClockWatch(DeviceClocks.of(desk.device))
+    count = 0
+    while count < plan.max_rounds:
+        made: dict[str, tuple[tuple[Time, Time], tuple[Time, Time]]] = {}
         for phase in phases:
             reference_first = random.random() < 0.5
             pairs = []
@@ -77,12 +83,21 @@ def judge_timing(
                 if wrong is not None:
                     return _failed(case, wrong)
                 pairs.append((reference, timed))
+                watch.look()
             for name, parts in FIGURES[phase].items():
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
-                samples[name].rounds.append((first_pair, second_pair))
+                made[name] = first_pair, second_pair
+        late = time.monotonic() - started > plan.seconds
+        if not watch.counts():
+            if late and count >= LEAST_KEPT:
+                break
+            continue
+        count += 1
+        for name, of_round in made.items():
+            samples[name].rounds.append(of_round)
         ranking = samples["total" if "training" in phases else "forward"].claims()
-        enough = count + 1 >= plan.min_rounds and speedup(ranking).half_width <= HALF_WIDTH_GOAL
-        if enough or (time.monotonic() - started > plan.seconds and count + 1 >= 3):
+        enough = count >= plan.min_rounds and speedup(ranking).half_width <= HALF_WIDTH_GOAL
+        if enough or (late and count >= LEAST_KEPT):
             break
     timings: dict[str, PhaseTiming] = {}
     diagnoses = []
@@ -97,15 +112,17 @@ def judge_timing(
         forward=timings.get("forward"),
         backward=timings.get("backward"),
         total=timings.get("total"),
+        clocks=tuple(watch.readings),
     )
-    return TimingJudgement(result, tuple(diagnoses[:1]))
+    return TimingJudgement(result, (*diagnoses[:1], *watch.diagnoses()))
 
 
 def _failed(case: Case, wrong: Diagnosis) -> TimingJudgement:
     return TimingJudgement(TimingResult(status=StageStatus.FAILED, variant=case.variant), (wrong,))
 
 
-def _repeats(call_ms: float) -> int:
+def repeats(call_ms: float) -> int:
+    """Calls in one sample."""
     return max(1, min(MAX_CALLS, math.ceil(CALLS_MS / max(call_ms, 1e-6))))
 
 

@@ -1,0 +1,75 @@
+"""What `show --timing` adds: each figure's samples in the order of the rounds, the device's clocks, where time went."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from grader.models import ClockReading, PhaseTiming, StageSeconds, TimingResult
+from grader.report.console import clean
+
+_BARS = "▁▂▃▄▅▆▇█"
+_FULL_BAR = 30
+
+
+def samples_table(timing: TimingResult) -> Table | None:
+    """Of each figure: the calls in order, two a round, and the ratio of each round."""
+    table = _table("figure", "side", "least", "median", "most", "in order")
+    for name in ("forward", "backward", "total"):
+        phase: PhaseTiming | None = getattr(timing, name)
+        if phase is not None and phase.candidate_samples_ms:
+            _add(table, name, "reference ms", phase.reference_samples_ms)
+            _add(table, "", "candidate ms", phase.candidate_samples_ms)
+            _add(table, "", "ratio", list(ratios(phase)))
+    return table if table.row_count else None
+
+
+def ratios(phase: PhaseTiming) -> Iterator[float]:
+    """reference / candidate by round, of the geometric means of its two calls each."""
+    for first in range(0, len(phase.candidate_samples_ms) - 1, 2):
+        reference, candidate = (
+            math.sqrt(samples[first] * samples[first + 1])
+            for samples in (phase.reference_samples_ms, phase.candidate_samples_ms)
+        )
+        yield reference / candidate
+
+
+def clocks_table(readings: Sequence[ClockReading]) -> Table | None:
+    table = _table("round", "SM MHz", "memory MHz", "slowed by")
+    for reading in readings:
+        reasons = clean(", ".join(reading.throttle_reasons))
+        table.add_row(str(reading.round), str(reading.sm_mhz), str(reading.memory_mhz), reasons)
+    return table if readings else None
+
+
+def seconds_table(seconds: StageSeconds) -> Table | None:
+    """Where the wall time of the grading went."""
+    spent = seconds.model_dump()
+    whole = sum(spent.values())
+    table = _table("stage", "seconds", "share", "")
+    for name, took in spent.items():
+        share = took / whole if whole else 0.0
+        table.add_row(name, f"{took:.2f}", f"{share:.0%}", "█" * round(_FULL_BAR * share))
+    return table if whole else None
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One character a value, from the least to the most."""
+    low, high = min(values), max(values)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[round(steps * (value - low) / (high - low)) if high > low else 0] for value in values)
+
+
+def _add(table: Table, figure: str, side: str, values: Sequence[float]) -> None:
+    least, middle, most = min(values), statistics.median(values), max(values)
+    table.add_row(figure, side, f"{least:.5g}", f"{middle:.5g}", f"{most:.5g}", sparkline(values))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
