@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -86,12 +87,14 @@ def _parameters(command: Any) -> Iterator[str]:
         if parameter.name == "help":
             continue
         if parameter.param_type_name == "argument":
-            rows.append((f"`{parameter.metavar or parameter.name}`", "", "", parameter.help))
+            rows.append((f"`{parameter.metavar or parameter.name}`", "", "", _escaped(parameter.help or "")))
             continue
         default, is_flag = parameter.default, parameter.is_flag
         value = "" if is_flag else "|".join(type(default)) if isinstance(default, StrEnum) else parameter.metavar or ""
         shown = f"`{_plain(default)}`" if isinstance(default, str | int) and not is_flag else ""
-        rows.append((", ".join(f"`{text}`" for text in parameter.opts), _code(value), shown, parameter.help))
+        rows.append(
+            (", ".join(f"`{text}`" for text in parameter.opts), _code(value), shown, _escaped(parameter.help or ""))
+        )
     if rows:
         yield _table(("", "value", "default", ""), rows)
 
@@ -139,9 +142,9 @@ def _linked(text: str, described: Sequence[type[BaseModel]]) -> str:
     names = {model.__name__ for model in described}
     inner = next((word for word in re.findall(r"\w+", text) if word in names), None)
     if inner:
-        return f"[`{_bar(text)}`](#{inner.lower()})"
+        return f"[`{text}`](#{inner.lower()})"
     enum = next((word for word in ("Status", "StageStatus") if re.search(rf"\b{word}\b", text)), None)
-    return f"[`{_bar(text)}`](statuses.md)" if enum else _code(text)
+    return f"[`{text}`](statuses.md)" if enum else _code(text)
 
 
 # -------------------------------------------------------------------------------------------- statuses and codes
@@ -162,12 +165,12 @@ def statuses() -> str:
         "stable; messages carry the subject, the numbers and the remedy, and may change.",
     ]
     for stage, names in by_stage.items():
-        rows = [(f"`{name}`", CODES[name].meaning, CODES[name].remedy) for name in names]
+        rows = [(f"`{name}`", _escaped(CODES[name].meaning), _escaped(CODES[name].remedy)) for name in names]
         parts += [f"### {stage}", _table(("code", "meaning", "remedy"), rows)]
     parts += [
         "## Labels",
         "What informs and does not reject, read off the submission's text.",
-        _table(("label", ""), [(f"`{name}`", text) for name, text in LABELS.items()]),
+        _table(("label", ""), [(f"`{name}`", _escaped(text)) for name, text in LABELS.items()]),
     ]
     return _joined(parts)
 
@@ -213,26 +216,32 @@ def python() -> str:
 
 
 def _function(function: Callable[..., object]) -> list[str]:
-    return _signature(function.__name__, function) + _docstring(function)
+    return [*_signature(function.__name__, function), *_docstring(function)]
 
 
 def _signature(name: str, function: Callable[..., object]) -> list[str]:
-    signature = inspect.signature(function)
-    arguments = [one for one in signature.parameters.values() if one.name != "self"]
-    text = str(signature.replace(parameters=arguments)).replace("'", "")
+    """One parameter a line; annotations are text, as they stand in the source."""
+    signature, lines = inspect.signature(function), []
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in lines:
+            lines.append("*")
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        lines.append(f"{parameter.name}: {parameter.annotation}{default}")
+    returned = "" if function.__name__ == "__init__" else f" -> {signature.return_annotation}"
     prefix = "async " if inspect.isasyncgenfunction(function) else ""
-    if len(text) > 80:
-        inner, _, returned = text[1:].rpartition(") -> ")
-        text = "(\n    " + re.sub(r", (?=\w+:|\*,)", ",\n    ", inner) + f",\n) -> {returned}"
-    return [f"```python\n{prefix}{name}{text}\n```"]
+    inner = ", ".join(lines) if len(lines) < 2 else "\n    " + ",\n    ".join(lines) + ",\n"
+    return [f"```python\n{prefix}{name}({inner}){returned}\n```"]
 
 
 def _docstring(thing: object) -> list[str]:
-    """Indented blocks are code."""
+    """Indented paragraphs are code; those in a row are one block."""
     parts = []
-    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
-        is_code = all(line.startswith("    ") for line in paragraph.splitlines() if line)
-        parts.append(f"```python\n{inspect.cleandoc(paragraph)}\n```" if is_code else paragraph)
+    paragraphs = (inspect.getdoc(thing) or "").split("\n\n")
+    for is_code, group in groupby(paragraphs, key=lambda text: text.startswith("    ")):
+        text = "\n\n".join(group)
+        parts.append(f"```python\n{dedent(text)}\n```" if is_code else text)
     return parts
 
 
@@ -289,18 +298,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{_bar(text)}`" if text else ""
-
-
-def _bar(text: str) -> str:
-    """A bar would end the table's cell."""
-    return text.replace("|", "\\|")
+    return f"`{text}`" if text else ""
 
 
 def _escaped(text: str) -> str:
-    """`<author>` is no tag and a `|` no cell, but for what stands in backquotes."""
+    """`<` begins no tag, `|` ends no cell, `_` and `*` are no emphasis; in backquotes all is literal anyway."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(_bar(part) if part.startswith("`") else _bar(part).replace("<", "&lt;") for part in parts)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([|_*])", r"\\\1", part).replace("<", "&lt;") for part in parts
+    )
 
 
 def _joined(parts: Sequence[str]) -> str:

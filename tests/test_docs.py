@@ -170,7 +170,9 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "ScaleSilu" in (tmp_path / "tutorial" / "first-verdict.html").read_text(), "the files are shown"
     for page in tmp_path.rglob("*.html"):
+        assert "--8" not in page.read_text()
         foreign = re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(?:https?:)?//[^>]+>", page.read_text())
         assert [tag for tag in foreign if "canonical" not in tag] == [], page.name
     assert {f"{Path(path).with_suffix('.html')}" for path in REFERENCE if path.endswith(".md")} <= {
