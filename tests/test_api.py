@@ -57,6 +57,13 @@ def test_a_file_name_tells_its_problem(grader):
     assert (verdict.status, verdict.author, verdict.label) == (Status.CORRECT, "honest_plain", None)
 
 
+def test_settings_and_environment_are_known_before_the_verdict(grader):
+    submission = Submission(author="ann", problem_id="scale_bias_relu", path="x.py", source=WRONG)
+    (verdict,) = grader.grade_many([submission])
+    assert verdict.settings == grader.settings_for(submission)
+    assert verdict.environment == grader.environment_for(submission)
+
+
 def test_an_empty_text_is_the_submissions_fault(grader):
     verdict = grader.grade(source=" \n", problem="scale_bias_relu")
     assert verdict.status is Status.INVALID_SUBMISSION
