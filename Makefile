@@ -1,4 +1,5 @@
-# `make demo` and `make test` are all that a fresh machine needs. Variables: PYTHON, VENV, CONSTRAINTS, DEMO_FLAGS, TEST_FLAGS.
+# `make demo` and `make test` are all that a fresh machine needs. Variables: PYTHON, VENV, CONSTRAINTS, DEMO_FLAGS, TEST_FLAGS,
+# BUNDLE_PYTHON.
 SHELL := /bin/bash
 
 PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
@@ -7,13 +8,14 @@ VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 DEMO_FLAGS ?= --quick
 TEST_FLAGS ?= -n auto
+BUNDLE_PYTHON ?= 3.12
 
 BIN := $(VENV)/bin
 # uv resolves torch in seconds where pip takes minutes; pip brings it along where the machine has none.
 UV = $(shell command -v uv || echo $(BIN)/uv)
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 
-.PHONY: demo test test-quick check format setup bubblewrap clean
+.PHONY: demo test test-quick check format docs bundle setup bubblewrap clean
 
 demo: setup
 	$(BIN)/grader grade submissions --db demo.db $(DEMO_FLAGS)
@@ -35,6 +37,14 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: setup
+	$(INSTALL) --editable '.[docs]'
+	$(BIN)/mkdocs build --strict --quiet
+
+# For a GPU host without a network: x86-64, Python $(BUNDLE_PYTHON), a torch of its own.
+bundle: setup
+	PYTHON=$(BIN)/python UV=$(UV) BUNDLE_PYTHON=$(BUNDLE_PYTHON) scripts/bundle/make
+
 setup: bubblewrap $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
@@ -53,4 +63,4 @@ bubblewrap:
 		|| { echo "bubblewrap is missing, and submissions are not run without it: apt-get install bubblewrap" >&2; exit 1; }
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache demo.db demo.db-shm demo.db-wal
+	rm -rf $(VENV) build dist bundle bundle.tar.gz site .mypy_cache .pytest_cache .ruff_cache demo.db demo.db-shm demo.db-wal

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from grader.catalog import Catalog, find_problems, find_submissions
 from grader.errors import UserError
-from grader.models import Problem, Submission, TimeLimits, Verdict
+from grader.models import Environment, Problem, Settings, Submission, TimeLimits, Verdict
 
 Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Path | Submission]
 """One thing to grade:
@@ -101,7 +101,7 @@ class Grader:
         self._pipeline = Pipeline(
             device=device, sandbox=sandbox, quick=quick, variant=variant, build_cache=build_cache, limits=limits
         )
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
 
     def __enter__(self) -> Grader:
         return self
@@ -113,6 +113,14 @@ class Grader:
         """End the workers, when the submission in hand has its verdict."""
         with self._turn:
             self._pipeline.close()
+
+    def settings_for(self, submission: Submission) -> Settings:
+        """What a verdict on it will carry: its device and this grader's options."""
+        return self._pipeline.settings_for(submission)
+
+    def environment_for(self, submission: Submission) -> Environment:
+        """The machine and versions that a verdict on it will carry. With the settings: whether a stored one holds."""
+        return self._pipeline.environment_for(submission)
 
     def grade(
         self,

@@ -36,8 +36,11 @@ class Status(StrEnum):
     CRASHED = "crashed"
     """Its process died: a segmentation fault, an abort, an exit."""
     TIMEOUT = "timeout"
+    """It gave no answer within the time that a build, a constructor or a call may take."""
     OUT_OF_MEMORY = "out_of_memory"
+    """It used more memory than the device has or the sandbox allows."""
     WRONG_OUTPUT = "wrong_output"
+    """The forward does not match, or an output of a timed call does not."""
     MISSING_BACKWARD = "missing_backward"
     """The forward matches; some gradient that the reference has does not exist."""
     WRONG_BACKWARD = "wrong_backward"
@@ -45,15 +48,18 @@ class Status(StrEnum):
     INTEGRITY_VIOLATION = "integrity_violation"
     """Caught reaching around the grader."""
     CORRECT = "correct"
+    """All of it matches."""
     NOT_RUN = "not_run"
-    """It needs a device that is not here. Never a pass, never a fail."""
+    """It needs a device that is not here, or its problem cannot be graded. Never a pass, never a fail."""
     GRADER_ERROR = "grader_error"
     """Our fault. Never counted against the submission."""
 
 
 class StageStatus(StrEnum):
     PASSED = "passed"
+    """What was asked was so."""
     FAILED = "failed"
+    """It was not, and a diagnosis says why."""
     SKIPPED = "skipped"
     """Not reached because an earlier stage failed, or not gradable for this problem."""
 

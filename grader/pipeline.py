@@ -101,7 +101,7 @@ class Grader:
         baselines: bool = False,
     ) -> None:
         """`strict_fp32`: time with TensorFloat-32 off on both sides. `baselines`: time torch.compile of the reference
-        too, which takes minutes once for each problem; by default, unless `quick`.
+        too, which takes minutes once for each problem.
 
         Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here.
         """

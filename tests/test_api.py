@@ -57,6 +57,13 @@ def test_a_file_name_tells_its_problem(grader):
     assert (verdict.status, verdict.author, verdict.label) == (Status.CORRECT, "honest_plain", None)
 
 
+def test_settings_and_environment_are_known_before_the_verdict(grader):
+    submission = Submission(author="ann", problem_id="scale_bias_relu", path="x.py", source=WRONG)
+    (verdict,) = grader.grade_many([submission])
+    assert verdict.settings == grader.settings_for(submission)
+    assert verdict.environment == grader.environment_for(submission)
+
+
 def test_an_empty_text_is_the_submissions_fault(grader):
     verdict = grader.grade(source=" \n", problem="scale_bias_relu")
     assert verdict.status is Status.INVALID_SUBMISSION
@@ -177,7 +184,8 @@ def test_cancelled_it_waits_for_what_is_in_hand_and_blocks_no_loop(grader):
             read.append(number)
             if got:
                 in_hand.set()
-                go_on.wait(30)
+                if not go_on.wait(20):  # a loop that is blocked would be blocked for ever
+                    go_on.set()
             yield PROBLEM, WRONG
 
     async def consume():
@@ -198,10 +206,7 @@ def test_cancelled_it_waits_for_what_is_in_hand_and_blocks_no_loop(grader):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    rescue = threading.Timer(20, go_on.set)  # else a loop that is blocked would be blocked for ever
-    rescue.start()
     asyncio.run(main())
-    rescue.cancel()
     assert ticks == 2
     assert len(got) == 1
     known = len(read)

@@ -1,6 +1,8 @@
 """What is documented is there, and what is there is documented."""
 
+import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -9,13 +11,21 @@ from pathlib import Path
 import pytest
 import typer
 
+import grader
 from db.schema import NEWEST
 from grader.cli import app
-from grader.models import Status
+from grader.codes import CODES
+from grader.labels import LABELS
+from grader.models import Problem, StageStatus, Status, Verdict
+from scripts import reference_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+TUTORIAL = ROOT / "docs" / "tutorial"
+PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+TEXTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
+REFERENCE = reference_pages.pages()
 
 COMMANDS = typer.main.get_command(app).commands
 
@@ -26,7 +36,15 @@ def test_both_make_commands_are_on_the_first_screen():
     assert "    make test\n" in first_screen
 
 
-@pytest.mark.parametrize("target", sorted({*re.findall(r"^    make ([\w-]+)", README + CONTRIBUTING, re.MULTILINE)}))
+def mentioned(pattern):
+    """What the pattern's group finds in code blocks and in backquotes, with the file that it stands in."""
+    lines = rf"^(?: {{4}}| {{8}}){pattern}|`{pattern}`"
+    for name, text in TEXTS.items():
+        for found in re.finditer(lines, text, re.MULTILINE):
+            yield name, found[1] or found[2]
+
+
+@pytest.mark.parametrize("target", sorted({target for _, target in mentioned(r"make ([\w-]+)[^\n`]*")}))
 def test_each_make_command_exists(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
@@ -82,3 +100,97 @@ def test_help_is_there_without_waiting_for_torch():
 
 def test_the_newest_schema_is_the_one_that_tests_know():
     assert (ROOT / "tests" / "db" / f"version_{NEWEST}.sql").exists()
+
+
+# ------------------------------------------------------------------------------------------------ the reference
+
+
+def test_the_reference_has_every_command_and_option():
+    page = REFERENCE["reference/cli.md"]
+    for name, command in reference_pages.commands():
+        section = page.partition(f"## grader {name}\n")[2].partition("\n## ")[0]
+        assert section, name
+        options = [option for parameter in command.params for option in parameter.opts if parameter.name != "help"]
+        for option in options:
+            assert f"`{option}`" in section or not option.startswith("--"), f"{name} {option}"
+
+
+@pytest.mark.parametrize("word", sorted({*Status, *StageStatus, *CODES, *LABELS}))
+def test_the_reference_has_every_status_code_and_label(word):
+    assert re.search(rf"^\| `{word}` \| .*\w.* \|$", REFERENCE["reference/statuses.md"], re.MULTILINE)
+
+
+def test_the_reference_has_every_field_of_a_verdict():
+    page = REFERENCE["reference/verdict.md"]
+    for name, model in Verdict.model_json_schema()["$defs"].items():
+        for field in model.get("properties", {}):
+            section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+            assert f"| `{field}` |" in section, f"{name}.{field}"
+
+
+def test_the_reference_has_every_column():
+    page = REFERENCE["reference/database.md"]
+    for table in reference_pages.SQLModel.metadata.tables.values():
+        section = page.partition(f"## {table.name}\n")[2].partition("\n## ")[0]
+        assert {column.name for column in table.columns if f"| `{column.name}` |" not in section} == set()
+
+
+def test_the_reference_has_every_function():
+    page = REFERENCE["reference/python.md"]
+    for name in ("grade", "Grader", "Work", "reward"):
+        assert name in grader.__all__
+        assert f"\n## {name}\n" in page
+    for name in ("grade", "grade_many", "agrade_many", "close"):
+        assert f"\n### Grader.{name}\n" in page
+
+
+# ---------------------------------------------------------------------------------------------------- the pages
+
+
+@pytest.mark.parametrize("line", sorted({line for _, line in mentioned(r"((?:grader-env/bin/)?grader [^\n`]*)")}))
+def test_each_command_in_the_pages_is_one_that_the_grader_takes(line):
+    command, name, words = typer.main.get_command(app), "grader", shlex.split(re.split(r" [|>] ", line)[0])[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        name = words.pop(0)
+        command = command.commands[name]
+    command.make_context(name, words)  # parses and checks everything, runs nothing
+    assert name != "grader" or words == ["--version"]
+
+
+def test_each_link_between_pages_leads_somewhere():
+    for name, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
+            path = (ROOT / name).parent / target
+            generated = path.resolve().relative_to(ROOT / "docs").as_posix() in REFERENCE
+            assert generated or path.exists(), f"{name}: {target}"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="needs the extra `docs`; `make docs` installs it")
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ScaleSilu" in (tmp_path / "tutorial" / "first-verdict.html").read_text(), "the files are shown"
+    for page in tmp_path.rglob("*.html"):
+        assert "--8" not in page.read_text()
+        foreign = re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(?:https?:)?//[^>]+>", page.read_text())
+        assert [tag for tag in foreign if "canonical" not in tag] == [], page.name
+    assert {f"{Path(path).with_suffix('.html')}" for path in REFERENCE if path.endswith(".md")} <= {
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")
+    }
+
+
+@pytest.mark.slow
+def test_the_tutorial_gets_the_verdicts_that_it_shows():
+    (path,) = (TUTORIAL / "problems").glob("*.py")
+    problem = Problem(id=path.stem, path=path, source=path.read_text())
+    text = " ".join((TUTORIAL / "first-verdict.md").read_text().split())
+    with grader.Grader(device="cpu", quick=True) as started:
+        for label, status in (("v1", Status.MISSING_BACKWARD), ("v2", Status.CORRECT)):
+            verdict = started.grade(TUTORIAL / "ann" / f"scale_silu__{label}.py", problem=problem)
+            assert verdict.status is status
+            shown = f"{verdict.submission} on cpu: "
+            if verdict.diagnoses and status is not Status.CORRECT:
+                shown += f"{verdict.diagnoses[0].code}: {verdict.diagnoses[0].message}"
+            assert f"{status} #" in text
+            assert shown in text
