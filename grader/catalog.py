@@ -64,7 +64,9 @@ class Catalog:
             )
         if len(found) > 1:
             names = " and ".join(problem.path.name for problem in found)
-            raise UserError(f"problem {number} of level {level} may be {names}; take one away, or name it: --problem ID")
+            raise UserError(
+                f"problem {number} of level {level} may be {names}; take one away, or name it: --problem ID"
+            )
         return found[0]
 
     def _nearest(self, problem_id: str) -> str:
