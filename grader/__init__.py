@@ -13,10 +13,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grader.api import Grader, Work, grade
+    from grader.api import Grader, grade
     from grader.errors import GraderError, UserError
     from grader.models import Problem, Status, Submission, TimeLimits, Verdict
     from grader.rewards import reward
+    from grader.work import Work
 
 __version__ = "0.1.0"
 
@@ -35,10 +36,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "grader.api": ("Grader", "Work", "grade"),
+    "grader.api": ("Grader", "grade"),
     "grader.errors": ("GraderError", "UserError"),
     "grader.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
     "grader.rewards": ("reward",),
+    "grader.work": ("Work",),
 }
 
 

@@ -7,32 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from grader.catalog import Catalog, find_problems, find_submissions
-from grader.errors import UserError
+from grader.catalog import find_problems
 from grader.models import Environment, Problem, Settings, Submission, TimeLimits, Verdict
-
-Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Path | Submission]
-"""One thing to grade:
-
-- `(problem, source)`: the problem as an id, a file or a `Problem`; the source as text, as the `Path` of a file, or as a
-  `Submission`;
-- a mapping with `problem` and `source`, and where known `author`, `label` and `sample`: a line of a JSONL batch;
-- a `Submission`, whose `problem_id` names the problem.
-"""
+from grader.work import Work, WorkDesk
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
-
-NOBODY = "unknown"
-"""The author of a text that came without one."""
-_KEYS = {"problem", "source", "author", "label", "sample"}
 
 
 def grade(
@@ -58,7 +43,7 @@ def grade(
     What the submission does wrong is in the verdict. Raises UserError for a file or problem that is not there, and
     SandboxUnavailable where submissions cannot be isolated.
     """
-    desk = _Desk(problems)
+    desk = WorkDesk(find_problems(map(Path, problems)))
     work = desk.resolve(path, source, problem)
     with Grader(device=device, sandbox=sandbox, quick=quick, variant=variant) as grader:
         return next(grader.grade_many([work]))
@@ -97,7 +82,7 @@ class Grader:
         """
         from grader.pipeline import Grader as Pipeline
 
-        self._desk = _Desk(problems)
+        self._desk = WorkDesk(find_problems(map(Path, problems)))
         self._pipeline = Pipeline(
             device=device, sandbox=sandbox, quick=quick, variant=variant, build_cache=build_cache, limits=limits
         )
@@ -177,78 +162,3 @@ async def _to_the_end(last: asyncio.Future[None]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-
-
-class _Desk:
-    """Makes pairs of problem and submission out of what callers have."""
-
-    def __init__(self, folders: Iterable[str | Path]) -> None:
-        self._catalog = find_problems(map(Path, folders))
-
-    def pair(self, work: Work) -> tuple[Problem, Submission]:
-        """Raises UserError for what is no work, and for an unknown problem."""
-        if isinstance(work, Submission):
-            return self._catalog.problem(work.problem_id), work
-        if isinstance(work, Mapping):
-            return self._line(work)
-        problem, source = work
-        if isinstance(source, Submission):
-            return self._problem(problem), source
-        return self.resolve(source, None, problem) if isinstance(source, Path) else self.resolve(None, source, problem)
-
-    def resolve(
-        self, path: str | Path | None, source: str | None, problem: str | Path | Problem | None
-    ) -> tuple[Problem, Submission]:
-        """Raises UserError for a file or problem that is not there, and where path and source are both given."""
-        if (path is None) == (source is None):
-            raise UserError("give a submission's path or its source, one of them")
-        if path is not None:
-            return self._file(Path(path), None if problem is None else self._problem(problem))
-        if problem is None:
-            raise UserError("a source has no file name that tells its problem; name it: problem=...")
-        assert source is not None
-        found = self._problem(problem)
-        return found, _text(found, source)
-
-    def _line(self, line: Mapping[str, object]) -> tuple[Problem, Submission]:
-        problem, source = line.get("problem"), line.get("source")
-        unknown = set(line) - _KEYS
-        if not isinstance(problem, str | Path | Problem) or not isinstance(source, str) or unknown:
-            raise UserError(
-                f"a mapping with {', '.join(sorted(map(str, line))) or 'nothing'} is no work; it needs problem and "
-                "source, and may have author, label and sample"
-            )
-        found = self._problem(problem)
-        rest = {key: line[key] for key in ("author", "label", "sample") if line.get(key) is not None}
-        return found, _text(found, source, **rest)
-
-    def _problem(self, problem: str | Path | Problem) -> Problem:
-        if isinstance(problem, Problem):
-            return problem
-        known = self._catalog.problems.get(problem) if isinstance(problem, str) else None
-        if known is not None:
-            return known
-        path = Path(problem)
-        if path.suffix != ".py" and isinstance(problem, str):
-            return self._catalog.problem(problem)  # raises, naming the nearest ids
-        return find_problems([path]).problem(path.stem)
-
-    def _file(self, path: Path, problem: Problem | None) -> tuple[Problem, Submission]:
-        if path.is_dir():
-            raise UserError(f"{path}: a folder; `grade` takes one file")
-        catalog = self._catalog
-        if problem is not None:
-            catalog = Catalog({**catalog.problems, problem.id: problem})
-        (submission,) = find_submissions([path], catalog, problem_id=problem.id if problem else None)
-        return catalog.problem(submission.problem_id), submission
-
-
-def _text(problem: Problem, source: str, **given: object) -> Submission:
-    """A submission that is no file. Raises UserError for an author, label or sample of a wrong type."""
-    unreadable = None if source.strip() else "The file is empty."
-    fields = {"author": NOBODY, "problem_id": problem.id, "path": f"{problem.id}.py", **given}
-    try:
-        return Submission.model_validate({**fields, "source": source, "unreadable": unreadable})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]} of a piece of work: {first['msg']}") from None

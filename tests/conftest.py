@@ -8,6 +8,12 @@ import torch
 from grader.toolchain import find_cuda_home
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(tmp_path_factory, monkeypatch):
+    """Tests see no problem folders of the user who runs them."""
+    monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path_factory.getbasetemp() / "nothing" / "problems.json"))
+
+
 def pytest_collection_modifyitems(items):
     missing = {
         "gpu": None if torch.cuda.is_available() else "needs an NVIDIA GPU; CONTRIBUTING.md says how to run these",

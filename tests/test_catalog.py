@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog import MAX_SOURCE_BYTES, find_problems, find_submissions, needs
+from grader.catalog import MAX_SOURCE_BYTES, find_problems, find_submissions, kernelbench_samples, needs
 from grader.errors import UserError
 from tests import samples
 
@@ -221,6 +221,66 @@ def test_files_of_a_kernelbench_run(tmp_path):
     submission = only(write(tmp_path / "run7" / "level_2_problem_2_sample_5_kernel.py"), catalog)
     assert (submission.author, submission.problem_id, submission.sample) == ("run7", "2_Add", 5)
     assert submission.label is None
+
+
+def kernelbench(root):
+    """A checkout as it lies on GitHub, in small: two levels, and a prompt that looks like a problem."""
+    write(root / "KernelBench" / "level1" / "1_Scale.py", samples.PROBLEM_SOURCE)
+    write(root / "KernelBench" / "level1" / "23_Softmax.py", samples.PROBLEM_SOURCE)
+    write(root / "KernelBench" / "level2" / "23_Softmax.py", samples.PROBLEM_SOURCE + "# level 2\n")
+    write(root / "src" / "prompts" / "model_ex_add.py", samples.PROBLEM_SOURCE)
+    return root
+
+
+@pytest.mark.parametrize("folder", ["", "KernelBench"])
+def test_a_kernelbench_checkout_offers_its_levels_only(tmp_path, folder):
+    found = find_problems([kernelbench(tmp_path) / folder]).problems
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(found)
+    assert "23_Softmax" not in found
+    assert "model_ex_add" not in found
+    assert found["level2/23_Softmax"].id == "level2/23_Softmax"
+
+
+def test_one_level_of_kernelbench_keeps_plain_ids(tmp_path):
+    levels = kernelbench(tmp_path) / "KernelBench"
+    assert {"1_Scale", "23_Softmax"} <= set(find_problems([levels / "level1"]).problems)
+    both = find_problems([levels / "level1", levels / "level2"]).problems
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(both)
+
+
+def test_a_name_in_two_levels_is_told_by_the_folder_or_asked_for(tmp_path):
+    catalog = find_problems([kernelbench(tmp_path / "KB")])
+    submission = only(write(tmp_path / "ann" / "level2" / "23_Softmax__v2.py"), catalog)
+    assert (submission.problem_id, submission.author, submission.label) == ("level2/23_Softmax", "ann", "v2")
+    with pytest.raises(UserError, match=r"did you mean level\d/23_Softmax or level\d/23_Softmax\?"):
+        only(write(tmp_path / "ann" / "23_Softmax.py"), catalog)
+
+
+def test_a_sample_finds_its_problem_by_level_and_number(tmp_path):
+    catalog = find_problems([kernelbench(tmp_path / "KB")])
+    for level in (1, 2):
+        path = write(tmp_path / "run7" / f"level_{level}_problem_23_sample_0_kernel.py")
+        assert only(path, catalog).problem_id == f"level{level}/23_Softmax"
+    path = write(tmp_path / "run7" / "level_1_problem_2_sample_0_kernel.py")
+    with pytest.raises(UserError, match=r"sample_0_kernel.py: no problem 2 of level 1 is known; .*--problems DIR"):
+        only(path, catalog)
+    write(tmp_path / "KB" / "KernelBench" / "level1" / "1_Scale_OLD.py", samples.PROBLEM_SOURCE)
+    path = write(tmp_path / "run7" / "level_1_problem_1_sample_0_kernel.py")
+    with pytest.raises(UserError, match=r"problem 1 of level 1 may be 1_Scale.py and 1_Scale_OLD.py"):
+        only(path, find_problems([tmp_path / "KB"]))
+
+
+def test_the_samples_of_a_run_are_listed_in_order(tmp_path):
+    names = ["level_1_problem_10_sample_0_kernel.py", "level_1_problem_2_sample_1_kernel.py", "prompt.py"]
+    for name in names:
+        write(tmp_path / "run7" / name)
+    assert [path.name for path in kernelbench_samples(tmp_path / "run7")] == [names[1], names[0]]
+    with pytest.raises(UserError, match=r"no level_L_problem_P_sample_S_kernel.py in it"):
+        kernelbench_samples(tmp_path)
+
+
+def test_an_author_may_be_given(tmp_path, catalog):
+    assert only(write(tmp_path / "ann" / "scale.py"), catalog, author="bob").name == "bob/scale"
 
 
 # ------------------------------------------------------------------------------------------------------- needs

@@ -10,7 +10,15 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
     {"grader", "grader.protocol", "grader.errors", "grader.codes", "grader.shipped", "grader.needs", "grader.labels"},
     {"grader.models"},
-    {"grader.catalog", "grader.rewards", "grader.sandbox", "grader.toolchain", "grader.problem_module"},
+    {
+        "grader.catalog",
+        "grader.problem_module",
+        "grader.remembered",
+        "grader.rewards",
+        "grader.sandbox",
+        "grader.toolchain",
+        "grader.work",
+    },
     {"grader.remote", "grader.gradable", "grader.device_memory"},
     {"grader.stages"},
     {"grader.pipeline"},
@@ -75,7 +83,7 @@ def test_imports_go_one_way(path):
     for module in imported(path):
         other = part(known(module))
         if own == FRONT_DOOR:
-            assert other in ("grader.api", "grader.errors", "grader.models", "grader.rewards")
+            assert other in ("grader.api", "grader.errors", "grader.models", "grader.rewards", "grader.work")
         elif own == WORKER:
             assert other in (WORKER, "grader.protocol"), f"the worker imports {module}"
         else:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from db import Store
-from grader.catalog import Catalog, find_problems, find_submissions
+from db import Run, Store
+from grader.catalog import Catalog, find_submissions, kernelbench_samples
+from grader.cli._catalog import offered
+from grader.cli._lines import STDIN, Pair, arriving, readable
 from grader.cli._options import DATABASE, Database, DeviceChoice, ProblemFolders, SandboxChoice
 from grader.errors import UserError
 from grader.models import Problem, Status, Submission, Verdict
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
+from grader.work import WorkDesk
 
 if TYPE_CHECKING:
     from grader.pipeline import Grader
@@ -23,10 +28,25 @@ if TYPE_CHECKING:
 
 def grade(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Files, or folders that are searched for them.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Submissions, folders that are searched for them, JSONL batches (*.jsonl), or - for JSONL on stdin.",
+        ),
+    ] = None,
     problem_id: Annotated[
         str | None, typer.Option("--problem", metavar="ID", help="Grade for this problem, whatever the file is called.")
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Keep the verdicts under this author, whatever the folder says.")
+    ] = None,
+    kernelbench_run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also grade the level_L_problem_P_sample_S_kernel.py in this folder of a KernelBench run; the folder "
+            "is the author.",
+        ),
     ] = None,
     problems: ProblemFolders = None,
     device: Annotated[
@@ -60,17 +80,22 @@ def grade(
     already graded, with the same text, problem, machine and settings, is shown from the database. Each verdict is kept
     as it is reached: after an interruption the same command goes on where it stopped.
 
+    A line of JSONL is {"problem": ID, "source": TEXT} and may have author, label and sample. Each is graded when it
+    arrives. One that cannot be graded is named on stderr, does not stop the others, and makes the exit status 2.
+
     \b
     Examples:
       grader grade submissions/
       grader grade submissions/ann/conv2d_mul_leaky_relu_gelu__v2.py --device cuda
       grader grade my_kernel.py --problem conv2d_mul_leaky_relu_gelu --quick
-      grader grade runs/ --problems KernelBench/ --json > verdicts.jsonl
+      grader grade --kernelbench-run KernelBench/runs/my_run --problems KernelBench/
+      generate | grader grade - --json > verdicts.jsonl
     """
-    catalog = find_problems(problems or ())
-    submissions = find_submissions(paths, catalog, problem_id=problem_id)
-    _check_variant(variant, catalog, submissions)
-    batch = [(catalog.problem(submission.problem_id), submission) for submission in submissions]
+    catalog = offered(problems)
+    check_variant = _variant_check(variant)
+    files, streams = _told_apart(paths or (), kernelbench_run)
+    batch = _pairs(files, catalog, problem_id, author, check_variant)
+    overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
@@ -82,20 +107,17 @@ def grade(
             strict_fp32=strict_fp32,
             baselines=baselines,
         ) as grader,
+        BatchProgress(total=None if streams else len(batch), as_json=as_json) as progress,
     ):
-        known = {} if regrade else _known(batch, store, grader)
-        verdicts: list[Verdict] = []
-        with BatchProgress(total=len(batch), as_json=as_json) as progress:
-            for verdict in known.values():
-                progress.show(verdict)
-                verdicts.append(verdict)
-            todo = [pair for index, pair in enumerate(batch) if index not in known]
-            for problem, submission, reached in grader.grade_many(todo):
-                saved = store.save(reached, submission, problem, run)
-                progress.show(saved)
-                verdicts.append(saved)
-    print(tally(verdicts, reused=len(known)), file=sys.stderr)
-    if any(verdict.status is Status.GRADER_ERROR for verdict in verdicts):
+        desk = _Desk(grader, store, run, progress, regrade=regrade)
+        desk.grade(batch)
+        for stream in streams:
+            for name, lines in arriving(stream):
+                desk.grade(readable(lines, name, WorkDesk(catalog), overrides, check_variant, desk.refuse))
+    print(tally(desk.verdicts, reused=desk.reused), file=sys.stderr)
+    if desk.refused:
+        raise typer.Exit(2)
+    if any(verdict.status is Status.GRADER_ERROR for verdict in desk.verdicts):
         raise typer.Exit(1)
 
 
@@ -116,21 +138,84 @@ def open_grader(
     )
 
 
-def _known(batch: Iterable[tuple[Problem, Submission]], store: Store, grader: Grader) -> dict[int, Verdict]:
-    """Stored verdicts that still hold, by position in the batch."""
-    found = (
-        store.find(submission, problem, grader.environment_for(submission), grader.settings_for(submission))
-        for problem, submission in batch
-    )
-    return {index: verdict for index, verdict in enumerate(found) if verdict is not None}
+@dataclass
+class _Desk:
+    """Where work comes in, and verdicts go out to the database and the screen."""
+
+    grader: Grader
+    store: Store
+    run: Run
+    progress: BatchProgress
+    regrade: bool
+    verdicts: list[Verdict] = field(default_factory=list)
+    reused: int = 0
+    refused: int = 0
+
+    def grade(self, work: Iterable[Pair]) -> None:
+        for problem, submission, reached in self.grader.grade_many(self._unknown(work)):
+            self._show(self.store.save(reached, submission, problem, self.run))
+
+    def refuse(self, message: str) -> None:
+        """Say what cannot be graded; the rest goes on."""
+        self.refused += 1
+        self.progress.say(f"grader: {message}")
+
+    def _unknown(self, work: Iterable[Pair]) -> Iterator[Pair]:
+        """What has to be graded; of the rest the stored verdict is shown."""
+        for problem, submission in work:
+            known = None if self.regrade else self._stored(problem, submission)
+            if known is None:
+                yield problem, submission
+            else:
+                self.reused += 1
+                self._show(known)
+
+    def _stored(self, problem: Problem, submission: Submission) -> Verdict | None:
+        environment, settings = self.grader.environment_for(submission), self.grader.settings_for(submission)
+        return self.store.find(submission, problem, environment, settings)
+
+    def _show(self, verdict: Verdict) -> None:
+        self.progress.show(verdict)
+        self.verdicts.append(verdict)
 
 
-def _check_variant(variant: str | None, catalog: Catalog, submissions: Iterable[Submission]) -> None:
-    if variant is None:
-        return
-    from grader.problem_module import load_problem
+def _told_apart(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:
+    """(files and folders, streams of JSONL)."""
+    if not paths and kernelbench_run is None:
+        raise UserError("nothing to grade; name files, folders, a .jsonl, - for stdin, or --kernelbench-run DIR")
+    streams = [path for path in paths if path == STDIN or (path.suffix == ".jsonl" and not path.is_dir())]
+    for path in streams:
+        if path != STDIN and not path.exists():
+            raise UserError(f"{path}: no such file or folder")
+    files = [path for path in paths if path not in streams]
+    return files + (kernelbench_samples(kernelbench_run) if kernelbench_run else []), streams
 
-    for problem_id in sorted({submission.problem_id for submission in submissions}):
-        names = load_problem(catalog.problem(problem_id)).variants
+
+def _pairs(
+    files: Iterable[Path],
+    catalog: Catalog,
+    problem_id: str | None,
+    author: str | None,
+    check_variant: Callable[[Problem], None],
+) -> list[Pair]:
+    submissions = find_submissions(files, catalog, problem_id=problem_id, author=author)
+    pairs = [(catalog.problem(submission.problem_id), submission) for submission in submissions]
+    for problem, _ in pairs:
+        check_variant(problem)
+    return pairs
+
+
+def _variant_check(variant: str | None) -> Callable[[Problem], None]:
+    """Raises UserError for a problem that does not have the variant; looks at each problem once."""
+
+    @cache
+    def check(problem: Problem) -> None:
+        if variant is None:
+            return
+        from grader.problem_module import load_problem
+
+        names = load_problem(problem).variants
         if variant not in names:
-            raise UserError(f"problem {problem_id} has no variant {variant!r}; it has {', '.join(names)}")
+            raise UserError(f"problem {problem.id} has no variant {variant!r}; it has {', '.join(names)}")
+
+    return check

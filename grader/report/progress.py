@@ -9,15 +9,15 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from grader.models import Verdict
-from grader.report.console import console
+from grader.report.console import clean, console
 from grader.report.machine import json_line
 from grader.report.text import verdict_line
 
 
 class BatchProgress:
-    """A context manager that is told of each verdict."""
+    """A context manager that is told of each verdict. `total` is None where nobody knows how many will come."""
 
-    def __init__(self, total: int, *, as_json: bool) -> None:
+    def __init__(self, total: int | None, *, as_json: bool) -> None:
         self._as_json = as_json
         self._stdout = console(sys.stdout)
         self._stderr = console(sys.stderr)
@@ -55,6 +55,10 @@ class BatchProgress:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)
             sys.stdout.flush()
         self._bar.advance(self._task)
+
+    def say(self, message: str) -> None:
+        """Print a line on stderr, above the bar."""
+        self._bar.console.print(clean(message), soft_wrap=True)
 
     def _note(self, verdict: Verdict) -> None:
         if not self._stdout.is_terminal:

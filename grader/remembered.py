@@ -1,0 +1,67 @@
+"""The problem folders that `grader problems add` remembers: a JSON file in the user's configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from grader.errors import UserError
+
+VARIABLE = "GRADER_PROBLEMS"
+"""Names the file, where it is not to be in the user's configuration."""
+
+
+def registry() -> Path:
+    """`$GRADER_PROBLEMS`, else `$XDG_CONFIG_HOME/grader/problems.json`, else that under ~/.config."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "grader" / "problems.json"
+
+
+def remembered() -> list[Path]:
+    """The folders, in the order in which they came. Raises UserError for a file that does not hold any."""
+    path = registry()
+    try:
+        folders = json.loads(path.read_text())["folders"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except (ValueError, KeyError, TypeError):
+        folders = None
+    if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
+        raise UserError(f'{path}: not {{"folders": ["DIR", ...]}}; put it right, or delete it')
+    return [Path(folder) for folder in folders]
+
+
+def remember(folder: Path) -> bool:
+    """Add a folder by its full path; False where it is known already."""
+    folders = remembered()
+    if folder.resolve() in folders:
+        return False
+    _write([*folders, folder.resolve()])
+    return True
+
+
+def forget(folder: Path) -> None:
+    """Take a folder out, which need not exist any more. Raises UserError for one that is not remembered."""
+    folders = remembered()
+    if folder.resolve() not in folders:
+        raise UserError(f"{folder}: not remembered; these are: {', '.join(map(str, folders)) or 'none'}")
+    _write([one for one in folders if one != folder.resolve()])
+
+
+def _write(folders: Sequence[Path]) -> None:
+    path = registry()
+    text = json.dumps({"folders": [str(folder) for folder in folders]}, indent=2) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); {VARIABLE} names another file") from error
