@@ -72,6 +72,17 @@ class FastP:
         return (self.total[step] / self.count, self.forward[step] / self.count) if self.count else (0.0, 0.0)
 
 
+@dataclass(frozen=True)
+class Light:
+    """How near the best on a problem, or a phase, comes to what the device could do at most."""
+
+    name: str
+    total: float | None
+    forward: float | None
+    total_row: Row | None = None
+    forward_row: Row | None = None
+
+
 def funnel(rows: Iterable[Row]) -> Funnel:
     """Count the answers to each question."""
     rows = list(rows)
@@ -110,6 +121,29 @@ def fast_p(rows: Sequence[Row]) -> FastP:
         forward=fast_counts(forward, FAST_P_STEPS),
         total_speedups=tuple(sorted(one.value for one in total if one)),
         forward_speedups=tuple(sorted(one.value for one in forward if one)),
+    )
+
+
+def lights(rows: Iterable[Row]) -> list[Light]:
+    """Per problem, the submissions nearest to the speed of light; the nearest problem first."""
+    total: dict[str, Row] = {}
+    forward: dict[str, Row] = {}
+    for row in rows:
+        if row.correct and row.total_light:
+            total[row.problem] = max(total.get(row.problem, row), row, key=lambda one: one.total_light or 0.0)
+        if row.right_forward and row.forward_light:
+            forward[row.problem] = max(forward.get(row.problem, row), row, key=lambda one: one.forward_light or 0.0)
+    found = [_light(problem, total.get(problem), forward.get(problem)) for problem in total.keys() | forward.keys()]
+    return sorted(found, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
+
+
+def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
+    return Light(
+        problem,
+        total.total_light if total else None,
+        forward.forward_light if forward else None,
+        total,
+        forward,
     )
 
 

@@ -84,6 +84,11 @@ def milliseconds(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.4g}"
 
 
+def mebibytes(value: int) -> str:
+    """An amount of memory."""
+    return f"{value / 2**20:,.0f} MiB"
+
+
 def shape(value: Sequence[int] | None) -> str:
     """A shape or an index."""
     return ABSENT if value is None else "[" + ", ".join(map(str, value)) + "]"

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from db.leaderboard import Board
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Place, author_board
-from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart
+from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
@@ -19,10 +19,12 @@ from grader.report.site.figures import (
     DeviceRows,
     FastP,
     Funnel,
+    Light,
     best_cells,
     devices,
     fast_p,
     funnel,
+    lights,
 )
 from grader.report.site.pages import render
 from grader.report.site.rows import Row
@@ -60,6 +62,9 @@ class _Section(NamedTuple):
     fast: FastP
     fast_svg: Markup
     intervals: dict[Board, Markup]
+    lights: list[Light]
+    """Empty where no bound is known."""
+    lights_svg: Markup
 
 
 class _ProblemSection(NamedTuple):
@@ -149,7 +154,7 @@ def list_pages(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 def _section(device: DeviceRows, boards: Boards) -> _Section:
     key = names.anchor(device.name)
-    figures = fast_p(device.rows)
+    figures, near = fast_p(device.rows), lights(device.rows)
     places: dict[Board, list[Place]] = {
         board: [place for (name, _), found in by_problem.items() if name == device.name for place in found]
         for board, by_problem in boards.items()
@@ -171,6 +176,8 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
             for board, found in timed.items()
             if found
         },
+        lights=near,
+        lights_svg=light_chart(near, f"{key}-light"),
     )
 
 
