@@ -19,6 +19,7 @@ from db import Store
 from db.leaderboard import Board, leaderboard
 from grader import __version__
 from grader.catalog import Catalog, find_problems, find_submissions
+from grader.cli_serve import serve
 from grader.errors import GraderError, UserError
 from grader.models import Device, Problem, Status, Submission, Verdict
 from grader.report.console import console
@@ -220,6 +221,9 @@ def report(
     if written.unreadable:
         print(f"{written.unreadable} verdicts of another version of the grader are shown in short", file=sys.stderr)
     print(f"{written.pages} pages, begin with {written.index}")
+
+
+app.command()(serve)
 
 
 @app.command(name="problems")

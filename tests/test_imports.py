@@ -17,7 +17,8 @@ ORDER = [
     {"db"},
     {"grader.doctor"},
     {"grader.report"},
-    {"grader.cli"},
+    {"grader.serve"},
+    {"grader.cli", "grader.cli_serve"},
 ]
 """A part may import from its own row and from those above it."""
 

@@ -16,6 +16,10 @@ FAST_P_STEPS = tuple(step / 20 for step in range(61))
 """Where the slider can stand: 0 to 3."""
 
 
+_NO_DEVICE = "none"
+"""How an environment is named that has no GPU for what is written for one; its compilers judge all the same."""
+
+
 @dataclass(frozen=True)
 class Funnel:
     """How many get past each question."""
@@ -102,10 +106,10 @@ def funnel(rows: Iterable[Row]) -> Funnel:
 
 
 def devices(rows: Iterable[Row]) -> list[DeviceRows]:
-    """By device name: GPUs first, then the one with most verdicts."""
+    """By device name: GPUs first, then the one with most verdicts. What never came to a device is in none of them."""
     by_name: dict[tuple[Device, str], list[Row]] = {}
     for row in rows:
-        if row.status is not Status.NOT_RUN:
+        if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
     found = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
     return sorted(found, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))

@@ -99,6 +99,11 @@ def moment(iso: str) -> str:
     return iso[:16].replace("T", " ")
 
 
+def clock_time(iso: str) -> str:
+    """`12:00:05`, UTC."""
+    return iso[11:19]
+
+
 def yes(value: bool | None) -> str:
     """Whether, where that is known."""
     return ABSENT if value is None else "yes" if value else "no"

@@ -26,7 +26,7 @@ from grader.report.site.figures import (
     funnel,
     lights,
 )
-from grader.report.site.pages import render
+from grader.report.site.pages import STATIC, Frame, render
 from grader.report.site.rows import Row
 
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
@@ -73,13 +73,14 @@ class _ProblemSection(NamedTuple):
     boards: dict[Board, list[Place]]
 
 
-def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards) -> str:
+def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, frame: Frame = STATIC) -> str:
     """The first page."""
     found = funnel(counted)
     return render(
         "index.html",
         names.INDEX,
         "Kernel report",
+        frame=frame,
         verdict_count=len(rows),
         problem_count=len({row.problem for row in rows}),
         author_count=len({row.author for row in rows}),
@@ -94,7 +95,9 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards) -> s
     )
 
 
-def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str) -> str:
+def problem_page(
+    problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str, frame: Frame = STATIC
+) -> str:
     """One problem: its boards on each device, its verdicts, its reference."""
     sections = [
         _ProblemSection(names.anchor(device.name), device.name, _boards_of(boards, device.name, problem))
@@ -104,6 +107,7 @@ def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boar
         "problem.html",
         names.problem_page(problem),
         problem,
+        frame=frame,
         problem=problem,
         funnel=funnel(counted),
         sections=[section for section in sections if section.boards],
@@ -113,13 +117,14 @@ def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boar
     )
 
 
-def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row]) -> str:
+def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], frame: Frame = STATIC) -> str:
     """One author: how far the submissions get, and all of them."""
     found = funnel(counted)
     return render(
         "author.html",
         names.author_page(author),
         author,
+        frame=frame,
         author=author,
         funnel=found,
         funnel_svg=funnel_chart(found, "funnel"),
@@ -128,13 +133,14 @@ def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row]) -> str
     )
 
 
-def matrix_page(device: DeviceRows) -> str:
+def matrix_page(device: DeviceRows, frame: Frame = STATIC) -> str:
     """Problems by authors on one device."""
     authors = device.authors
     return render(
         "matrix.html",
         names.matrix_page(device.name),
         f"{device.name}: problems × authors",
+        frame=frame,
         device=device,
         authors=authors[:_MOST_COLUMNS],
         more=len(authors) > _MOST_COLUMNS,
@@ -142,14 +148,23 @@ def matrix_page(device: DeviceRows) -> str:
     )
 
 
-def list_pages(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """Every verdict, newest first, some hundred to a page."""
-    ordered = list(reversed(rows))
-    count = max(1, -(-len(ordered) // _MOST_VERDICTS))
-    for number in range(1, count + 1):
-        shown = ordered[(number - 1) * _MOST_VERDICTS : number * _MOST_VERDICTS]
-        page = names.list_page(number)
-        yield page, render("list.html", page, f"All verdicts, page {number}", rows=shown, number=number, count=count)
+def list_count(rows: Sequence[Row]) -> int:
+    """How many pages the list of all verdicts takes."""
+    return max(1, -(-len(rows) // _MOST_VERDICTS))
+
+
+def list_page(rows: Sequence[Row], number: int, frame: Frame = STATIC) -> str:
+    """Every verdict, newest first, some hundred to a page; `number` counts from 1."""
+    end = len(rows) - (number - 1) * _MOST_VERDICTS
+    return render(
+        "list.html",
+        names.list_page(number),
+        f"All verdicts, page {number}",
+        frame=frame,
+        rows=list(reversed(rows[max(0, end - _MOST_VERDICTS) : end])),
+        number=number,
+        count=list_count(rows),
+    )
 
 
 def _section(device: DeviceRows, boards: Boards) -> _Section:

@@ -15,7 +15,7 @@ from grader.report.site import names
 from grader.report.site.charts import light_chart, phases_chart, rounds_chart, seconds_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
 from grader.report.site.figures import Light
-from grader.report.site.pages import render, save
+from grader.report.site.pages import STATIC, Frame, render, save
 from grader.report.site.rows import Row
 
 
@@ -43,22 +43,35 @@ class VerdictTask(NamedTuple):
 
 def write_verdict(task: VerdictTask) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict: little is shown of it then."""
-    try:
-        verdict = Verdict.model_validate_json(task.document)
-    except ValidationError:
-        verdict = None
+    verdict = read_verdict(task.document)
     page = verdict_page(task.row, verdict, task.source, task.others, task.newer)
     save(task.out / names.verdict_page(task.row.id), page)
     return verdict is None
 
 
-def verdict_page(row: Row, verdict: Verdict | None, source: str, others: Iterable[Other], newer: int | None) -> str:
+def read_verdict(document: str) -> Verdict | None:
+    """None where another version of the grader wrote it."""
+    try:
+        return Verdict.model_validate_json(document)
+    except ValidationError:
+        return None
+
+
+def verdict_page(
+    row: Row,
+    verdict: Verdict | None,
+    source: str,
+    others: Iterable[Other],
+    newer: int | None,
+    frame: Frame = STATIC,
+) -> str:
     """The page; `verdict` is None where another version of the grader wrote it."""
     phases = list(_phases(verdict))
     return render(
         "verdict.html",
         names.verdict_page(row.id),
         f"{row.name} on {row.problem}: {row.status.replace('_', ' ')}",
+        frame=frame,
         row=row,
         verdict=verdict,
         newer=newer,
