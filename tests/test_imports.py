@@ -27,7 +27,8 @@ ORDER = [
     {"db"},
     {"grader.doctor"},
     {"grader.report"},
-    {"grader.cli", "grader.cli_selftest"},
+    {"grader.serve"},
+    {"grader.cli"},
 ]
 """A part may import from its own row and from those above it."""
 

@@ -12,7 +12,19 @@ from typer.testing import CliRunner
 from db import Store
 from grader.cli import app
 from grader.errors import UserError
-from grader.models import Device, Diagnosis, Settings, StageStatus, Status, TensorCheck, VariantResult
+from grader.models import (
+    Baseline,
+    ClockReading,
+    Device,
+    Diagnosis,
+    KernelUse,
+    Settings,
+    StageSeconds,
+    StageStatus,
+    Status,
+    TensorCheck,
+    VariantResult,
+)
 from grader.report.site import write_site
 from grader.report.site.boards import _ranks
 from grader.report.site.code import compare, highlight
@@ -75,6 +87,8 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:
             self.faults.append(f"</{tag}> at {self.getpos()}")
+        if tag in ("td", "th"):
+            self.text.append(" ")
 
     def handle_data(self, data):
         self.text.append(data)
@@ -262,6 +276,57 @@ def test_other_peoples_files_are_left_alone(site):
     assert (site.folder / "out" / "thesis.tex").read_text() == "mine"
 
 
+def timed_on_a_gpu(name="fused<float>"):
+    """What only a GPU's verdict has: kernels, clocks, baselines, bounds."""
+    bound = {"bound_ms": 0.4}
+    timing = samples.verdict().timing
+    return {
+        "where": GPU,
+        "kernels": (KernelUse(name=name, calls=3, share=0.75), KernelUse(name="copy", calls=1)),
+        "seconds": StageSeconds(build=8.0, start=1.0, forward=2.5, timing=12.0),
+        "peak_device_bytes": 3 << 30,
+        "timing": timing.model_copy(
+            update={
+                "forward": samples.phase(3.0).model_copy(update={"bound_ms": 0.25}),
+                "total": samples.phase(2.0).model_copy(update=bound),
+                "clocks": (
+                    ClockReading(round=0, sm_mhz=1980, memory_mhz=3201),
+                    ClockReading(round=1, sm_mhz=1215, memory_mhz=3201, throttle_reasons=("sw_power_cap",)),
+                ),
+                "baselines": (Baseline(name="compile", forward_ms=1.5, total_ms=1.25),),
+            }
+        ),
+    }
+
+
+def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_speed_of_light(site):
+    site.save(**timed_on_a_gpu())
+    pages = site.write()
+    check(pages)
+    words = pages["verdicts/1.html"].words
+    assert "fused<float> 3 75%" in words
+    assert "copy 1 –" in words
+    assert "1 1215 3201 sw_power_cap" in words
+    assert "eager 3 3.00× 2 2.00×" in words
+    assert "compile 1.5 1.50× best 1.25 1.25× best" in words
+    assert "Share of the speed of light" in words
+    assert "start sandbox, worker and reference 1.0" in words
+    assert "Peak of device memory: 3,072 MiB" in words
+
+
+def test_the_index_tells_who_is_nearest_to_the_speed_of_light(site):
+    site.save("ann", **timed_on_a_gpu())
+    site.save("bob", text="b = 1\n", where=GPU)
+    words = site.write()["index.html"].words
+    assert "Speed of light over the time taken, the nearest on each problem" in words
+    assert "scale 40% ann 25% ann" in words
+
+
+def test_without_bounds_nothing_is_said_of_the_speed_of_light(site):
+    site.save()
+    assert "Speed of light over" not in site.write()["index.html"].words
+
+
 # ----------------------------------------------------------------------------------------------- hostile texts
 
 
@@ -269,6 +334,7 @@ def hostile(site, text=HOSTILE):
     """A payload wherever a submission, its compiler or its author has a say."""
     check = TensorCheck(name=text, status="failed", message=text, dtype=text)
     variant = VariantResult(variant=text, status=StageStatus.FAILED, seed=1, tensors=(check,))
+    clock = ClockReading(round=0, sm_mhz=1, memory_mhz=1, throttle_reasons=(text,))
     for status in (Status.CORRECT, Status.WRONG_BACKWARD):
         made = samples.verdict(status=status)
         where = samples.environment(Device.CUDA, text)
@@ -285,11 +351,12 @@ def hostile(site, text=HOSTILE):
             where=where,
             diagnoses=(diagnosis,),
             labels=(text,),
+            kernels=(KernelUse(name=text, calls=1),),
             settings=Settings(device=Device.CUDA, variant=None),
             build=made.build.model_copy(update={"log_tail": text, "extensions": (text,)}),
             forward=made.forward.model_copy(update={"variants": (variant,)}),
             backward=made.backward.model_copy(update={"gradients": (check,), "variants": (variant,)}),
-            timing=made.timing.model_copy(update={"variant": text}),
+            timing=made.timing.model_copy(update={"variant": text, "clocks": (clock,)}),
         )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from grader.models import PhaseTiming
-from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel
+from grader.models import PhaseTiming, StageSeconds
+from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
 from grader.report.site.formats import interval, percent, power, times
 from grader.report.site.rows import Row, Speedup
 from grader.report.site.svg import Scale, chart, element, line, path, text
@@ -16,6 +16,12 @@ from grader.report.site.svg import Scale, chart, element, line, path, text
 _WIDTH = 720
 _MOST_INTERVALS = 160
 """More than this would be a grey area."""
+
+_MOST_BARS = 24
+"""Pairs of bars; the table beside them has the rest."""
+
+_LONGEST_NAME = 44
+"""Characters that fit beside a bar."""
 
 
 def funnel_chart(funnel: Funnel, key: str) -> Markup:
@@ -186,6 +192,59 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
         key=key,
         width=_WIDTH,
         height=bottom + 26,
+    )
+
+
+def light_chart(lines: Sequence[Light], key: str) -> Markup:
+    """How much of the speed of light is reached: two bars a line, forward and backward together above the forward."""
+    shown = lines[:_MOST_BARS]
+    x = Scale(0, 1, 300, 650)
+    bottom = 8 + 36 * len(shown)
+    parts = [line(x(at / 4), 4, x(at / 4), bottom, "grid one" if at == 4 else "grid") for at in range(5)]
+    parts += [text(x(at / 4), bottom + 16, percent(at / 4)) for at in range(5)]
+    for position, one in enumerate(shown):
+        top = 8 + 36 * position
+        name = one.name if len(one.name) <= _LONGEST_NAME else one.name[: _LONGEST_NAME - 1] + "…"
+        parts.append(text(290, top + 18, name, "label small", "end"))
+        for offset, share, kind in ((0, one.total, "total"), (15, one.forward, "forward")):
+            if share is not None:
+                parts.append(
+                    element(
+                        "rect", x=x(0), y=top + offset, width=x(share) - x(0), height=12, class_=f"light-bar {kind}"
+                    )
+                )
+                parts.append(text(x(share) + 6, top + offset + 10, percent(share), "tick", "start"))
+    return chart(
+        *parts,
+        title="Share of the speed of light that is reached, forward and backward together, and forward alone",
+        description="; ".join(
+            f"{one.name}: {percent(one.total)} forward and backward, {percent(one.forward)} forward" for one in shown
+        ),
+        key=key,
+        width=_WIDTH,
+        height=bottom + 22,
+    )
+
+
+def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
+    """One bar in as many parts as there are stages: where the time of one grading went."""
+    parts, spent = [], [(name, took) for name, took in seconds if took > 0]
+    x = Scale(0, sum(took for _, took in spent) or 1.0, 0, 700)
+    at = 0.0
+    for position, (name, took) in enumerate(spent):
+        width, label = x(at + took) - x(at), f"{name} {took:.1f} s"
+        class_ = "stage even" if position % 2 else "stage"
+        parts.append(element("rect", x=x(at), y=0, width=max(width - 1, 0.5), height=26, class_=class_))
+        if width > 12 + 7 * len(label):
+            parts.append(text(x(at) + 8, 17, label, "stage-label", "start"))
+        at += took
+    return chart(
+        *parts,
+        title="Where the time of this grading went",
+        description="; ".join(f"{name}: {took:.1f} s" for name, took in spent),
+        key=key,
+        width=_WIDTH,
+        height=30,
     )
 
 

@@ -16,6 +16,10 @@ FAST_P_STEPS = tuple(step / 20 for step in range(61))
 """Where the slider can stand: 0 to 3."""
 
 
+_NO_DEVICE = "none"
+"""How an environment is named that has no GPU for what is written for one; its compilers judge all the same."""
+
+
 @dataclass(frozen=True)
 class Funnel:
     """How many get past each question."""
@@ -72,6 +76,17 @@ class FastP:
         return (self.total[step] / self.count, self.forward[step] / self.count) if self.count else (0.0, 0.0)
 
 
+@dataclass(frozen=True)
+class Light:
+    """How near the best on a problem, or a phase, comes to what the device could do at most."""
+
+    name: str
+    total: float | None
+    forward: float | None
+    total_row: Row | None = None
+    forward_row: Row | None = None
+
+
 def funnel(rows: Iterable[Row]) -> Funnel:
     """Count the answers to each question."""
     rows = list(rows)
@@ -91,10 +106,10 @@ def funnel(rows: Iterable[Row]) -> Funnel:
 
 
 def devices(rows: Iterable[Row]) -> list[DeviceRows]:
-    """By device name: GPUs first, then the one with most verdicts."""
+    """By device name: GPUs first, then the one with most verdicts. What never came to a device is in none of them."""
     by_name: dict[tuple[Device, str], list[Row]] = {}
     for row in rows:
-        if row.status is not Status.NOT_RUN:
+        if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
     found = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
     return sorted(found, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))
@@ -110,6 +125,29 @@ def fast_p(rows: Sequence[Row]) -> FastP:
         forward=fast_counts(forward, FAST_P_STEPS),
         total_speedups=tuple(sorted(one.value for one in total if one)),
         forward_speedups=tuple(sorted(one.value for one in forward if one)),
+    )
+
+
+def lights(rows: Iterable[Row]) -> list[Light]:
+    """Per problem, the submissions nearest to the speed of light; the nearest problem first."""
+    total: dict[str, Row] = {}
+    forward: dict[str, Row] = {}
+    for row in rows:
+        if row.correct and row.total_light:
+            total[row.problem] = max(total.get(row.problem, row), row, key=lambda one: one.total_light or 0.0)
+        if row.right_forward and row.forward_light:
+            forward[row.problem] = max(forward.get(row.problem, row), row, key=lambda one: one.forward_light or 0.0)
+    found = [_light(problem, total.get(problem), forward.get(problem)) for problem in total.keys() | forward.keys()]
+    return sorted(found, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
+
+
+def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
+    return Light(
+        problem,
+        total.total_light if total else None,
+        forward.forward_light if forward else None,
+        total,
+        forward,
     )
 
 

@@ -84,6 +84,11 @@ def milliseconds(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.4g}"
 
 
+def mebibytes(value: int) -> str:
+    """An amount of memory."""
+    return f"{value / 2**20:,.0f} MiB"
+
+
 def shape(value: Sequence[int] | None) -> str:
     """A shape or an index."""
     return ABSENT if value is None else "[" + ", ".join(map(str, value)) + "]"
@@ -92,6 +97,11 @@ def shape(value: Sequence[int] | None) -> str:
 def moment(iso: str) -> str:
     """`2026-01-01 12:00`, UTC."""
     return iso[:16].replace("T", " ")
+
+
+def clock_time(iso: str) -> str:
+    """`12:00:05`, UTC."""
+    return iso[11:19]
 
 
 def yes(value: bool | None) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from db.leaderboard import Board
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Place, author_board
-from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart
+from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
@@ -19,12 +19,14 @@ from grader.report.site.figures import (
     DeviceRows,
     FastP,
     Funnel,
+    Light,
     best_cells,
     devices,
     fast_p,
     funnel,
+    lights,
 )
-from grader.report.site.pages import render
+from grader.report.site.pages import STATIC, Frame, render
 from grader.report.site.rows import Row
 
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
@@ -60,6 +62,9 @@ class _Section(NamedTuple):
     fast: FastP
     fast_svg: Markup
     intervals: dict[Board, Markup]
+    lights: list[Light]
+    """Empty where no bound is known."""
+    lights_svg: Markup
 
 
 class _ProblemSection(NamedTuple):
@@ -68,13 +73,14 @@ class _ProblemSection(NamedTuple):
     boards: dict[Board, list[Place]]
 
 
-def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards) -> str:
+def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, frame: Frame = STATIC) -> str:
     """The first page."""
     found = funnel(counted)
     return render(
         "index.html",
         names.INDEX,
         "Kernel report",
+        frame=frame,
         verdict_count=len(rows),
         problem_count=len({row.problem for row in rows}),
         author_count=len({row.author for row in rows}),
@@ -89,7 +95,9 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards) -> s
     )
 
 
-def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str) -> str:
+def problem_page(
+    problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str, frame: Frame = STATIC
+) -> str:
     """One problem: its boards on each device, its verdicts, its reference."""
     sections = [
         _ProblemSection(names.anchor(device.name), device.name, _boards_of(boards, device.name, problem))
@@ -99,6 +107,7 @@ def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boar
         "problem.html",
         names.problem_page(problem),
         problem,
+        frame=frame,
         problem=problem,
         funnel=funnel(counted),
         sections=[section for section in sections if section.boards],
@@ -108,13 +117,14 @@ def problem_page(problem: str, rows: Sequence[Row], counted: Sequence[Row], boar
     )
 
 
-def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row]) -> str:
+def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], frame: Frame = STATIC) -> str:
     """One author: how far the submissions get, and all of them."""
     found = funnel(counted)
     return render(
         "author.html",
         names.author_page(author),
         author,
+        frame=frame,
         author=author,
         funnel=found,
         funnel_svg=funnel_chart(found, "funnel"),
@@ -123,13 +133,14 @@ def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row]) -> str
     )
 
 
-def matrix_page(device: DeviceRows) -> str:
+def matrix_page(device: DeviceRows, frame: Frame = STATIC) -> str:
     """Problems by authors on one device."""
     authors = device.authors
     return render(
         "matrix.html",
         names.matrix_page(device.name),
         f"{device.name}: problems × authors",
+        frame=frame,
         device=device,
         authors=authors[:_MOST_COLUMNS],
         more=len(authors) > _MOST_COLUMNS,
@@ -137,19 +148,28 @@ def matrix_page(device: DeviceRows) -> str:
     )
 
 
-def list_pages(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """Every verdict, newest first, some hundred to a page."""
-    ordered = list(reversed(rows))
-    count = max(1, -(-len(ordered) // _MOST_VERDICTS))
-    for number in range(1, count + 1):
-        shown = ordered[(number - 1) * _MOST_VERDICTS : number * _MOST_VERDICTS]
-        page = names.list_page(number)
-        yield page, render("list.html", page, f"All verdicts, page {number}", rows=shown, number=number, count=count)
+def list_count(rows: Sequence[Row]) -> int:
+    """How many pages the list of all verdicts takes."""
+    return max(1, -(-len(rows) // _MOST_VERDICTS))
+
+
+def list_page(rows: Sequence[Row], number: int, frame: Frame = STATIC) -> str:
+    """Every verdict, newest first, some hundred to a page; `number` counts from 1."""
+    end = len(rows) - (number - 1) * _MOST_VERDICTS
+    return render(
+        "list.html",
+        names.list_page(number),
+        f"All verdicts, page {number}",
+        frame=frame,
+        rows=list(reversed(rows[max(0, end - _MOST_VERDICTS) : end])),
+        number=number,
+        count=list_count(rows),
+    )
 
 
 def _section(device: DeviceRows, boards: Boards) -> _Section:
     key = names.anchor(device.name)
-    figures = fast_p(device.rows)
+    figures, near = fast_p(device.rows), lights(device.rows)
     places: dict[Board, list[Place]] = {
         board: [place for (name, _), found in by_problem.items() if name == device.name for place in found]
         for board, by_problem in boards.items()
@@ -171,6 +191,8 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
             for board, found in timed.items()
             if found
         },
+        lights=near,
+        lights_svg=light_chart(near, f"{key}-light"),
     )
 
 

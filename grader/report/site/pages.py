@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,10 +18,40 @@ from grader.report.console import clean
 from grader.report.site import formats, names
 
 
-def render(template: str, page: str, title: str, **values: object) -> str:
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every page. Files have nothing there that only a server can do."""
+
+    links: tuple[tuple[str, str], ...] = ()
+    """More pages in the navigation: where each lies, and its name."""
+    compares: bool = False
+    """Whether any two submissions can be compared."""
+
+
+STATIC = Frame()
+
+
+def render(template: str, page: str, title: str, *, frame: Frame = STATIC, policy: str = "", **values: object) -> str:
     """A whole page; `page` is where it will lie, so that links in it lead there from its folder."""
     up = "../" * page.count("/")
-    return _environment().get_template(template).render(up=up, page=page, title=title, **values)
+    around = {"up": up, "page": page, "title": title, "frame": frame, "policy": policy or security_policy()}
+    return _environment().get_template(template).render(**around, **values)
+
+
+def fragment(template: str, macro: str, *arguments: object) -> str:
+    """What one macro of a template prints, escaped as in a page."""
+    made = getattr(_environment().get_template(template).module, macro)(*arguments)
+    return str(made)
+
+
+@cache
+def security_policy(*, connect: str = "'none'", form: str = "'none'") -> str:
+    """The Content-Security-Policy of a page: its own style sheet and script by their hashes, and nothing else."""
+    style, script = _asset("site.css"), _asset("site.js")
+    return (
+        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; connect-src {connect}; "
+        f"base-uri 'none'; form-action {form}"
+    )
 
 
 def save(path: Path, text: str) -> None:
@@ -38,12 +69,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    style, script = _asset("site.css"), _asset("site.js")
     environment.globals.update(
-        style=Markup(style),
-        script=Markup(script),
-        policy=f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
-        "base-uri 'none'; form-action 'none'",
+        style=Markup(_asset("site.css")),
+        script=Markup(_asset("site.js")),
         codes=CODES,
         names=names,
         fmt=formats,
@@ -51,6 +79,7 @@ def _environment() -> Environment:
     return environment
 
 
+@cache
 def _asset(name: str) -> str:
     return files("grader.report.site").joinpath("static", name).read_text(encoding="utf-8")
 

@@ -25,6 +25,10 @@ _PATHS = (
     "$.timing.forward.speedup",
     "$.timing.forward.ci_low",
     "$.timing.forward.ci_high",
+    "$.timing.total.bound_ms",
+    "$.timing.total.candidate_ms",
+    "$.timing.forward.bound_ms",
+    "$.timing.forward.candidate_ms",
 )
 
 
@@ -58,6 +62,9 @@ class Row:
     built: bool
     total: Speedup | None
     forward: Speedup | None
+    total_light: float | None = None
+    """Speed of light over the time taken, 1 where nothing could be faster; None where no bound is known."""
+    forward_light: float | None = None
 
     @property
     def name(self) -> str:
@@ -76,8 +83,8 @@ class Row:
         return self.status is Status.CORRECT
 
 
-def read_rows(store: Store) -> list[Row]:
-    """Every verdict, oldest first."""
+def read_rows(store: Store, *, after: int = 0) -> list[Row]:
+    """Every verdict, or those with a higher id, oldest first."""
     columns: list[Any] = [
         col(VerdictRow.id),
         col(VerdictRow.problem),
@@ -96,7 +103,9 @@ def read_rows(store: Store) -> list[Row]:
         func.json_extract(VerdictRow.document, *_PATHS).label("figures"),
     ]
     with store.reading() as session:
-        found = session.execute(select(*columns).join(EnvironmentRow).order_by(col(VerdictRow.id)))
+        found = session.execute(
+            select(*columns).join(EnvironmentRow).where(col(VerdictRow.id) > after).order_by(col(VerdictRow.id))
+        )
         return [_row(dict(one._mapping)) for one in found]
 
 
@@ -139,7 +148,9 @@ def _row(columns: dict[str, Any]) -> Row:
         },
         built=build == StageStatus.PASSED,
         total=_speedup(figures[:3]),
-        forward=_speedup(figures[3:]),
+        forward=_speedup(figures[3:6]),
+        total_light=_share(*figures[6:8]),
+        forward_light=_share(*figures[8:]),
     )
 
 
@@ -149,3 +160,11 @@ def _speedup(figures: list[Any]) -> Speedup | None:
         return None
     numbers = [float(figure) for figure in figures]
     return Speedup(*numbers) if all(math.isfinite(number) and number > 0 for number in numbers) else None
+
+
+def _share(bound_ms: Any, candidate_ms: Any) -> float | None:
+    if bound_ms is None or candidate_ms is None:
+        return None
+    bound, candidate = float(bound_ms), float(candidate_ms)
+    share = bound / candidate if candidate > 0 else math.inf
+    return share if math.isfinite(share) and share > 0 else None

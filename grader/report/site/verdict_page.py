@@ -10,11 +10,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from grader.models import PhaseTiming, Value, VariantResult, Verdict
+from grader.models import PhaseTiming, StageStatus, TimingResult, Value, VariantResult, Verdict
 from grader.report.site import names
-from grader.report.site.charts import phases_chart, rounds_chart
+from grader.report.site.charts import light_chart, phases_chart, rounds_chart, seconds_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
-from grader.report.site.pages import render, save
+from grader.report.site.figures import Light
+from grader.report.site.pages import STATIC, Frame, render, save
 from grader.report.site.rows import Row
 
 
@@ -42,28 +43,44 @@ class VerdictTask(NamedTuple):
 
 def write_verdict(task: VerdictTask) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict: little is shown of it then."""
-    try:
-        verdict = Verdict.model_validate_json(task.document)
-    except ValidationError:
-        verdict = None
+    verdict = read_verdict(task.document)
     page = verdict_page(task.row, verdict, task.source, task.others, task.newer)
     save(task.out / names.verdict_page(task.row.id), page)
     return verdict is None
 
 
-def verdict_page(row: Row, verdict: Verdict | None, source: str, others: Iterable[Other], newer: int | None) -> str:
+def read_verdict(document: str) -> Verdict | None:
+    """None where another version of the grader wrote it."""
+    try:
+        return Verdict.model_validate_json(document)
+    except ValidationError:
+        return None
+
+
+def verdict_page(
+    row: Row,
+    verdict: Verdict | None,
+    source: str,
+    others: Iterable[Other],
+    newer: int | None,
+    frame: Frame = STATIC,
+) -> str:
     """The page; `verdict` is None where another version of the grader wrote it."""
     phases = list(_phases(verdict))
     return render(
         "verdict.html",
         names.verdict_page(row.id),
         f"{row.name} on {row.problem}: {row.status.replace('_', ' ')}",
+        frame=frame,
         row=row,
         verdict=verdict,
         newer=newer,
         phases=phases,
         phases_svg=_phases_svg(phases),
         rounds=_rounds(phases),
+        baselines=list(_baselines(verdict, dict(phases))),
+        lights_svg=_lights_svg(dict(phases)),
+        seconds_svg=seconds_chart(verdict.seconds, "seconds") if verdict else Markup(""),
         shown_variant=_shown_variant(verdict),
         environment=_pairs(verdict.environment) if verdict else [],
         settings=_pairs(verdict.settings) if verdict else [],
@@ -73,9 +90,9 @@ def verdict_page(row: Row, verdict: Verdict | None, source: str, others: Iterabl
 
 
 def _phases(verdict: Verdict | None) -> Iterator[tuple[str, PhaseTiming]]:
-    timing = verdict.timing if verdict else None
+    timing = _timing(verdict)
     for name in ("total", "forward", "backward"):
-        phase: PhaseTiming | None = getattr(timing, name, None)
+        phase: PhaseTiming | None = getattr(timing, name)
         if phase is not None:
             yield name, phase
 
@@ -87,6 +104,60 @@ def _phases_svg(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
         if all(math.isfinite(one) and one > 0 for one in (phase.speedup, phase.ci_low, phase.ci_high))
     ]
     return phases_chart(drawn, "phases") if drawn else Markup("")
+
+
+class BaselineLine(NamedTuple):
+    """How the candidate compares with one more way of running the reference."""
+
+    name: str
+    forward_ms: float | None
+    forward: float | None
+    """Speedup over it."""
+    total_ms: float | None
+    total: float | None
+    best: set[str]
+    """On which of `forward` and `total` no baseline is faster than this one."""
+
+
+def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Iterator[BaselineLine]:
+    """Eager from this verdict's own timing, then what else was measured; nothing where that is all there is."""
+    others = [one for one in _timing(verdict).baselines if one.name != "eager"]
+    if not others:
+        return
+    forward, total = phases.get("forward"), phases.get("total")
+    known = [
+        ("eager", forward.reference_ms if forward else None, total.reference_ms if total else None),
+        *((one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in others),
+    ]
+    best_forward = min((ms for _, ms, _ in known if ms is not None), default=None)
+    best_total = min((ms for _, _, ms in known if ms is not None), default=None)
+    for name, forward_ms, total_ms in known:
+        best = {
+            phase
+            for phase, ms, least in (("forward", forward_ms, best_forward), ("total", total_ms, best_total))
+            if ms is not None and ms == least
+        }
+        yield BaselineLine(name, forward_ms, _over(forward_ms, forward), total_ms, _over(total_ms, total), best)
+
+
+def _timing(verdict: Verdict | None) -> TimingResult:
+    return (verdict.timing if verdict else None) or TimingResult(status=StageStatus.SKIPPED)
+
+
+def _over(baseline_ms: float | None, phase: PhaseTiming | None) -> float | None:
+    """The ratio of medians; the table of phases has eager's with its interval, taken round by round."""
+    return baseline_ms / phase.candidate_ms if baseline_ms and phase and phase.candidate_ms > 0 else None
+
+
+def _lights_svg(phases: dict[str, PhaseTiming]) -> Markup:
+    shares = {
+        name: phase.bound_ms / phase.candidate_ms
+        for name, phase in phases.items()
+        if phase.bound_ms and phase.candidate_ms > 0
+    }
+    if not shares:
+        return Markup("")
+    return light_chart([Light("this submission", shares.get("total"), shares.get("forward"))], "light")
 
 
 def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseTiming, Markup]]:

@@ -65,8 +65,8 @@ def write_site(store: Store, out: Path) -> Written:
         writer.write(names.author_page(author), overview_pages.author_page(author, of, counts))
     for device in devices(counting):
         writer.write(names.matrix_page(device.name), overview_pages.matrix_page(device))
-    for page, text in overview_pages.list_pages(rows):
-        writer.write(page, text)
+    for number in range(1, overview_pages.list_count(rows) + 1):
+        writer.write(names.list_page(number), overview_pages.list_page(rows, number))
     writer.write(names.INDEX, overview_pages.index_page(rows, counting, boards))
     writer.remove_others()
     return Written(out / names.INDEX, len(writer.written), unreadable)

@@ -74,20 +74,21 @@
   };
 
   const filterable = (table) => {
-    const rows = [...table.tBodies[0].rows];
-    if (rows.length < 12) return;
+    const body = table.tBodies[0];
+    if (body.rows.length < 12 && table.id !== "live-verdicts") return;
     const input = make("input", { type: "search", id: "filter-" + table.id, autocomplete: "off", spellcheck: "false" });
     const count = make("span", { role: "status" });
-    const texts = rows.map((row) => row.textContent.toLowerCase());
     const apply = () => {
       const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
-      rows.forEach((row, at) => {
-        row.hidden = !wanted.every((word) => texts[at].includes(word));
+      for (const row of body.rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !wanted.every((word) => text.includes(word));
         shown += !row.hidden;
-      });
-      count.textContent = wanted.length ? shown + " of " + rows.length : "";
+      }
+      count.textContent = wanted.length ? shown + " of " + body.rows.length : "";
     };
+    table.addEventListener("rows", apply);
     input.addEventListener("input", () => { apply(); remember("q." + table.id, input.value); });
     table.parentElement.before(make("p", { class: "filter" }, make("label", { for: input.id }, "Filter "), input, count));
     input.value = state().get("q." + table.id) || "";
@@ -128,6 +129,40 @@
     apply();
   };
 
+  // Only a server has this: rows come as they would stand in the page, escaped there.
+  const live = (place) => {
+    const most = 200;
+    const runs = document.querySelector("#runs-table tbody");
+    const verdicts = document.querySelector("#live-verdicts tbody");
+    const say = (text, connected) => { place.textContent = text; place.classList.toggle("connected", connected); };
+    let since = place.dataset.since;
+    let reached = 0;
+    const waiting = () => say(reached ? "Connected; " + reached + (reached === 1 ? " verdict" : " verdicts") + " since this page was opened." : "Connected; waiting for verdicts.", true);
+    const connect = () => {
+      const source = new EventSource(place.dataset.events + "?since=" + since);
+      source.addEventListener("open", waiting);
+      source.addEventListener("verdict", (event) => {
+        since = event.lastEventId;
+        verdicts.insertAdjacentHTML("afterbegin", JSON.parse(event.data).row);
+        verdicts.querySelectorAll(".new").forEach((row) => row.classList.remove("new"));
+        verdicts.rows[0].classList.add("new");
+        while (verdicts.rows.length > most) verdicts.rows[verdicts.rows.length - 1].remove();
+        verdicts.parentElement.dispatchEvent(new Event("rows"));
+        reached += 1;
+        waiting();
+      });
+      source.addEventListener("runs", (event) => { runs.innerHTML = JSON.parse(event.data).rows; });
+      source.addEventListener("error", () => {
+        say("Not connected; trying again.", false);
+        // The browser tries again by itself, unless the server turned it away.
+        if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
+      });
+      addEventListener("pagehide", () => source.close(), { once: true });
+    };
+    say("Connecting.", false);
+    connect();
+  };
+
   const openTarget = () => {
     const id = location.hash.slice(1);
     const target = id && !id.includes("=") && document.getElementById(id);
@@ -145,6 +180,7 @@
     document.querySelectorAll(".fast-p").forEach(slider);
     document.querySelectorAll("table.sortable").forEach((table) => { sortable(table); filterable(table); });
     document.querySelectorAll("pre.source").forEach(lineLinks);
+    document.querySelectorAll("#live").forEach(live);
     openTarget();
     addEventListener("hashchange", openTarget);
     addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));

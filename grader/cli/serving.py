@@ -1,0 +1,51 @@
+"""`grader serve`: the report live from the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grader.errors import UserError
+
+
+def serve(
+    db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where verdicts are kept.")] = "grader.db",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; other machines reach 0.0.0.0.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    submit: Annotated[
+        bool, typer.Option("--submit", help="Take submissions from those with the token (GRADER_TOKEN, or printed).")
+    ] = False,
+    problems: Annotated[
+        list[Path] | None,
+        typer.Option("--problems", metavar="DIR", help="Take submissions for the problems in it too; may be repeated."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A name that the server goes by.")
+    ] = None,
+) -> None:
+    """Serve the report's pages live from the database, with a page that follows a running batch, and a JSON API.
+
+    \b
+    Examples:
+      grader serve
+      grader serve --db runs/grader.db --port 8080
+      GRADER_TOKEN=$(openssl rand -hex 16) grader serve --submit
+    """
+    try:
+        from grader.serve.run import run_server
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise UserError(f"serving needs {error.name}; pip install 'kernel-grader[serve]' brings it") from error
+    run_server(
+        db,
+        host=host,
+        port=port,
+        submissions=submit,
+        problem_folders=problems or (),
+        allowed_hosts=allow_host or (),
+    )

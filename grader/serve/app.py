@@ -1,0 +1,66 @@
+"""Puts the server together: guard, pages, live page, API, and submissions where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from db import Store
+from grader import __version__
+from grader.catalog import MAX_SOURCE_BYTES
+from grader.errors import GraderError
+from grader.report.site.pages import Frame
+from grader.serve import live, submit
+from grader.serve.api import api
+from grader.serve.guard import Guard, TooLarge
+from grader.serve.pages import error_page, pages
+from grader.serve.snapshot import Snapshots
+from grader.serve.submit import Desk
+
+_MOST_BYTES = 3 * MAX_SOURCE_BYTES + (1 << 16)
+"""A form writes most characters of a source as they are, and some as three."""
+
+_TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
+
+
+def make_app(
+    store: Store, path: Path, *, desk: Desk | None, hosts: Collection[str], stopping: Callable[[], bool]
+) -> FastAPI:
+    """The application. `store` reads only; without a `desk` nothing can be submitted."""
+    links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
+    frame = Frame(links=links if desk else links[:1], compares=True)
+    snapshots = Snapshots(store, path, frame)
+    app = FastAPI(
+        title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
+    )
+    app.include_router(pages(store, snapshots, frame))
+    app.include_router(live.live(store, frame, stopping))
+    app.include_router(api(store, snapshots))
+    if desk:
+        app.include_router(submit.submissions(desk, frame))
+    app.add_middleware(Guard, hosts=hosts, most_bytes=_MOST_BYTES)
+
+    def fault(request: Request, status: int, message: str) -> Response:
+        if request.url.path.startswith("/api/"):
+            return JSONResponse({"detail": message}, status)
+        # The links back have to lead up from wherever it was.
+        page = "x/" * (request.url.path.count("/") - 1) + "x"
+        return error_page(frame, status, _TITLES.get(status, "Not possible"), message, page)
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        return fault(request, error.status_code, str(error.detail))
+
+    @app.exception_handler(TooLarge)
+    def too_large(request: Request, error: TooLarge) -> Response:
+        return fault(request, 413, f"At most {_MOST_BYTES} bytes are taken.")
+
+    @app.exception_handler(GraderError)
+    def failed(request: Request, error: GraderError) -> Response:
+        return fault(request, 503, str(error))
+
+    return app

@@ -1,0 +1,99 @@
+"""What every request has to pass, and what every answer says to the browser, whatever page it is."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class TooLarge(Exception):
+    """More came than a request may hold."""
+
+
+class Guard:
+    """ASGI middleware.
+
+    The Host header must be an address or a known name: a page elsewhere can have its own name resolve to this machine
+    (DNS rebinding), but it cannot make the browser send another name. A request that changes something must come from
+    one of the server's own pages, or from a program. Bodies are limited.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], most_bytes: int) -> None:
+        self._app, self._hosts, self._most_bytes = app, {host.lower() for host in hosts}, most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        refused = self._why_not(scope["method"], headers)
+        if refused:
+            await refused(scope, receive, send_guarded)
+            return
+        await self._app(scope, self._limited(receive), send_guarded)
+
+    def _why_not(self, method: str, headers: Headers) -> PlainTextResponse | None:
+        if not self._knows(headers.get("host", "")):
+            return PlainTextResponse("this server does not go by that name; --allow-host adds one\n", 421)
+        if method not in ("GET", "HEAD") and _from_elsewhere(headers):
+            return PlainTextResponse("a page of another site may not do this\n", 403)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._most_bytes:
+            return PlainTextResponse(f"at most {self._most_bytes} bytes are taken\n", 413)
+        return None
+
+    def _knows(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._hosts
+        return True
+
+    def _limited(self, receive: Receive) -> Receive:
+        seen = 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most_bytes:
+                raise TooLarge
+            return message
+
+        return limited
+
+
+def _from_elsewhere(headers: Headers) -> bool:
+    """Browsers say so themselves; programs say neither."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")

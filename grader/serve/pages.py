@@ -1,0 +1,126 @@
+"""The report's pages under the same addresses as in its folder, and comparisons of any two submissions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import HTMLResponse
+from sqlalchemy import select
+from sqlmodel import col
+
+from db import Store
+from db.tables import ProblemRow, VerdictRow
+from grader.report.site import names, overview_pages
+from grader.report.site.code import Diff, compare
+from grader.report.site.pages import Frame, render, security_policy
+from grader.report.site.rows import Row
+from grader.report.site.verdict_page import Other, read_verdict, verdict_page
+from grader.serve.snapshot import Snapshot, Snapshots
+
+T = TypeVar("T")
+
+_MOST_OTHERS = 500
+
+
+def html(text: str, status: int = 200, policy: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """A page with its policy in the header too, where a browser takes more of it than from the page."""
+    told = {"Content-Security-Policy": f"{policy or security_policy()}; frame-ancestors 'none'", **(headers or {})}
+    return HTMLResponse(text.encode("utf-8", errors="replace"), status, told)
+
+
+def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
+    """The routes."""
+    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+    @router.get("/")
+    @router.get(f"/{names.INDEX}")
+    def index() -> HTMLResponse:
+        return html(snapshots.current().index)
+
+    @router.get("/lists/{number:int}.html")
+    def one_list(number: int) -> HTMLResponse:
+        rows = snapshots.current().rows
+        if not 1 <= number <= overview_pages.list_count(rows):
+            raise HTTPException(404, "There is no such page of the list.")
+        return html(overview_pages.list_page(rows, number, frame))
+
+    @router.get("/problems/{name}")
+    def problem(name: str) -> HTMLResponse:
+        snapshot = snapshots.current()
+        found = _known(snapshot.problems, f"problems/{name}")
+        rows = [row for row in snapshot.rows if row.problem == found]
+        counting = [row for row in snapshot.counted if row.problem == found]
+        with store.reading() as session:
+            source = session.get_one(ProblemRow, rows[-1].problem_hash).text
+        return html(overview_pages.problem_page(found, rows, counting, snapshot.boards, source, frame))
+
+    @router.get("/authors/{name}")
+    def author(name: str) -> HTMLResponse:
+        snapshot = snapshots.current()
+        found = _known(snapshot.authors, f"authors/{name}")
+        rows = [row for row in snapshot.rows if row.author == found]
+        counting = [row for row in snapshot.counted if row.author == found]
+        return html(overview_pages.author_page(found, rows, counting, frame))
+
+    @router.get("/devices/{name}")
+    def matrix(name: str) -> HTMLResponse:
+        return html(overview_pages.matrix_page(_known(snapshots.current().devices, f"devices/{name}"), frame))
+
+    @router.get("/verdicts/{verdict_id:int}.html")
+    def verdict(verdict_id: int) -> HTMLResponse:
+        snapshot = snapshots.current(at_least=verdict_id)
+        row = _row(snapshot, verdict_id)
+        others = [Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row)]
+        with store.reading() as session:
+            query = select(col(VerdictRow.document)).where(col(VerdictRow.id) == verdict_id)
+            document = session.execute(query).scalar_one()
+        newer = snapshot.newer.get(verdict_id)
+        return html(verdict_page(row, read_verdict(document), _source(store, row), others, newer, frame))
+
+    @router.get("/compare/{verdict_id:int}.html")
+    def choose(verdict_id: int) -> HTMLResponse:
+        snapshot = snapshots.current(at_least=verdict_id)
+        row = _row(snapshot, verdict_id)
+        texts = {one.source_hash: one for one in snapshot.rows if one.problem == row.problem}
+        texts.pop(row.source_hash)
+        others = sorted(texts.values(), key=lambda one: -one.id)[:_MOST_OTHERS]
+        return html(_compare(frame, f"compare/{verdict_id}.html", row, None, others, None))
+
+    @router.get("/compare/{old:int}-{new:int}.html")
+    def compared(old: int, new: int) -> HTMLResponse:
+        snapshot = snapshots.current(at_least=max(old, new))
+        other, row = _row(snapshot, old), _row(snapshot, new)
+        if other.problem != row.problem:
+            raise HTTPException(404, "These two are for different problems.")
+        diff = compare(_source(store, other), _source(store, row))
+        return html(_compare(frame, f"compare/{old}-{new}.html", row, other, [], diff))
+
+    return router
+
+
+def error_page(frame: Frame, status: int, title: str, message: str, page: str = names.INDEX) -> HTMLResponse:
+    """One sentence, and the way back."""
+    return html(render("served/error.html", page, title, frame=frame, message=message), status)
+
+
+def _compare(frame: Frame, page: str, row: Row, other: Row | None, others: list[Row], diff: Diff | None) -> str:
+    title = f"From {other.name} to {row.name}" if other else f"Compare {row.name}"
+    return render("served/compare.html", page, title, frame=frame, row=row, other=other, others=others, diff=diff)
+
+
+def _source(store: Store, row: Row) -> str:
+    return store.source(row.source_hash) or ""
+
+
+def _row(snapshot: Snapshot, verdict_id: int) -> Row:
+    if verdict_id not in snapshot.by_id:
+        raise HTTPException(404, f"There is no verdict {verdict_id}.")
+    return snapshot.by_id[verdict_id]
+
+
+def _known(found: dict[str, T], page: str) -> T:
+    if page not in found:
+        raise HTTPException(404, "There is no such page.")
+    return found[page]

@@ -1,0 +1,157 @@
+"""Grades what was submitted, one after another, by the command that a person would type."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from grader.errors import UserError
+
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._\-]*"
+"""What an author or a label may be called: both become parts of a file's name."""
+
+TOKEN_VARIABLE = "GRADER_TOKEN"
+
+_NAME = re.compile(NAME_PATTERN)
+_MOST_NAME = 64
+_MOST_WAITING = 20
+_MOST_KEPT = 1000
+_PATIENCE_SECONDS = 15.0
+"""For a grading to end its workers when the server ends."""
+
+
+class QueueFull(Exception):
+    """So many wait that one more is not taken."""
+
+
+@dataclass
+class Job:
+    """One submission on its way to a verdict."""
+
+    id: str
+    """Cannot be guessed."""
+    author: str
+    problem: str
+    label: str | None
+    quick: bool
+    source: str
+    state: Literal["waiting", "grading", "done", "failed"] = "waiting"
+    verdict_id: int | None = None
+    message: str | None = None
+    """Why it failed, in one line."""
+
+
+class GradingQueue:
+    """A thread that takes one job at a time. A context manager; leaving it ends the grading in progress."""
+
+    def __init__(self, database: str, problem_folders: Sequence[Path]) -> None:
+        self._database, self._problem_folders = database, problem_folders
+        self._waiting: queue.Queue[Job | None] = queue.Queue()
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._work)
+
+    def __enter__(self) -> GradingQueue:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._closing = True
+            process = self._process
+        self._waiting.put(None)
+        if process is not None:
+            _end(process)
+        self._thread.join()
+
+    def put(self, *, author: str, problem: str, label: str | None, quick: bool, source: str) -> Job:
+        """Queue a submission. Raises QueueFull, and UserError for a name that cannot be a file's."""
+        for what, name in (("author", author), ("label", label)):
+            if name is not None and not (len(name) <= _MOST_NAME and _NAME.fullmatch(name)):
+                raise UserError(
+                    f"{what} {name[:_MOST_NAME]!r}: use up to {_MOST_NAME} letters, digits, '.', '_' or '-'"
+                )
+        job = Job(secrets.token_urlsafe(16), author, problem, label or None, quick, source)
+        with self._lock:
+            if sum(one.state == "waiting" for one in self._jobs.values()) >= _MOST_WAITING:
+                raise QueueFull
+            self._jobs[job.id] = job
+            for old in [one.id for one in self._jobs.values() if one.state in ("done", "failed")][:-_MOST_KEPT]:
+                del self._jobs[old]
+        self._waiting.put(job)
+        return job
+
+    def get(self, job_id: str) -> Job | None:
+        """A job by its id, while it is remembered."""
+        return self._jobs.get(job_id)
+
+    def _work(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            job.state = "grading"
+            try:
+                job.verdict_id = self._grade(job)
+                job.state = "done"
+            except Exception as error:
+                job.message, job.state = str(error) or type(error).__name__, "failed"
+            job.source = ""
+
+    def _grade(self, job: Job) -> int:
+        with tempfile.TemporaryDirectory(prefix="grader-submitted-") as folder:
+            path = Path(folder) / job.author / f"{job.problem}{f'__{job.label}' if job.label else ''}.py"
+            path.parent.mkdir()
+            path.write_text(job.source, encoding="utf-8")
+            with self._lock:
+                if self._closing:
+                    raise UserError("the server is ending; submit it again")
+                # In a session of its own: Ctrl-C is for the server, which then ends it in order.
+                self._process = process = subprocess.Popen(
+                    self._command(job, path),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
+                    start_new_session=True,
+                )
+            said, complaints = process.communicate()
+            with self._lock:
+                self._process = None
+        lines = said.splitlines()
+        if not lines:
+            raise UserError(_last_line(complaints) or f"the grader ended with {process.returncode}")
+        return int(json.loads(lines[-1])["verdict_id"])
+
+    def _command(self, job: Job, path: Path) -> list[str]:
+        command = [sys.executable, "-m", "grader.cli", "grade", str(path), "--problem", job.problem, "--json"]
+        command += ["--db", self._database]
+        for folder in self._problem_folders:
+            command += ["--problems", str(folder)]
+        return [*command, "--quick"] if job.quick else command
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask it to end its workers and itself; insist where it does not."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")

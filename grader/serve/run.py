@@ -1,0 +1,105 @@
+"""Listens, says where, and ends without leaving anything behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import uvicorn
+
+from db import Store
+from db.engine import database_url
+from grader.catalog import find_problems
+from grader.errors import UserError
+from grader.serve.app import make_app
+from grader.serve.database import open_read_only
+from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
+from grader.serve.submit import Desk
+
+_SHORTEST_TOKEN = 16
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PATIENCE_SECONDS = 3
+
+
+def run_server(
+    database: str,
+    *,
+    host: str,
+    port: int,
+    submissions: bool,
+    problem_folders: Sequence[Path],
+    allowed_hosts: Sequence[str],
+) -> None:
+    """Serve until SIGINT or SIGTERM. Raises UserError for what cannot be done."""
+    token = _token() if submissions else ""
+    problems = sorted(find_problems(problem_folders).problems) if submissions else []
+    if submissions:
+        # What is submitted first may be what makes the database.
+        Store.open(database).close()
+    with ExitStack() as stack:
+        listening = stack.enter_context(_listen(host, port))
+        store = stack.enter_context(open_read_only(database))
+        desk = (
+            Desk(stack.enter_context(GradingQueue(database, problem_folders)), token, problems) if submissions else None
+        )
+        known = ("localhost", socket.gethostname(), host, *allowed_hosts)
+        server: uvicorn.Server
+        app = make_app(
+            store,
+            Path(database_url(database).database or ""),
+            desk=desk,
+            hosts=known,
+            stopping=lambda: server.should_exit,
+        )
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_PATIENCE_SECONDS,
+        )
+        server = uvicorn.Server(config)
+        _announce(database, host, listening.getsockname()[1], token)
+        server.run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        # What looks up names numbers its failures otherwise, below zero.
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number) if number and number > 0 else str(error)
+        raise UserError(f"{host}:{port}: cannot listen there ({reason}); name others with --host and --port") from error
+
+
+def _token() -> str:
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given is not None and len(given) < _SHORTEST_TOKEN:
+        raise UserError(
+            f"{TOKEN_VARIABLE} has {len(given)} characters; give it at least {_SHORTEST_TOKEN}, or unset it"
+        )
+    return given or secrets.token_urlsafe(24)
+
+
+def _announce(database: str, host: str, port: int, token: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    _say(f"serving {database} at http://{shown}:{port}/ (Ctrl-C ends it)")
+    if token and TOKEN_VARIABLE not in os.environ:
+        _say(f"token for submissions: {token}")
+    if host not in _LOOPBACK:
+        _say(
+            f"warning: listening on {host}: whoever reaches this machine can read every verdict and source"
+            + (", and with the token, which goes unencrypted, run code in the sandbox" if token else "")
+        )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,126 @@
+"""What the pages are made of, read once and kept until the database has more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlmodel import col
+
+from db import Store
+from db.tables import VerdictRow
+from grader.report.site import names, overview_pages
+from grader.report.site.boards import read_boards
+from grader.report.site.figures import DeviceRows, devices
+from grader.report.site.others import Others, newer_verdicts
+from grader.report.site.pages import Frame
+from grader.report.site.rows import Row, counted, read_rows
+
+_QUICK_SECONDS = 0.3
+"""A reading that takes longer is done beside the requests, which get what was read before."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All verdicts in short, at one moment."""
+
+    file: int
+    """The database's inode: another one is another database."""
+    rows: list[Row]
+    counted: list[Row]
+    boards: overview_pages.Boards
+    frame: Frame
+
+    @property
+    def newest(self) -> int:
+        """The highest id; 0 where there is none."""
+        return self.rows[-1].id if self.rows else 0
+
+    @cached_property
+    def by_id(self) -> dict[int, Row]:
+        """Every verdict."""
+        return {row.id: row for row in self.rows}
+
+    @cached_property
+    def others(self) -> Others:
+        """Finds what a verdict is compared with."""
+        return Others(self.rows, self.boards)
+
+    @cached_property
+    def newer(self) -> dict[int, int]:
+        """Which verdict took a verdict's place."""
+        return newer_verdicts(self.rows)
+
+    @cached_property
+    def problems(self) -> dict[str, str]:
+        """Problem by its page."""
+        return {names.problem_page(one): one for one in sorted({row.problem for row in self.rows})}
+
+    @cached_property
+    def authors(self) -> dict[str, str]:
+        """Author by page."""
+        return {names.author_page(one): one for one in sorted({row.author for row in self.rows})}
+
+    @cached_property
+    def devices(self) -> dict[str, DeviceRows]:
+        """Device by the page of its matrix."""
+        return {names.matrix_page(one.name): one for one in devices(self.counted)}
+
+    @cached_property
+    def index(self) -> str:
+        """The first page."""
+        return overview_pages.index_page(self.rows, self.counted, self.boards, self.frame)
+
+
+class Snapshots:
+    """Hands out the newest snapshot. Used from several threads."""
+
+    def __init__(self, store: Store, path: Path, frame: Frame) -> None:
+        self._store, self._path, self._frame = store, path, frame
+        self._lock = threading.Lock()
+        self._took = 0.0
+        self._behind: threading.Thread | None = None
+        self._current = self._read(None)
+
+    def current(self, at_least: int = 0) -> Snapshot:
+        """The newest that is there; verdict `at_least`, where the database has it, is in it."""
+        known = self._current
+        if self._is_current(known):
+            return known
+        if self._took > _QUICK_SECONDS and known.newest >= at_least:
+            self._refresh_beside()
+            return known
+        return self._refresh()
+
+    def _is_current(self, known: Snapshot) -> bool:
+        with self._store.reading() as session:
+            count, newest = session.execute(select(func.count(), func.max(VerdictRow.id))).one()
+        return (count, newest or 0, self._path.stat().st_ino) == (len(known.rows), known.newest, known.file)
+
+    def _refresh(self) -> Snapshot:
+        with self._lock:
+            if not self._is_current(self._current):
+                self._current = self._read(self._current)
+            return self._current
+
+    def _refresh_beside(self) -> None:
+        if self._behind is None or not self._behind.is_alive():
+            self._behind = threading.Thread(target=self._refresh, daemon=True)
+            self._behind.start()
+
+    def _read(self, before: Snapshot | None) -> Snapshot:
+        started, file = time.monotonic(), self._path.stat().st_ino
+        rows = before.rows + read_rows(self._store, after=before.newest) if before and before.file == file else []
+        with self._store.reading() as session:
+            count = session.execute(select(func.count(col(VerdictRow.id)))).scalar_one()
+        if len(rows) < count or not rows:
+            rows = read_rows(self._store)
+        made = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
+        # Drawn here, so that nobody waits for it.
+        _ = made.index
+        self._took = time.monotonic() - started
+        return made

@@ -1,0 +1,148 @@
+"""Submissions from a form and from programs, for those who have the token."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from typing import Annotated, Literal
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Header, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from grader.catalog import MAX_SOURCE_BYTES
+from grader.errors import UserError
+from grader.models import Value
+from grader.report.site import names
+from grader.report.site.pages import Frame, render, security_policy
+from grader.serve.guard import TooLarge
+from grader.serve.pages import html
+from grader.serve.queue import NAME_PATTERN, GradingQueue, Job, QueueFull
+
+PAGE = "submit.html"
+_POLICY = security_policy(form="'self'")
+
+
+class Submitted(Value):
+    """What a program sends."""
+
+    author: str
+    problem: str
+    source: str
+    label: str | None = None
+    quick: bool = False
+
+
+class JobState(Value):
+    """What has become of it."""
+
+    id: str
+    state: Literal["waiting", "grading", "done", "failed"]
+    verdict_id: int | None
+    message: str | None
+    """Why it failed."""
+
+
+class Desk:
+    """Checks a submission before it is queued."""
+
+    def __init__(self, queue: GradingQueue, token: str, problems: Sequence[str]) -> None:
+        self.queue, self.problems, self._token = queue, problems, token.encode()
+
+    def take(self, token: str, given: Submitted) -> Job:
+        """Queue it. Raises HTTPException with one sentence."""
+        if not hmac.compare_digest(token.encode(errors="replace"), self._token):
+            raise HTTPException(403, "The token is wrong; it is printed where the server was started.")
+        if given.problem not in self.problems:
+            raise HTTPException(422, "There is no such problem here.")
+        if len(given.source.encode(errors="replace")) > MAX_SOURCE_BYTES:
+            raise HTTPException(413, f"The source may have {MAX_SOURCE_BYTES} bytes at most.")
+        if not given.source.strip():
+            raise HTTPException(422, "The source is empty.")
+        try:
+            return self.queue.put(**given.model_dump())
+        except QueueFull as full:
+            raise HTTPException(503, "Too many are waiting; submit it again later.") from full
+        except UserError as error:
+            raise HTTPException(422, str(error)) from error
+
+
+def submissions(desk: Desk, frame: Frame) -> APIRouter:
+    """The form, the page of a job, and the same for programs."""
+    router = APIRouter()
+    nothing = Submitted(author="", problem="", source="")
+
+    def form(given: Submitted, fault: str = "", status: int = 200) -> HTMLResponse:
+        text = render(
+            "served/submit.html",
+            PAGE,
+            "Submit",
+            frame=frame,
+            policy=_POLICY,
+            fault=fault,
+            given=given.model_copy(update={"label": given.label or ""}),
+            problems=desk.problems,
+            name_pattern=NAME_PATTERN,
+            most=MAX_SOURCE_BYTES,
+        )
+        return html(text, status, _POLICY)
+
+    @router.get("/submit", response_class=HTMLResponse, include_in_schema=False)
+    @router.get(f"/{PAGE}", response_class=HTMLResponse, include_in_schema=False)
+    def empty_form() -> HTMLResponse:
+        return form(nothing)
+
+    @router.post(f"/{PAGE}", include_in_schema=False)
+    async def send_form(request: Request) -> Response:
+        try:
+            body = await request.body()
+        except TooLarge:
+            return form(nothing, "That is too large.", 413)
+        fields = {
+            name: values[0] for name, values in parse_qs(body.decode(errors="replace"), max_num_fields=20).items()
+        }
+        given = Submitted(
+            author=fields.get("author", ""),
+            problem=fields.get("problem", ""),
+            # Forms end lines as the network does.
+            source=fields.get("source", "").replace("\r\n", "\n"),
+            label=fields.get("label") or None,
+            quick="quick" in fields,
+        )
+        try:
+            job = desk.take(fields.get("token", ""), given)
+        except HTTPException as refused:
+            return form(given, str(refused.detail), refused.status_code)
+        return RedirectResponse(f"/submitted/{job.id}.html", 303)
+
+    @router.get("/submitted/{job_id}.html", include_in_schema=False)
+    def job_page(job_id: str) -> Response:
+        job = _job(desk, job_id)
+        if job.state == "done" and job.verdict_id is not None:
+            return RedirectResponse(f"/{names.verdict_page(job.verdict_id)}", 303)
+        page = f"submitted/{job_id}.html"
+        text = render("served/job.html", page, f"{job.author} on {job.problem}", frame=frame, job=job)
+        return html(text, headers={} if job.state == "failed" else {"Refresh": "2"})
+
+    @router.post("/api/submissions", status_code=202, tags=["submissions"])
+    def send(given: Submitted, authorization: Annotated[str, Header()] = "") -> JobState:
+        """Queue a submission; `Authorization: Bearer TOKEN` has to come along."""
+        return _state(desk.take(authorization.removeprefix("Bearer "), given))
+
+    @router.get("/api/submissions/{job_id}", tags=["submissions"])
+    def state(job_id: str) -> JobState:
+        """What has become of a submission; `/api/verdicts/{verdict_id}` has the verdict."""
+        return _state(_job(desk, job_id))
+
+    return router
+
+
+def _job(desk: Desk, job_id: str) -> Job:
+    job = desk.queue.get(job_id)
+    if job is None:
+        raise HTTPException(404, "There is no such submission, or it was long ago.")
+    return job
+
+
+def _state(job: Job) -> JobState:
+    return JobState(id=job.id, state=job.state, verdict_id=job.verdict_id, message=job.message)
