@@ -165,7 +165,7 @@ class Grader:
     def judge_draws(
         self, problem: Problem, submission: Submission, variant: str, draws: int
     ) -> Iterator[tuple[Case, list[Diagnosis]]]:
-        """What gradients and probes find wrong in many draws of one variant, in each mode: how false rejects are hunted.
+        """What gradients and probes find wrong in many draws of a variant, in each mode: how false rejects are hunted.
 
         Raises Stopped where the submission does not import or run.
         """
