@@ -49,6 +49,7 @@ from grader.stages.backward import judge_backward
 from grader.stages.backward.judge import judge_products
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
+from grader.stages.following import run_probes
 from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
@@ -187,7 +188,7 @@ class Grader:
     def judge_draws(
         self, problem: Problem, submission: Submission, variant: str, draws: int
     ) -> Iterator[tuple[Case, list[Diagnosis]]]:
-        """What is wrong with the gradients of many draws of one variant, in each mode: how a false reject is hunted.
+        """What gradients and probes find wrong in many draws of a variant, in each mode: how false rejects are hunted.
 
         Raises Stopped where the submission does not import or run.
         """
@@ -199,7 +200,10 @@ class Grader:
             candidate = Candidate(worker, device, self._limits)
             for training, draw in itertools.product(modes, range(draws)):
                 case = desk.case(variant, training=training, draw=draw)
-                yield case, judge_products(candidate, case).diagnoses
+                found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, desk, case)]
+                bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
+                found += [diagnosis for diagnosis in bounds if diagnosis is not None]
+                yield case, [diagnosis for diagnosis in found if diagnosis.severity == "error"]
         desk.forget(variant)
 
     def time_alone(self, problem: Problem, submission: Submission, device: Device) -> TimingJudgement:

@@ -44,6 +44,6 @@ def honest():
 @pytest.mark.slow
 @pytest.mark.parametrize(("problem", "submission", "variant"), list(honest()))
 def test_no_false_reject(graders, problem, submission, variant):
-    """Gradients of honest submissions, over many draws of inputs, parameters and grad_outputs."""
+    """Gradients and probes of honest submissions, over many draws of inputs, parameters and grad_outputs."""
     judged = graders("cpu").judge_draws(problem, submission, variant, DRAWS)
     assert [f"{case.name}, {case.seed}: {d.message}" for case, diagnoses in judged for d in diagnoses] == []

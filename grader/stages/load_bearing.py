@@ -127,7 +127,8 @@ def _poke(
     index = _CHOICE.choice(reached)
     value, gradient = case.inputs[index], gradients[index].view(-1)
     assert isinstance(value, torch.Tensor)
-    where = int(_CHOICE.choice((gradient != 0).nonzero().view(-1).tolist()))
+    nonzero = (gradient != 0).nonzero().view(-1)
+    where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
     size = numerics.norm(case.outputs[output].golden) / math.sqrt(case.outputs[output].golden.numel())
     most = 8 * numerics.norm(value) / math.sqrt(value.numel()) + 1

@@ -109,12 +109,14 @@ class Redzones(TorchDispatchMode):
         return tuple(found[:MAX_BREACHES])
 
     def _guarded(self, value: torch.Tensor, name: str, *, unwritten: bool) -> torch.Tensor:
-        if value.layout != torch.strided or value.is_meta or not value.numel() or self._bytes > MAX_BYTES:
+        if value.layout != torch.strided or value.is_meta or not value.numel():
             return value
         if torch._debug_has_internal_overlap(value) or value.dtype not in _TYPES:
             return value
         extent = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True)) + 1
         nbytes = extent * value.element_size()
+        if self._bytes + nbytes > MAX_BYTES:
+            return value
         words = torch.empty(
             (2 * ZONE_BYTES + nbytes + 7) // 8 + ALIGNMENT_BYTES // 8, dtype=torch.int64, device=value.device
         )

@@ -28,6 +28,8 @@ TOLERANCE = 5e-2
 """Of the derivative along a random direction: a mask of its own is off by about the derivative itself."""
 DIRECTIONS = 2
 MAX_OPERANDS = 8
+MAX_BYTES = 256 << 20
+"""Of all moved inputs and their outputs together: fewer directions where the tensors are large."""
 
 
 def differences(candidate: Candidate, case: Case) -> Diagnosis | None:
@@ -35,7 +37,9 @@ def differences(candidate: Candidate, case: Case) -> Diagnosis | None:
     seed = secrets.randbits(62)
     operands = candidate.operands(case)
     wanted = [name for name, of in case.gradients.items() if of is not None and name in operands][:MAX_OPERANDS]
-    moves = [(name, _direction(case.operand(name))) for name in wanted for _ in range(DIRECTIONS)]
+    nbytes = sum(value.nbytes for value in case.cotangents.values()) + sum(case.operand(name).nbytes for name in wanted)
+    affordable = max(1, MAX_BYTES // (2 * len(STEPS) * max(nbytes, 1)))
+    moves = [(name, _direction(case.operand(name))) for name in wanted for _ in range(DIRECTIONS)][:affordable]
     script = candidate.script(case)
     script.put_inputs("a", case.inputs, requires_grad=True)
     script.step(_forward(case, "a", "a", seed, grad=True))
