@@ -173,3 +173,8 @@ def test_samples_are_kept_in_six_digits_and_the_figures_in_full():
     timing, _ = timing_of(samples(2 / 3, 1 / 3), Device.CPU)
     assert set(timing.candidate_samples_ms) == {0.333333}
     assert timing.candidate_ms == 1 / 3
+
+
+def test_two_times_that_the_clock_cannot_tell_are_not_called_the_same():
+    timing, _ = timing_of(samples(0.05, 0.05, 0.0, noise_ms=10.0), Device.CPU)
+    assert (timing.clock, timing.verdict) == ("referee", "inconclusive")

@@ -89,7 +89,10 @@ def timing_of(samples: Samples, device: Device) -> tuple[PhaseTiming, bool]:
         agreed = seen - claimed <= GPU_SLACK_MS + GPU_SLACK_SHARE * bracket
         return (_phase(claims, "worker"), False) if agreed else (_phase(referees, "referee"), True)
     if claimed < (1 - AGREEMENT) * seen:
-        return _phase(referees, "referee"), seen - claimed > 2 * samples.resolution()
+        timing = _phase(referees, "referee")
+        if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because neither can be told
+            timing = timing.model_copy(update={"verdict": "inconclusive"})
+        return timing, seen - claimed > 2 * samples.resolution()
     timing, other = _phase(claims, "worker"), speedup(referees)
     low = min(timing.ci_low, other.ci_low)
     return timing.model_copy(update={"ci_low": low, "verdict": verdict_of(low, timing.ci_high, timing.rounds)}), False

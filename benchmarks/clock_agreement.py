@@ -1,0 +1,119 @@
+"""How far honest claims stand from the referee's clock on this machine's CPU, and how often honest ones are suspected.
+
+    python benchmarks/clock_agreement.py [--pairs 120] [--json samples.json] [--from samples.json]
+
+References are timed against themselves, so every claim is true. Printed are the claim's share of what the referee saw
+beyond the overhead, and, over gradings of seven rounds drawn from all, how many would have been given the referee's
+figure or called a disagreement, for values of AGREEMENT and LEAST_SHARE around the present ones. Run it on a machine
+with nothing else to do; beside other work it tells what other work does, which is worth knowing too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from grader.catalog import find_problems
+from grader.models import Device
+from grader.pipeline import Grader
+from grader.remote.launch import Role
+from grader.selftest import CONVOLUTION, itself, problems
+from grader.stages import build, plan
+from grader.stages.candidate import Candidate
+from grader.stages.timing import clocks
+from grader.stages.timing.arms import Arms
+from grader.stages.timing.clocks import Samples, Time, timing_of
+from grader.stages.timing.judge import repeats
+
+ROUNDS = 7
+GRADINGS = 400
+AGREEMENTS = (0.02, 0.05, 0.10, 0.15)
+LEAST_SHARES = (0.05, 0.1, 0.2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=120, help="of reference and itself, for each problem and phase")
+    parser.add_argument("--json", type=Path, help="keep the samples here")
+    parser.add_argument("--from", dest="source", type=Path, help="print from samples kept earlier")
+    arguments = parser.parse_args()
+    source = json.loads(arguments.source.read_text()).items() if arguments.source else measure(arguments.pairs)
+    kept = {}
+    print(f"load average {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs")
+    for name, pairs in source:
+        kept[name] = pairs
+        report(name, [(Time(*reference), Time(*candidate)) for reference, candidate in pairs])
+    if arguments.json:
+        arguments.json.write_text(json.dumps(kept))
+
+
+def measure(count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], tuple[float, float]]]]]:
+    """Problem and phase, with (claim, bracket) in milliseconds of the reference and of itself."""
+    convolution = find_problems(()).problem(CONVOLUTION)
+    with Grader(device="cpu") as grader:
+        for problem in problems(Device.CPU, convolution)[:2]:
+            desk = grader._desk(problem, Device.CPU)
+            with grader._launcher.take(Role.RUN, Device.CPU) as worker:
+                submission = itself(problem, planted=False)
+                build.import_submission(worker, submission, grader._cache, keep=False, timeout_seconds=60)
+                candidate = Candidate(worker, Device.CPU, grader._limits)
+                arms = Arms(candidate, desk, desk.case(plan.variants(desk)[-1]), tf32=True)
+                for phase in ("inference", "training"):
+                    for _ in range(3):
+                        first, _, _ = arms.pair(phase, True, 1)
+                    calls = repeats(sum(time.claim for time in first.values()))
+                    rows: list[tuple[tuple[float, float], tuple[float, float]]] = []
+                    for _ in range(count):
+                        reference, other, _ = arms.pair(phase, random.random() < 0.5, calls)
+                        rows += [
+                            ((time.claim, time.bracket), (other[part].claim, other[part].bracket))
+                            for part, time in reference.items()
+                            if part != "forward"
+                        ]
+                    yield f"{problem.id} {phase}, {calls} calls a sample", rows
+
+
+def report(name: str, pairs: list[tuple[Time, Time]]) -> None:
+    overhead = statistics.median(reference.unexplained for reference, _ in pairs)
+    claims = [other.claim for _, other in pairs]
+    shares = sorted(other.claim / max(other.bracket - overhead, 1e-6) for _, other in pairs)
+    beyond = sorted((other.unexplained - overhead) / overhead for _, other in pairs)
+    print(f"\n{name}: {len(pairs)} samples, claim {statistics.median(claims):.4f} ms, overhead {overhead:.4f} ms")
+    print("  percentile                     1      5     25     50     75     95     99")
+    for what, values in (("claim / seen", shares), ("(left over) / overhead", beyond)):
+        print(f"  {what:<24}" + "".join(f"{_at(values, q):>7.3f}" for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)))
+    print(f"  of {GRADINGS} gradings of {ROUNDS} rounds: given the referee's figure / called a disagreement")
+    print("  AGREEMENT  " + "".join(f"   LEAST_SHARE {share:<5}" for share in LEAST_SHARES))
+    for agreement in AGREEMENTS:
+        cells = (_false_alarms(pairs, agreement, share) for share in LEAST_SHARES)
+        print(
+            f"  {agreement:<11}" + "".join(f"   {given:>7.1%} / {called:<7.1%}" for given, called in cells), flush=True
+        )
+
+
+def _false_alarms(pairs: list[tuple[Time, Time]], agreement: float, least_share: float) -> tuple[float, float]:
+    source, given, called = random.Random(0), 0, 0
+    before = clocks.AGREEMENT, clocks.LEAST_SHARE
+    clocks.AGREEMENT, clocks.LEAST_SHARE = agreement, least_share
+    try:
+        for _ in range(GRADINGS):
+            drawn = source.choices(pairs, k=2 * ROUNDS)
+            samples = Samples([(drawn[i], drawn[i + 1]) for i in range(0, len(drawn), 2)])
+            timing, disputed = timing_of(samples, Device.CPU)
+            given, called = given + (timing.clock == "referee"), called + disputed
+    finally:
+        clocks.AGREEMENT, clocks.LEAST_SHARE = before
+    return given / GRADINGS, called / GRADINGS
+
+
+def _at(values: list[float], share: float) -> float:
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+if __name__ == "__main__":
+    main()
