@@ -75,8 +75,8 @@ def main() -> None:
         if not database.exists():
             fill(database, asked.count)
         print(f"{asked.count} verdicts, database {database.stat().st_size / 1e6:.0f} MB")
-        measure_static(database, folder / "site")
         measure_served(database)
+        measure_static(database, folder / "site")
 
 
 def measure_static(database: Path, out: Path) -> None:

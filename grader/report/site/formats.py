@@ -71,7 +71,8 @@ def percent(share: float | None) -> str:
         return ABSENT
     if 0 < share < 0.01:
         return "<1%"
-    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+    # Half a percent goes up, as in the script that moves p: Python alone would round it to the even one.
+    return ">99%" if 0.99 < share < 1 else f"{math.floor(share * 100 + 0.5)}%"
 
 
 def figure(value: float | None, digits: int = 3) -> str:

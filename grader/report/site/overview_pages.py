@@ -31,7 +31,7 @@ from grader.report.site.rows import Row
 
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
 
-_MOST_ROWS = 200
+_MOST_ROWS = 100
 """On the index; it has to open at once."""
 
 _MOST_VERDICTS = 500
