@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from grader import __version__
-from grader.cli import boards, grading, pages, problems, showing
+from grader.cli import boards, exporting, grading, pages, problems, showing
 from grader.errors import GraderError, UserError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command()(grading.grade)
 app.command()(showing.show)
 app.command(name="leaderboard")(boards.show_leaderboard)
 app.command()(pages.report)
+app.command()(exporting.export)
 app.command(name="problems")(problems.list_problems)
 app.command()(showing.doctor)
 
