@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from grader import __version__
-from grader.cli import boards, grading, pages, problems, selftest, serving, showing
+from grader.cli import boards, exporting, grading, pages, problems, selftest, serving, showing
 from grader.errors import GraderError, UserError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command()(showing.show)
 app.command(name="leaderboard")(boards.show_leaderboard)
 app.command()(pages.report)
 app.command()(serving.serve)
+app.command()(exporting.export)
 app.command(name="problems")(problems.list_problems)
 app.command()(showing.doctor)
 app.command()(selftest.selftest)

@@ -1,0 +1,18 @@
+"""Stored verdicts in the forms that other programs read."""
+
+from grader.report.export.flat import COLUMNS, csv_lines, flat, require_pyarrow, write_parquet
+from grader.report.export.kernelbench import EvalResults, eval_results
+from grader.report.export.select import Choice, Chosen, chosen
+
+__all__ = [
+    "COLUMNS",
+    "Choice",
+    "Chosen",
+    "EvalResults",
+    "chosen",
+    "csv_lines",
+    "eval_results",
+    "flat",
+    "require_pyarrow",
+    "write_parquet",
+]
