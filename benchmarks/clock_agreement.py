@@ -81,7 +81,8 @@ def measure(count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], t
 def report(name: str, pairs: list[tuple[Time, Time]]) -> None:
     overhead = statistics.median(reference.unexplained for reference, _ in pairs)
     claims = [other.claim for _, other in pairs]
-    shares = sorted(other.claim / max(other.bracket - overhead, 1e-6) for _, other in pairs)
+    # Where the bracket is shorter than the overhead, nothing was seen: shown as 99.
+    shares = sorted(min(99.0, other.claim / max(other.bracket - overhead, 1e-6)) for _, other in pairs)
     beyond = sorted((other.unexplained - overhead) / overhead for _, other in pairs)
     print(f"\n{name}: {len(pairs)} samples, claim {statistics.median(claims):.4f} ms, overhead {overhead:.4f} ms")
     print("  percentile                     1      5     25     50     75     95     99")
