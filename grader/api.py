@@ -30,6 +30,7 @@ def grade(
     sandbox: SandboxChoice = "auto",
     quick: bool = False,
     variant: str | None = None,
+    strict_fp32: bool = False,
 ) -> Verdict:
     """Grade one submission: a file, or its text.
 
@@ -45,7 +46,7 @@ def grade(
     """
     desk = WorkDesk(find_problems(map(Path, problems)))
     work = desk.resolve(path, source, problem)
-    with Grader(device=device, sandbox=sandbox, quick=quick, variant=variant) as grader:
+    with Grader(device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32) as grader:
         return next(grader.grade_many([work]))
 
 
@@ -68,6 +69,8 @@ class Grader:
         sandbox: SandboxChoice = "auto",
         quick: bool = False,
         variant: str | None = None,
+        strict_fp32: bool = False,
+        baselines: bool = False,
         build_cache: Path | None = None,
         limits: TimeLimits | None = None,
     ) -> None:
@@ -75,8 +78,9 @@ class Grader:
 
         `device="auto"` reads off each source what it was written for. `quick` takes fewer rounds of correctness and
         timing. `variant` grades one variant of each problem only; such verdicts are not ranked. `sandbox="weak"` goes
-        without bubblewrap. `build_cache` is where compiled extensions are kept (~/.cache/grader/builds), `limits` how
-        long a submission may take.
+        without bubblewrap. `strict_fp32` times with TensorFloat-32 off on both sides. `baselines` times torch.compile
+        of the reference too, which takes minutes once for each problem and machine. `build_cache` is where compiled
+        extensions are kept (~/.cache/grader/builds), `limits` how long a submission may take.
 
         Raises UserError for a device or folder that is not there, SandboxUnavailable where the sandbox does not work.
         """
@@ -84,7 +88,14 @@ class Grader:
 
         self._desk = WorkDesk(find_problems(map(Path, problems)))
         self._pipeline = Pipeline(
-            device=device, sandbox=sandbox, quick=quick, variant=variant, build_cache=build_cache, limits=limits
+            device=device,
+            sandbox=sandbox,
+            quick=quick,
+            variant=variant,
+            strict_fp32=strict_fp32,
+            baselines=baselines,
+            build_cache=build_cache,
+            limits=limits,
         )
         self._turn = threading.RLock()
 

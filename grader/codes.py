@@ -182,6 +182,9 @@ CODES: dict[str, Code] = {
         "The GPU slowed its clocks for heat or power while it was timed, and did not recover.",
         "Look after its cooling and power supply, and grade again; the submission is not to blame.",
     ),
+    "not_appraised": Code(
+        "timing", "The speed of light and other baselines could not be told.", "Nothing: the times stand without them."
+    ),
     "above_speed_of_light": Code(
         "timing",
         "It takes less time than this device needs for the reference's operations and memory.",

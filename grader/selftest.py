@@ -13,7 +13,8 @@ from pathlib import Path
 
 from grader.errors import ProblemError
 from grader.models import Device, PhaseTiming, Problem, StageStatus, Submission
-from grader.pipeline import Grader
+from grader.trials import time_alone
+from grader.workshop import Workshop
 
 PLANTED = 0.03
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
@@ -107,12 +108,12 @@ class Finding:
         return self.verdict == "slower" if self.planted else self.verdict not in ("faster", "slower")
 
 
-def run(grader: Grader, device: Device, convolution: Problem, runs: int) -> Iterator[Finding]:
+def run(workshop: Workshop, device: Device, convolution: Problem, runs: int) -> Iterator[Finding]:
     """Each finding as it is reached. Raises ProblemError where a reference fails against itself."""
     for count in range(1, runs + 1):
         for problem in problems(device, convolution):
             for planted in (False, True):
-                judged = grader.time_alone(problem, itself(problem, planted=planted), device)
+                judged = time_alone(workshop, problem, itself(problem, planted=planted), device)
                 if judged.result.status is not StageStatus.PASSED:
                     raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
                 # The slowdown stands in the forward: in the total it would be a part of 3%.

@@ -24,7 +24,7 @@ from sqlmodel import SQLModel
 import db.tables
 import grader
 import grader.cli
-from grader import api, models, rewards
+from grader import api, models, rewards, work
 from grader.codes import CODES
 from grader.labels import LABELS
 
@@ -211,7 +211,7 @@ def python() -> str:
     for name, method in vars(api.Grader).items():
         if not name.startswith("_"):
             parts += [f"### Grader.{name}", *_function(method)]
-    parts += ["## Work", *_documented_name(api, "Work"), "## reward", *_function(rewards.reward)]
+    parts += ["## Work", *_documented_name(work, "Work"), "## reward", *_function(rewards.reward)]
     return _joined(parts)
 
 

@@ -46,4 +46,4 @@ class FakeGrader:
 
     def grade_many(self, work):
         for problem, submission in work:
-            yield problem, submission, self.grade(problem, submission)
+            yield self.grade(problem, submission)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grader import cli_selftest, selftest
+from grader import selftest
+from grader.cli import selftest as cli_selftest
 from grader.catalog import find_problems
 from grader.models import Device, PhaseTiming, Problem, StageStatus, TimingResult
 from grader.selftest import CONVOLUTION, Finding, itself, problems, summary
@@ -59,7 +60,7 @@ class Clock:
     def __init__(self, verdict):
         self._verdict = verdict
 
-    def __call__(self, **_):
+    def __call__(self):
         return self
 
     def __enter__(self):
@@ -68,7 +69,7 @@ class Clock:
     def __exit__(self, *_):
         pass
 
-    def time_alone(self, problem, submission, device):
+    def time_alone(self, workshop, problem, submission, device):
         planted = "import time as _time" in submission.source
         phase = PhaseTiming(
             candidate_ms=1.0,
@@ -87,7 +88,9 @@ class Clock:
 def test_the_exit_status_is_1_for_a_false_alarm(verdict, code, monkeypatch, capsys):
     import typer
 
-    monkeypatch.setattr("grader.pipeline.Grader", Clock(verdict))
+    clock = Clock(verdict)
+    monkeypatch.setattr("grader.workshop.Workshop", clock)
+    monkeypatch.setattr("grader.selftest.time_alone", clock.time_alone)
     status = 0
     try:
         cli_selftest.selftest(timing=True, runs=2, device=cli_selftest.SelftestDevice.CPU, as_json=True)

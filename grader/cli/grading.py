@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +24,7 @@ from grader.report.text import tally
 from grader.work import WorkDesk
 
 if TYPE_CHECKING:
-    from grader.pipeline import Grader
+    from grader.api import Grader
 
 
 def grade(
@@ -131,7 +132,7 @@ def open_grader(
     baselines: bool = False,
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
-    from grader.pipeline import Grader
+    from grader.api import Grader
 
     return Grader(
         device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
@@ -152,7 +153,9 @@ class _Desk:
     refused: int = 0
 
     def grade(self, work: Iterable[Pair]) -> None:
-        for problem, submission, reached in self.grader.grade_many(self._unknown(work)):
+        asked: deque[Pair] = deque()
+        for reached in self.grader.grade_many(self._unknown(work, asked)):
+            problem, submission = asked.popleft()
             self._show(self.store.save(reached, submission, problem, self.run))
 
     def refuse(self, message: str) -> None:
@@ -160,11 +163,12 @@ class _Desk:
         self.refused += 1
         self.progress.say(f"grader: {message}")
 
-    def _unknown(self, work: Iterable[Pair]) -> Iterator[Pair]:
-        """What has to be graded; of the rest the stored verdict is shown."""
+    def _unknown(self, work: Iterable[Pair], asked: deque[Pair]) -> Iterator[Pair]:
+        """What has to be graded, also put into `asked`; of the rest the stored verdict is shown."""
         for problem, submission in work:
             known = None if self.regrade else self._stored(problem, submission)
             if known is None:
+                asked.append((problem, submission))
                 yield problem, submission
             else:
                 self.reused += 1

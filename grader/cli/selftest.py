@@ -47,14 +47,14 @@ def selftest(
     from grader import selftest as own
     from grader.catalog import find_problems
     from grader.models import Device
-    from grader.pipeline import Grader
+    from grader.workshop import Workshop
 
     default = SelftestDevice.CUDA if torch.cuda.is_available() else SelftestDevice.CPU
     chosen = Device((device or default).value)
     convolution = find_problems(()).problem(own.CONVOLUTION)
     findings = []
-    with Grader(device=chosen.value, baselines=False) as grader:
-        for finding in own.run(grader, chosen, convolution, runs):
+    with Workshop() as workshop:
+        for finding in own.run(workshop, chosen, convolution, runs):
             findings.append(finding)
             if not as_json:
                 print(_line(finding), flush=True)

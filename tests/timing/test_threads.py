@@ -13,9 +13,9 @@ COUNTED = "import torch\nassert torch.get_num_threads() == {count}, torch.get_nu
 @pytest.mark.slow
 def test_workers_compute_on_the_recorded_number_of_threads():
     with Grader(device="cpu", quick=True) as grader:
-        recorded = grader._environment(Device.CPU).thread_count
+        recorded = grader.workshop.environment(Device.CPU).thread_count
         for role in (Role.RUN, Role.REFERENCE):
-            with grader._launcher.take(role, Device.CPU) as worker:
+            with grader.workshop.launcher.take(role, Device.CPU) as worker:
                 for count, raises in ((recorded, False), (recorded + 1, True)):
                     step = p.Import(source=COUNTED.format(count=count), file_name="x.py", class_name="ModelNew")
                     assert (worker.run([step], 60.0).failure is not None) is raises

@@ -17,7 +17,8 @@ from grader.models import Device, PhaseTiming
 from grader.stages.timing.statistics import Round, speedup, verdict_of
 
 AGREEMENT = 0.05
-"""A claim shorter than the referee's figure by more than this share of it is not given."""
+"""A claim shorter than the referee's figure by more than this share of it is not given. A judgement, like LEAST_SHARE:
+benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
 LEAST_SHARE = 0.1
 """Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
 GPU_SLACK_MS = 1.0

@@ -1,0 +1,124 @@
+"""What a batch shares: the sandbox, ready workers, warm references, builds that are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+
+from grader.machine import architecture, environment, thread_count
+from grader.models import Device, Environment, Problem, Submission, TimeLimits
+from grader.remote.launch import Launcher, Role
+from grader.sandbox import choose
+from grader.stages import build
+from grader.stages.candidate import Candidate
+from grader.stages.outcome import Stopped, diagnose, raised
+from grader.stages.reference import ReferenceDesk
+from grader.stages.timing import BaselineStore, SpeedOfLight
+from grader.toolchain import find_toolchain
+
+SandboxChoice = Literal["auto", "bubblewrap", "weak"]
+DESKS_KEPT = {Device.CPU: 6, Device.CUDA: 2}
+"""References that stay warm; each holds a process, and its cases hold memory."""
+
+
+class Workshop:
+    """Owns processes: a context manager. Building apart may be asked for by any thread, the rest by one."""
+
+    def __init__(
+        self,
+        sandbox: SandboxChoice = "auto",
+        build_cache: Path | None = None,
+        limits: TimeLimits | None = None,
+    ) -> None:
+        """Raises SandboxUnavailable where the sandbox does not work."""
+        self._sandbox = choose(sandbox)
+        self._toolchain = find_toolchain()
+        torch.set_num_threads(thread_count())
+        self.limits = limits or TimeLimits()
+        self.launcher = Launcher(
+            self._sandbox, self._toolchain, thread_count=thread_count(), architecture=architecture()
+        )
+        folder = build_cache or default_build_cache()
+        self.cache = build.BuildCache(folder, self._toolchain.hash)
+        self.baselines = BaselineStore(folder)
+        self.light = SpeedOfLight()
+        self._desks: dict[tuple[str, Device], ReferenceDesk] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for desk in self._desks.values():
+            desk.worker.close()
+        self._desks.clear()
+        self.launcher.close()
+
+    def environment(self, device: Device) -> Environment:
+        """What a verdict on this device is reached with."""
+        return environment(device, self._toolchain, self._sandbox)
+
+    def desk(self, problem: Problem, device: Device) -> ReferenceDesk:
+        """The problem's reference, warm or started now. Raises ProblemError."""
+        key = (problem.source_hash, device)
+        desk = self._desks.pop(key, None)
+        if desk is None:
+            worker = self.launcher.take(Role.REFERENCE, device)
+            try:
+                desk = ReferenceDesk(problem, device, worker)
+            except BaseException:
+                worker.close()
+                raise
+        for other in self._desks.values():
+            other.release()
+        self._desks[key] = desk
+        while len(self._desks) > DESKS_KEPT[device]:
+            self._desks.pop(next(iter(self._desks))).worker.close()
+        return desk
+
+    def drop_desk(self, problem: Problem, device: Device) -> None:
+        """Forget a reference that something went wrong with."""
+        desk = self._desks.pop((problem.source_hash, device), None)
+        if desk is not None:
+            desk.worker.close()
+
+    def build_apart(self, submission: Submission) -> build.Built:
+        """In a sandbox of its own that sees no GPU. Raises Stopped."""
+        build.check_source(submission)
+        with self.launcher.start(Role.BUILD, Device.CUDA) as worker:
+            return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
+
+    @contextmanager
+    def candidate(self, submission: Submission, device: Device) -> Iterator[Candidate]:
+        """A submission in a worker, ready to be run. Raises Stopped."""
+        build.check_source(submission)
+        with self.launcher.take(Role.RUN, device) as worker:
+            built = build.import_submission(
+                worker, submission, self.cache, keep=False, timeout_seconds=self.limits.build
+            )
+            require_import(built)
+            yield Candidate(worker, device, self.limits)
+
+
+def default_build_cache() -> Path:
+    """`$XDG_CACHE_HOME/grader/builds`, or under ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / "builds"
+
+
+def require_import(built: build.Built) -> None:
+    """Raises Stopped for a file that could not be imported where it is to run."""
+    if built.import_failure is None:
+        return
+    stopped = raised(built.import_failure, "load", "importing the file")
+    if stopped.diagnosis.code == "raised":
+        diagnosis = diagnose("import_raised", stopped.diagnosis.message, detail=stopped.diagnosis.detail)
+        stopped = Stopped(stopped.status, diagnosis)
+    raise stopped
