@@ -117,7 +117,7 @@ class Snapshots:
         rows = before.rows + read_rows(self._store, after=before.newest) if before and before.file == file else []
         with self._store.reading() as session:
             count = session.execute(select(func.count(col(VerdictRow.id)))).scalar_one()
-        if len(rows) < count or not rows:
+        if len(rows) != count:
             rows = read_rows(self._store)
         made = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
         # Drawn here, so that nobody waits for it.

@@ -23,7 +23,9 @@ from db import Store
 from grader.errors import StoreError
 from grader.models import Status
 from grader.report.site import names
+from grader.report.site.pages import STATIC
 from grader.serve.database import open_read_only
+from grader.serve.snapshot import Snapshots
 from tests.report.test_site import HOSTILE, Site, full, hostile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,6 +209,31 @@ def test_a_verdict_reached_since_is_there_at_once(site):
         status, _, text = server.ask("verdicts/8.html")
         assert (status, "n = 1" in re.sub("<[^>]*>", "", text)) == (200, True)
         assert names.author_page("new") in server.ask("/")[2]
+
+
+def test_what_takes_long_to_read_is_read_beside_the_requests(site, monkeypatch):
+    full(site)
+    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC)
+    site.save("new", text="n = 1\n")
+    assert snapshots.current().newest == 8
+    monkeypatch.setattr("grader.serve.snapshot._QUICK_SECONDS", -1.0)
+    site.save("new", text="n = 2\n")
+    assert snapshots.current().newest == 8
+    assert snapshots.current(at_least=9).newest == 9
+    site.save("new", text="n = 3\n")
+    deadline = time.monotonic() + 20
+    while snapshots.current().newest < 10 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [row.id for row in snapshots.current().rows] == list(range(1, 11))
+
+
+def test_verdicts_that_were_deleted_are_gone(site):
+    full(site)
+    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC)
+    with site.store.reading() as session:
+        session.connection().exec_driver_sql("delete from verdicts where id in (2, 7)")
+        session.commit()
+    assert [row.id for row in snapshots.current().rows] == [1, 3, 4, 5, 6]
 
 
 # --------------------------------------------------------------------------------------------------------- API

@@ -132,7 +132,9 @@ def check(pages):
     for name, page in pages.items():
         assert page.faults == [], name
         assert page.scripts == 1, name
-        assert page.tags.count("h1") == 1, name
+        assert page.tags.count("h1") == page.tags.count("main") == page.tags.count("header") == 1, name
+        assert page.tags.count("table") == page.tags.count("caption"), name
+        assert page.links[0] == "#content", name
         assert "default-src 'none'" in page.policy
         assert "unsafe" not in page.policy
         for link in page.links:
