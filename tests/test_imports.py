@@ -22,7 +22,7 @@ ORDER = [
     {"grader.remote", "grader.gradable", "grader.device_memory"},
     {"grader.stages"},
     {"grader.pipeline"},
-    {"grader.api"},
+    {"grader.api", "grader.checking"},
     {"db"},
     {"grader.doctor"},
     {"grader.report"},

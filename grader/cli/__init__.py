@@ -31,7 +31,7 @@ app.command()(showing.show)
 app.command(name="leaderboard")(boards.show_leaderboard)
 app.command()(pages.report)
 app.command()(exporting.export)
-app.command(name="problems")(problems.list_problems)
+app.add_typer(problems.app, name="problems")
 app.command()(showing.doctor)
 
 
