@@ -23,7 +23,7 @@ ORDER = [
     {"grader.stages", "grader.machine"},
     {"grader.record", "grader.workshop"},
     {"grader.appraisal", "grader.trials"},
-    {"grader.pipeline", "grader.selftest"},
+    {"grader.pipeline", "grader.selftest", "grader.checking"},
     {"grader.api"},
     {"db"},
     {"grader.doctor"},

@@ -181,3 +181,100 @@ def test_each_line_on_stdin_is_answered_before_the_next_is_sent(checkout, tmp_pa
     assert [json.loads(one)["sample"] for one in rest.splitlines()] == [7, 8]
     assert process.returncode == 0
     assert "5 graded" in err
+
+
+# ------------------------------------------------------------------------------------------ remembered folders
+
+
+def offered(cli, *options):
+    return {json.loads(one)["id"] for one in cli("problems", "--json", *options).out.splitlines()}
+
+
+def test_a_remembered_folder_is_offered_by_later_commands(cli, checkout, memory, tmp_path, monkeypatch):
+    assert "1_Scale" not in offered(cli)
+    result = cli("problems", "add", "KB")
+    assert (result.code, result.out) == (0, "")
+    assert result.err == f"{checkout}: remembered in {memory}; 3 more problems with it\n"
+    assert json.loads(memory.read_text()) == {"folders": [str(checkout)]}
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= offered(cli)
+    (tmp_path / "batch.jsonl").write_text(line())
+    assert cli("grade", "batch.jsonl").code == 0
+    assert "remembered already" in cli("problems", "add", checkout).err
+    monkeypatch.chdir("/")
+    assert cli("problems", "remove", checkout).code == 0
+    assert "1_Scale" not in offered(cli)
+    assert checkout.exists()
+
+
+def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text(samples.PROBLEM_SOURCE)
+    cli("problems", "add", other)
+    named = tmp_path / "named"
+    named.mkdir()
+    (named / "mine.py").write_text(samples.PROBLEM_SOURCE)
+    found = {json.loads(one)["id"]: json.loads(one) for one in cli("problems", "--json").out.splitlines()}
+    assert found["mine"]["path"] == str(other / "mine.py")
+    found = {one["id"]: one for one in cli("problems", "--json", "--problems", named).objects}
+    assert found["mine"]["path"] == str(named / "mine.py")
+
+
+def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout, memory, tmp_path):
+    cli("problems", "add", checkout)
+    checkout.rename(tmp_path / "moved")
+    result = cli("problems", "--json")
+    assert result.code == 0
+    assert result.err == f"{checkout}: remembered, but not there; `grader problems remove {checkout}` forgets it\n"
+    assert cli("problems", "remove", "KB").code == 0
+    assert cli("problems", "--json").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "nowhere"], "grader: nowhere: no such file or folder"),
+        (["add", "empty"], "grader: empty: no problem in it"),
+        (["remove", "KB"], "grader: KB: not remembered; these are: none"),
+        (["check", "1_Scael", "--problems", "KB"], "grader: unknown problem '1_Scael'; did you mean 1_Scale?"),
+        (["--json", "check"], "grader: write the options behind the command: grader problems check ..."),
+    ],
+)
+def test_a_mistake_about_folders_is_one_line(cli, checkout, memory, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    result = cli("problems", *arguments)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(message)
+    assert not memory.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"folders": 3}', '{"folders": [3]}', "{"])
+def test_a_damaged_memory_is_named(cli, memory, text):
+    memory.parent.mkdir(parents=True)
+    memory.write_text(text)
+    result = cli("problems")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith(f'grader: {memory}: not {{"folders": ["DIR", ...]}}')
+
+
+def test_another_file_may_hold_what_is_remembered(cli, checkout, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path / "here.json"))
+    cli("problems", "add", checkout)
+    assert (tmp_path / "here.json").exists()
+
+
+@pytest.mark.slow
+def test_problems_are_checked_one_after_another(cli, checkout):
+    level = checkout / "KernelBench" / "level1"
+    (level / "5_Nothing.py").write_text(samples.PROBLEM_SOURCE.replace("return x *", "return 0 * x *"))
+    (level / "6_Broken.py").write_text("import nowhere\n" + samples.PROBLEM_SOURCE)
+    (level / "notes.py").write_text("x = 1")
+    result = cli("problems", "check", "1_Scale", "5_Nothing", "6_Broken", "--problems", checkout)
+    assert result.code == 0
+    first, second, third = result.out.splitlines()
+    assert first == "gradable     1_Scale"
+    assert second == "not gradable 5_Nothing: constant: outputs filled with a constant pass the tolerance: 0"
+    assert third.startswith("not gradable 6_Broken: does_not_load: importing the problem raised ModuleNotFoundError")
+    assert result.err == f"skipped {level}/notes.py: it has no class Model and no get_inputs()\n"
+    (one,) = cli("problems", "check", "5_Nothing", "--problems", checkout, "--json").objects
+    assert (one["gradable"], one["fault"]["code"]) == (False, "constant")

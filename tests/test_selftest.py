@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grader import selftest
-from grader.cli import selftest as cli_selftest
 from grader.catalog import find_problems
+from grader.cli import selftest as cli_selftest
 from grader.models import Device, PhaseTiming, Problem, StageStatus, TimingResult
 from grader.selftest import CONVOLUTION, Finding, itself, problems, summary
 from grader.stages.timing import TimingJudgement

@@ -32,7 +32,7 @@ app.command(name="leaderboard")(boards.show_leaderboard)
 app.command()(pages.report)
 app.command()(serving.serve)
 app.command()(exporting.export)
-app.command(name="problems")(problems.list_problems)
+app.add_typer(problems.app, name="problems")
 app.command()(showing.doctor)
 app.command()(selftest.selftest)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -15,6 +16,9 @@ from db.store import StoredVerdict
 from grader.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 from grader.report.console import clean
 from grader.report.rounds import clocks_table, samples_table, seconds_table
+
+if TYPE_CHECKING:
+    from grader.checking import ProblemCheck  # needs torch, which takes seconds to import
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
@@ -39,6 +43,17 @@ def tally(verdicts: Iterable[Verdict], reused: int) -> str:
     parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     known = f" ({reused} from the database; --regrade grades again)" if reused else ""
     return f"{counts.total()} graded: {parts}{known}" if counts else "nothing to grade"
+
+
+def problem_check_line(check: ProblemCheck) -> Text:
+    """Whether it can be graded, its id, and what speaks against it."""
+    word, style = {True: ("gradable", "green"), False: ("not gradable", "red"), None: ("not tried", "yellow")}[
+        check.gradable
+    ]
+    parts = [f"{check.fault.code}: {check.fault.reason}"] if check.fault else []
+    parts += [check.remark] if check.remark else []
+    told = f": {clean('; '.join(parts))}" if parts else ""
+    return Text.assemble((f"{word:<13}", style), clean(check.id), told)
 
 
 def verdict_in_full(stored: StoredVerdict, *, timing: bool = False) -> RenderableType:
