@@ -144,7 +144,7 @@ class StandingRow(SQLModel, table=True):
     """How many of them are correct."""
     right_forward: int
     """How many of them have a right forward."""
-    total_id: int | None = Field(default=None, foreign_key="verdicts.id")
-    """The best of the correct ones."""
-    forward_id: int | None = Field(default=None, foreign_key="verdicts.id")
-    newest_id: int = Field(foreign_key="verdicts.id")
+    total_id: int | None = None
+    """The best of the correct ones. No foreign key, so that verdicts can be deleted by hand."""
+    forward_id: int | None = None
+    newest_id: int

@@ -78,10 +78,7 @@ CREATE TABLE standings (
 	forward_id INTEGER, 
 	newest_id INTEGER NOT NULL, 
 	PRIMARY KEY (id), 
-	FOREIGN KEY(problem_hash) REFERENCES problems (hash), 
-	FOREIGN KEY(total_id) REFERENCES verdicts (id), 
-	FOREIGN KEY(forward_id) REFERENCES verdicts (id), 
-	FOREIGN KEY(newest_id) REFERENCES verdicts (id)
+	FOREIGN KEY(problem_hash) REFERENCES problems (hash)
 );
 INSERT INTO "standings" VALUES(1,'scale','49d8267c77b67270a4764f553ab12c947bf569668a584510829c28d2836c85f5','a CPU','ann','v2',0,'cpu',1,1,1,1,1,1);
 INSERT INTO "standings" VALUES(2,'scale','49d8267c77b67270a4764f553ab12c947bf569668a584510829c28d2836c85f5','a CPU','bob',NULL,0,'cpu',1,0,1,NULL,2,2);

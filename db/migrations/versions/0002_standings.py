@@ -39,9 +39,6 @@ def upgrade() -> None:
         sa.Column("forward_id", sa.Integer(), nullable=True),
         sa.Column("newest_id", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["problem_hash"], ["problems.hash"]),
-        sa.ForeignKeyConstraint(["total_id"], ["verdicts.id"]),
-        sa.ForeignKeyConstraint(["forward_id"], ["verdicts.id"]),
-        sa.ForeignKeyConstraint(["newest_id"], ["verdicts.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_standings_author", "standings", ["author", "label", "problem"], unique=False)
