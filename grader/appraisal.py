@@ -5,6 +5,7 @@ from __future__ import annotations
 from grader.models import Baseline, Device, Problem, StageStatus
 from grader.record import Record
 from grader.remote.launch import Role
+from grader.stages import questions
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
@@ -24,7 +25,7 @@ def appraise(
     with record.stage("timing"):
         try:
             desk = workshop.desk(problem, device)
-            work = desk.work(record.timed)
+            work = questions.work(desk, record.timed)
             record.timing = workshop.light.bounds(desk, work, record.timing, tf32=tf32)
             desk.release()
             if baselines:

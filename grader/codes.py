@@ -75,7 +75,7 @@ CODES: dict[str, Code] = {
     ),
     "assumes_contiguous_input": Code(
         "forward",
-        "Right for contiguous inputs, wrong or refused for strided ones: a warning.",
+        "Right for contiguous inputs, wrong or refused for strided ones; for information.",
         "Call .contiguous() on each input before data_ptr().",
     ),
     "out_of_bounds_write": Code(

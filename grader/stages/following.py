@@ -13,6 +13,7 @@ import torch
 from grader import protocol as p
 from grader.models import Diagnosis
 from grader.remote import TensorSpec
+from grader.stages import questions
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 from grader.stages.load_bearing import judge_load_bearing
@@ -26,7 +27,7 @@ def run_probes(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[D
     moved = desk.case(case.variant, training=case.training, draw=1)
     found: list[Diagnosis] = []
     probes: tuple[Callable[[], Diagnosis | None], ...] = (
-        lambda: judge_following(candidate, case, desk.edited(case), moved),
+        lambda: judge_following(candidate, case, questions.edited(desk, case), moved),
         lambda: judge_load_bearing(candidate, desk, case),
         lambda: judge_strided(candidate, desk, case),
     )
@@ -102,9 +103,9 @@ def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
 def judge_strided(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnosis | None:
     """The same inputs with NaN between their elements give the same outputs, where they do so for the reference.
 
-    A warning where they do not: what get_inputs makes is the contract, and a kernel may rely on it.
+    Information where they do not: what get_inputs makes is the contract, and a kernel may rely on it.
     """
-    if case.clone_inputs or not case.values_comparable or not desk.takes_strided(case):
+    if case.clone_inputs or not case.values_comparable or not questions.takes_strided(desk, case):
         return None
     script = candidate.script(case)
     script.put_inputs("a", case.inputs, layout="strided")
@@ -115,10 +116,10 @@ def judge_strided(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diag
     remedy = "call .contiguous() on each input before data_ptr()"
     if finding.failure is not None:
         message = f"for inputs that are not contiguous, the forward raises {first_line(finding.failure)}: {remedy}"
-        return diagnose("assumes_contiguous_input", message, severity="warning")
+        return diagnose("assumes_contiguous_input", message, severity="info")
     for name in case.outputs:
         check = check_output(case, finding, f"output:a:{name}", name)
         if check.status == "failed":
             message = f"right for contiguous inputs, wrong for strided ones ({check.message}): {remedy}"
-            return diagnose("assumes_contiguous_input", message, severity="warning")
+            return diagnose("assumes_contiguous_input", message, severity="info")
     return None

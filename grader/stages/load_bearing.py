@@ -17,12 +17,13 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.models import Diagnosis
-from grader.stages import numerics
+from grader.stages import numerics, questions
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
+from grader.stages.drawing import is_float
 from grader.stages.outcome import diagnose
 from grader.stages.outputs import check_output
-from grader.stages.reference import ReferenceDesk, is_float
+from grader.stages.reference import ReferenceDesk
 
 BLOCKS = 8
 MAX_BYTES = 256 << 20
@@ -98,14 +99,14 @@ def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
     blocks = min(BLOCKS, max(1, MAX_BYTES // nbytes), case.outputs[output].golden.numel())
     elements = list(_one_in_each(case.outputs[output].golden.numel(), blocks))
     try:
-        gradients = desk.element_gradients(case, output, elements)
+        gradients = questions.element_gradients(desk, case, output, elements)
         made = [
             (_poke(case, tensors, gradient, output, element), element)
             for element, gradient in zip(elements, gradients, strict=True)
         ]
         made.append((_swap(case, tensors), elements[-1]))
         return tuple(
-            Edit(replace(case, inputs=inputs, outputs=desk.outputs_for(case, inputs)), said, output, element)
+            Edit(replace(case, inputs=inputs, outputs=questions.outputs_for(desk, case, inputs)), said, output, element)
             for (inputs, said), element in made
         )
     except ProblemError:

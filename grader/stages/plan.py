@@ -21,8 +21,10 @@ DRAWS = 2
 
 @dataclass(frozen=True)
 class Todo:
+    forward: tuple[Case, ...]
+    """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
     cases: tuple[Case, ...]
-    """For forward and backward; small sizes first, so that a fault shows quickly."""
+    """For the backward, and for all that comes after it."""
     traps: Cases | None
     """For the backward's experiments; None where the problem has nothing to differentiate."""
     timed: Case
@@ -36,8 +38,12 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    differ = desk.modes_differ(chosen[0])
-    cases.insert(1, desk.case(chosen[0], training=False) if differ else cases[0].in_eval())
+    forward = list(cases)
+    if desk.modes_differ(chosen[0]):
+        cases.insert(1, desk.case(chosen[0], training=False))
+        forward = cases
+    else:
+        forward.insert(1, cases[0].in_eval())
     first = chosen[0]
     traps = None
     if cases[0].wrt:
@@ -46,7 +52,7 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
             second=desk.case(first, draw=1),
             constant=desk.case(first, draw=0, constant_cotangents=True),
         )
-    return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(quick=quick))
+    return Todo(tuple(forward), tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(quick=quick))
 
 
 def rounds(*, quick: bool) -> Plan:

@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 
 from grader.models import Value
-from grader.stages import numerics
+from grader.stages import numerics, questions
 from grader.stages.cases import Case
+from grader.stages.drawing import is_float
 from grader.stages.plan import variants
-from grader.stages.reference import ReferenceDesk, is_float
+from grader.stages.reference import ReferenceDesk
 
 REDRAWS = 2
 """Other draws that must agree before a problem is called degenerate; an argmax may agree once by chance."""
@@ -53,7 +54,7 @@ def _fault(desk: ReferenceDesk, case: Case) -> Fault | None:
         return Fault(
             code="no_float", reason="there is no float input or parameter, so that nothing could be differentiated"
         )
-    others = [desk.redrawn(case) for _ in range(REDRAWS)]
+    others = [questions.redrawn(desk, case) for _ in range(REDRAWS)]
     if all(_passes(case, {name: _level(value) for name, value in other.items()}) for other in others):
         values = ", ".join(f"{float(_level(value).flatten()[0]):.6g}" for value in others[0].values() if value.numel())
         return Fault(code="constant", reason=f"outputs filled with a constant pass the tolerance: {values}")

@@ -48,7 +48,6 @@ def judge_backward(
     started = time.monotonic()
     rows: dict[str, TensorCheck] = {}
     variants: list[VariantResult] = []
-    right: list[Case] = []
     diagnoses: list[Diagnosis] = []
     for case in cases:
         judged = judge_products(candidate, case)
@@ -59,9 +58,8 @@ def judge_backward(
         _keep_worst(rows, judged.checks)
         if diagnoses:
             asked = () if judged.missing else experiments.CAUSES
-            diagnoses = _causes(candidate, desk, cases, right, case, judged, trap_cases) + diagnoses
+            diagnoses = _causes(candidate, desk, cases, case, judged, trap_cases) + diagnoses
             break
-        right.append(case)
     else:
         asked = experiments.TRAPS
         diagnoses = run_experiments(candidate, trap_cases, asked) + _not_comparable(cases)
@@ -127,13 +125,12 @@ def _causes(
     candidate: Candidate,
     desk: ReferenceDesk,
     cases: Sequence[Case],
-    right: Sequence[Case],
     case: Case,
     judged: Judged,
     trap_cases: experiments.Cases,
 ) -> list[Diagnosis]:
     """What may be behind the faults of a case, before the faults themselves."""
-    causes = _other_mode(candidate, cases, right, case)
+    causes = _other_mode(candidate, cases, case)
     if causes or judged.missing:
         return causes
     causes = known_mistakes(desk, case, judged.found) if judged.found is not None else []
@@ -147,10 +144,11 @@ def _causes(
     return causes
 
 
-def _other_mode(candidate: Candidate, cases: Sequence[Case], right: Sequence[Case], case: Case) -> list[Diagnosis]:
+def _other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> list[Diagnosis]:
     """The gradients of the same variant are right in the other one of train() and eval()."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
-    if other is None or (other not in right and judge_products(candidate, other).diagnoses):
+    # Asked again even where it was right before: that may have worn off.
+    if other is None or judge_products(candidate, other).diagnoses:
         return []
     modes = ("eval()", "train()") if case.training else ("train()", "eval()")
     message = (

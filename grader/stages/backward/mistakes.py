@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from grader.models import Diagnosis
-from grader.stages import numerics
+from grader.stages import numerics, questions
 from grader.stages.backward.vjp import Product, ask, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
@@ -37,7 +37,7 @@ def known_mistakes(desk: ReferenceDesk, case: Case, found: Product) -> list[Diag
     if not wrong or not case.values_comparable:
         return []
     for substitute, code, said in LOOKALIKES:
-        lookalikes = desk.substituted_gradients(case, substitute)
+        lookalikes = questions.substituted_gradients(desk, case, substitute)
         alike = [
             name
             for name, value in wrong.items()
@@ -64,7 +64,7 @@ def right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> lis
     if not case.values_comparable:
         return []
     ones = {name: torch.ones_like(value) for name, value in case.cotangents.items()}
-    expected = desk.substituted_gradients(case, "none", ones)
+    expected = questions.substituted_gradients(desk, case, "none", ones)
     finding = candidate.attempt(
         ask(candidate, case, cotangents=ones), "backward", "backward with a grad_output of ones"
     )

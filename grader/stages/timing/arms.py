@@ -19,8 +19,9 @@ from grader.problem_module import Variant
 from grader.remote import Finding, Script, TensorSpec, WorkerLost
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
+from grader.stages.drawing import draw_cotangent, draw_inputs, is_float
 from grader.stages.outcome import lost
-from grader.stages.reference import ReferenceDesk, draw_cotangent, draw_inputs, is_float
+from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import PARTS, Call, Draw, Part, Phase, Side
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.comparison import Comparison

@@ -20,7 +20,7 @@ from grader.models import Baseline, Device, Environment, Problem, digest
 from grader.problem_module import Variant
 from grader.remote import RemoteWorker, Script, WorkerLost
 from grader.stages.cases import Case
-from grader.stages.reference import draw_cotangent, draw_inputs
+from grader.stages.drawing import draw_cotangent, draw_inputs
 from grader.stages.timing.call import PARTS, Phase
 
 Name = Literal["eager", "compile", "compile_max_autotune"]

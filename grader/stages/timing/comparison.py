@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from grader.models import Diagnosis
-from grader.stages import numerics
+from grader.stages import numerics, questions
 from grader.stages.candidate import MODEL
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
@@ -68,7 +68,7 @@ class Comparison:
                 f"{label} of a timed call has NaN or infinity where the reference has none, or the other way round"
             )
             return diagnose("timed_output_wrong", message)
-        yardstick = self.desk.shipped_error(self.case, tf32=self.tf32).get(label)
+        yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(label)
         if yardstick is None:
             yardstick = expected.error_l2 / max(numerics.norm(expected.golden), 1e-300)
         distance, size = between.l2, between.golden_l2

@@ -1,4 +1,4 @@
-"""Says what it takes: right for what the problem gives, and warned of the rest."""
+"""Says what it takes: right for what the problem gives, and told of the rest."""
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 
 Attack surface: a problem whose get_inputs makes contiguous tensors only.
 Why it fails: the same values come once more with NaN between them, as the reference takes them. get_inputs is the
-contract, which it keeps, so that it is warned and not rejected; it gains no time by it.
+contract, which it keeps, so that it is told and not rejected; it gains no time by it.
 """
 
 import torch

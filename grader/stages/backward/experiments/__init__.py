@@ -1,0 +1,58 @@
+"""Runs that a right gradient passes and a plausible mistake does not, each on a small case.
+
+An experiment puts one question to the candidate and answers with a diagnosis, or with None when all is well. A step
+that raises is answered by the experiment's own code, since the plain product of the same case ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grader.models import Diagnosis
+from grader.stages.backward.experiments._asking import Cases
+from grader.stages.backward.experiments.accumulation import accumulation_broken
+from grader.stages.backward.experiments.conditions import (
+    double_backward_unsupported,
+    ignores_needs_input_grad,
+    inconsistent_with_forward,
+    nondeterministic_grad,
+    wrong_stream,
+)
+from grader.stages.backward.experiments.grad_outputs import (
+    assumes_contiguous_grad_output,
+    ignores_grad_output,
+    undefined_grad_output,
+)
+from grader.stages.backward.experiments.state import saved_tensor_mutated, stale_saved_state
+from grader.stages.candidate import Candidate
+
+__all__ = ["CAUSES", "LASTING", "TRAPS", "Cases", "Experiment"]
+
+Experiment = Callable[[Candidate, Cases], Diagnosis | None]
+
+CAUSES: tuple[Experiment, ...] = (
+    saved_tensor_mutated,
+    accumulation_broken,
+    ignores_grad_output,
+    assumes_contiguous_grad_output,
+    nondeterministic_grad,
+)
+"""Asked when the plain product is already wrong: what may be behind it."""
+
+LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken")
+"""Faults that leave something behind, so that the experiments after them would see it and mean something else."""
+
+TRAPS: tuple[Experiment, ...] = (
+    saved_tensor_mutated,
+    accumulation_broken,
+    ignores_grad_output,
+    assumes_contiguous_grad_output,
+    stale_saved_state,
+    ignores_needs_input_grad,
+    undefined_grad_output,
+    inconsistent_with_forward,
+    wrong_stream,
+    nondeterministic_grad,
+    double_backward_unsupported,
+)
+"""Asked when the plain product is right."""

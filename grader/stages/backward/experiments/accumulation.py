@@ -1,0 +1,123 @@
+"""Do equal calls give equal gradients, and two backwards into the same .grad add up?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+
+from grader import protocol as p
+from grader.models import Diagnosis
+from grader.stages.backward.experiments._asking import Cases, first_wrong, plain_is_right
+from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
+from grader.stages.candidate import Candidate
+from grader.stages.cases import Case
+from grader.stages.outcome import diagnose, first_line
+
+CARRIED_SHARE = 1e-3
+"""Two equal calls that differ by more than this share something other than rounding."""
+
+
+def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Equal calls give equal gradients, and two backwards into the same .grad add up."""
+    case = cases.first
+    carried = _carried_over(candidate, case)
+    if carried is not None or not plain_is_right(candidate, case):
+        return carried
+    return _not_added(candidate, case) or _overwritten(candidate, case)
+
+
+def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """A buffer that is added to and never zeroed hands a call what the one before left, even for a zero grad_output."""
+    if not case.values_comparable:
+        return None
+    zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
+    products = []
+    for cotangents in (case.cotangents, case.cotangents, zero):
+        finding = candidate.attempt(ask(candidate, case, cotangents=cotangents), "backward", "repeating the backward")
+        if finding.failure is not None:
+            return None
+        products.append(product(candidate, case, finding).gradients)
+    for name in case.wrt:
+        first, second, left = (gradients[name] for gradients in products)
+        if first is None or second is None or left is None:
+            continue
+        size = float(torch.linalg.vector_norm(first.double()))
+        change = float(torch.linalg.vector_norm(second.double() - first.double()))
+        if change > CARRIED_SHARE * size and bool(left.any()):
+            share = change / max(size, 1e-300)
+            return diagnose(
+                "accumulation_broken",
+                f"gradient of `{case.operand_names[name]}` changes by {share:.2g} of its size when "
+                "the same backward is repeated, and is not zero for a grad_output of zeros: zero the buffer that "
+                "backward adds to, or return a fresh tensor from each backward",
+            )
+    return None
+
+
+def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """What one backward returned is still right after the next: the two do not share a buffer."""
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs, requires_grad=True)
+    wrt = tuple(candidate.operands(case).values())
+    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
+    for tape in ("a", "b"):
+        add_forward(script, case, "a", tape=tape)
+    for tape, cotangents in (("a", case.cotangents), ("b", halves)):
+        script.step(p.Backward(tape=tape, grads=tape, cotangents=script.cotangents(cotangents), wrt=wrt))
+    export_gradients(script, candidate, case, "a", case.wrt)
+    finding = candidate.attempt(script, "backward", "keeping one backward's gradients during the next")
+    operand = None if finding.failure is not None else first_wrong(candidate, case, finding)
+    if operand is None:
+        return None
+    return diagnose(
+        "accumulation_broken",
+        f"the next backward overwrites the gradient of `{operand}` that the one before returned: "
+        "return a fresh tensor from each backward, not a buffer that is kept",
+    )
+
+
+def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """The second backward gets -1/2 of the first's grad_output and leaves half; a third, through its graph, adds 1."""
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs, requires_grad=True)
+    operands = candidate.operands(case)
+    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
+
+    def backward(cotangents: Mapping[str, torch.Tensor], into: Literal["fresh", "add"], retain: bool = False) -> None:
+        given, wrt = script.cotangents(cotangents), tuple(operands.values())
+        script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))
+
+    add_forward(script, case, "a")
+    backward(case.cotangents, "fresh")
+    add_forward(script, case, "a")
+    backward(halves, "add", retain=True)
+    export_gradients(script, candidate, case, "sum", case.wrt)
+    finding = candidate.attempt(script, "backward", "two backwards into the same .grad")
+    if finding.failure is not None:
+        return diagnose("accumulation_broken", f"a second backward raises {first_line(finding.failure)}")
+    operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
+    if operand is not None:
+        return diagnose(
+            "accumulation_broken",
+            f"two backwards into the same .grad do not add up for `{operand}`: "
+            "return a fresh tensor from each backward, not a buffer that is kept",
+        )
+    backward(case.cotangents, "add")
+    export_gradients(script, candidate, case, "sum", case.wrt)
+    finding = candidate.attempt(script, "backward", "a second backward through a retained graph")
+    if finding.failure is not None:
+        return diagnose(
+            "accumulation_broken",
+            f"a second backward through a retained graph raises {first_line(finding.failure)}: keep what it needs "
+            "with ctx.save_for_backward, and drop nothing in backward",
+        )
+    operand = first_wrong(candidate, case, finding, key="sum", factor=2 / 3)
+    if operand is None:
+        return None
+    return diagnose(
+        "accumulation_broken",
+        f"a second backward through a retained graph gives another gradient of `{operand}`: "
+        "do not write into what forward saved",
+    )

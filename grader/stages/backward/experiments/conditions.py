@@ -1,0 +1,98 @@
+"""Are the gradients right with operands frozen, on another stream, again, and under random numbers?"""
+
+from __future__ import annotations
+
+import torch
+
+from grader import protocol as p
+from grader.models import Device, Diagnosis
+from grader.stages.backward.experiments._asking import Cases, first_wrong
+from grader.stages.backward.own_differences import differences
+from grader.stages.backward.vjp import ask, product
+from grader.stages.candidate import Candidate, names
+from grader.stages.outcome import diagnose, first_line
+from grader.stages.outputs import same_bits
+
+REPEATS = 5
+MAX_FROZEN_SUBSETS = 8
+
+
+def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """With some operands frozen, the others' gradients stay right."""
+    case = cases.first
+    present = [name for name, expected in case.gradients.items() if expected is not None]
+    inputs = tuple(name for name in present if name.startswith("input["))
+    parameters = tuple(name for name in present if not name.startswith("input["))
+    subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
+    subsets += [(name,) for name in present if len(present) > 1 and (name,) not in subsets]
+    for frozen in subsets[:MAX_FROZEN_SUBSETS]:
+        shown = names([case.operand_names[name] for name in frozen])
+        finding = candidate.attempt(ask(candidate, case, frozen=frozen), "backward", f"backward with {shown} frozen")
+        if finding.failure is not None:
+            return diagnose(
+                "ignores_needs_input_grad",
+                f"with {shown} frozen, {first_line(finding.failure)} is raised: check ctx.needs_input_grad",
+            )
+        operand = first_wrong(candidate, case, finding, skip=frozen)
+        if operand is not None:
+            return diagnose(
+                "ignores_needs_input_grad",
+                f"with {shown} frozen, the gradient of `{operand}` is wrong: check ctx.needs_input_grad",
+            )
+    return None
+
+
+def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """On a busy stream of its own, work that goes to another stream reads its inputs too early."""
+    if candidate.device is not Device.CUDA:
+        return None
+    finding = candidate.attempt(ask(candidate, cases.first, side_stream=True), "backward", "running on a side stream")
+    operand = None if finding.failure is not None else first_wrong(candidate, cases.first, finding)
+    if finding.failure is None and operand is None:
+        return None
+    what = f"`{operand}` is wrong" if operand else f"{first_line(finding.failure)} is raised"  # type: ignore[arg-type]
+    return diagnose(
+        "wrong_stream",
+        f"on a stream other than the default, {what}: launch on at::cuda::getCurrentCUDAStream()",
+        severity="warning",
+    )
+
+
+def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Repeats of one backward agree in every bit."""
+    first: dict[str, torch.Tensor | None] = {}
+    for turn in range(REPEATS):
+        finding = candidate.attempt(ask(candidate, cases.first), "backward", "repeating the backward")
+        if finding.failure is not None:
+            return None
+        gradients = dict(product(candidate, cases.first, finding).gradients)
+        first = first or gradients
+        for name, gradient in gradients.items():
+            before = first[name]
+            if gradient is not None and before is not None and not same_bits(gradient, before):
+                distance = float((gradient - before).abs().max())
+                return diagnose(
+                    "nondeterministic_grad",
+                    f"gradient of `{cases.first.operand_names[name]}` differs by up to {distance:.2g} between repeats "
+                    f"(run {turn + 1} of {REPEATS}): reduce in a fixed order instead of atomicAdd",
+                    severity="warning",
+                )
+    return None
+
+
+def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Where the reference draws random numbers, the gradients are those of the submission's own forward."""
+    return None if cases.first.values_comparable else differences(candidate, cases.first)
+
+
+def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """Whether the gradients themselves carry a graph."""
+    finding = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
+    supported = finding.failure is None and finding.of(p.Gradients)[0].double_backward
+    if supported:
+        return None
+    return diagnose(
+        "double_backward_unsupported",
+        "the gradients cannot be differentiated again (information only)",
+        severity="info",
+    )

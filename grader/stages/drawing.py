@@ -1,0 +1,85 @@
+"""What is drawn at random: inputs, grad_outputs, and the noise that tells how far rounding may carry."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from grader.models import Device
+from grader.problem_module import Variant
+from grader.remote.script import expandable_axis
+from grader.stages import numerics
+
+PERTURBATION_ULPS = 8.0
+"""Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
+may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
+EDITS = 3
+"""Elements that an edited input differs in: too few for a checksum over a sample to notice."""
+
+
+def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
+    """(constructor arguments, forward arguments) of a variant; tensors on the device, floats in float32."""
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device is Device.CUDA else []):
+        torch.manual_seed(seed)
+        init_inputs = list(variant.make_init_inputs())
+        with torch.device(device.value):
+            inputs = [
+                value.to(device.value) if isinstance(value, torch.Tensor) else value for value in variant.make_inputs()
+            ]
+    return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+
+
+def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool) -> torch.Tensor:
+    """A standard normal grad_output; `constant`: along the first dimension that is longer than 1."""
+    drawn = list(shape)
+    axis = expandable_axis(shape)
+    if constant and axis is not None:
+        drawn[axis] = 1
+    generator = torch.Generator(device.value).manual_seed(secrets.randbits(62))
+    value = torch.randn(drawn, generator=generator, device=device.value, dtype=torch.float32).to(dtype)
+    return value.expand(shape).contiguous()
+
+
+def is_float(value: object) -> bool:
+    """A tensor of floating-point numbers."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def perturbed(inputs: Sequence[object], device: Device) -> list[object]:
+    """Inputs as a long chain of roundings may leave them."""
+    return [
+        _noisy(value, device) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for value in inputs
+    ]
+
+
+def perturbed_state(state: Mapping[str, torch.Tensor], device: Device) -> dict[str, torch.Tensor]:
+    """Likewise parameters and buffers."""
+    return {name: _noisy(value, device) if value.is_floating_point() else value for name, value in state.items()}
+
+
+def _noisy(value: torch.Tensor, device: Device) -> torch.Tensor:
+    # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
+    noisy = value.to(device.value, copy=True).contiguous()
+    for piece in torch.split(noisy.view(-1), numerics.CHUNK_ELEMENTS):
+        piece *= 1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(piece)
+    return noisy
+
+
+def edited_input(value: object) -> torch.Tensor:
+    """A copy with EDITS elements replaced."""
+    assert isinstance(value, torch.Tensor)
+    copy = value.clone()
+    flat = copy.view(-1)
+    where = torch.randint(flat.numel(), (EDITS,), device=flat.device)
+    flat[where] = -2 * flat[where] - 1
+    return copy
+
+
+def moved(value: torch.Tensor) -> torch.Tensor:
+    """Parameters as some steps of training would leave them, so that values kept from construction show."""
+    if not value.is_floating_point():
+        return value
+    return value * (1 + 0.1 * torch.randn_like(value))

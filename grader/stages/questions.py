@@ -1,0 +1,215 @@
+"""What else a candidate's answers are held against: the reference on other inputs, or with a known mistake in it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from grader import protocol as p
+from grader.remote import Script, TensorSpec
+from grader.stages import numerics
+from grader.stages.cases import Case
+from grader.stages.drawing import draw_inputs, edited_input, is_float
+from grader.stages.reference import GOLDEN, MODEL, ReferenceDesk
+from grader.stages.trackers import Trackers
+
+
+def edited(desk: ReferenceDesk, case: Case) -> Case:
+    """The same case with EDITS elements of each float input replaced; outputs only, by the same parameters."""
+
+    def ask() -> Case:
+        inputs = [edited_input(value) if is_float(value) else value for value in case.inputs]
+        traits = desk.traits(case)
+        runs = [
+            desk.evaluate(model, traits, inputs, case.state, {}, (), case.training)
+            for model in ((GOLDEN, MODEL) if traits.has_float64 else (MODEL,))
+        ]
+        trackers = Trackers(runs[-1], runs[0], has_float64=traits.has_float64)
+        exact = trackers.expected("outputs", lambda _: 1.0)
+        outputs = {name: replace(case.outputs[name], golden=of.golden) for name, of in exact.items()}
+        return replace(case, inputs=tuple(inputs), outputs=outputs)
+
+    return desk.remember(("edited", case.seed, case.training), ask)
+
+
+def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
+    """What the same parameters make of other inputs of the same sizes; integers as the case has them."""
+    traits = desk.traits(case)
+    models = (GOLDEN, MODEL) if traits.has_float64 else (MODEL,)
+    runs = [desk.evaluate(of, traits, inputs, case.state, {}, (), case.training).outputs for of in models]
+    found = {}
+    for name, of in case.outputs.items():
+        if of.dtype.is_floating_point:
+            l2, largest = numerics.yardstick([runs[-1][name]], runs[0][name])
+            of = replace(
+                of,
+                golden=runs[0][name],
+                error_l2=max(of.error_l2, l2),
+                error_max=max(of.error_max, largest),
+            )
+        found[name] = of
+    return found
+
+
+def element_gradients(
+    desk: ReferenceDesk, case: Case, output: str, elements: Sequence[int]
+) -> list[dict[int, torch.Tensor]]:
+    """By argument, the gradient of each of these elements of an output; empty where it has none."""
+    floats = [i for i, value in enumerate(case.inputs) if is_float(value)]
+    if output not in case.cotangents or not floats:
+        return [{} for _ in elements]
+    desk.ready(case)
+    script = Script(desk.worker, desk.device)
+    script.set_state(MODEL, case.state)
+    script.put_inputs("a", case.inputs, requires_grad=True)
+    script.step(
+        p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs)
+    )
+    cotangent = case.cotangents[output]
+    for turn, element in enumerate(elements):
+        one = torch.zeros_like(cotangent, memory_format=torch.contiguous_format)
+        one.view(-1)[element] = 1
+        script.step(
+            p.Backward(
+                tape="a",
+                grads=f"g{turn}",
+                cotangents=script.cotangents({output: one}),
+                wrt=tuple(f"input[{i}]" for i in floats),
+                retain_graph=True,
+            )
+        )
+        specs = {i: TensorSpec(tuple(case.operand(f"input[{i}]").shape), torch.float32) for i in floats}
+        script.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
+    script.step(p.Drop())
+    sealed = desk.run(script).sealed
+    sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
+    return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
+
+
+def redrawn(desk: ReferenceDesk, case: Case) -> dict[str, torch.Tensor]:
+    """The outputs for other inputs by the case's parameters, in float64 where the reference runs in it."""
+    _, inputs = draw_inputs(desk.module.variants[case.variant], desk.device, secrets.randbits(62))
+    traits = desk.traits(case)
+    model = GOLDEN if traits.has_float64 else MODEL
+    return dict(desk.evaluate(model, traits, inputs, case.state, {}, (), case.training).outputs)
+
+
+def takes_strided(desk: ReferenceDesk, case: Case) -> bool:
+    """The reference gives the same outputs for inputs that are not contiguous."""
+
+    def ask() -> bool:
+        desk.ready(case)
+        script = Script(desk.worker, desk.device)
+        script.set_state(MODEL, case.state)
+        script.put_inputs("a", case.inputs, layout="strided")
+        script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+        script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
+        script.step(p.Drop())
+        finding = desk.run(script, tolerate_failure=True)
+        return finding.failure is None and all(
+            numerics.check(of, finding.sealed[f"output:a:{name}"]).status == "passed"
+            for name, of in case.outputs.items()
+        )
+
+    return desk.remember(("strided", case.seed, case.training), ask)
+
+
+def substituted(
+    desk: ReferenceDesk, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]
+) -> dict[str, numerics.Expected]:
+    """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""
+    traits = desk.traits(case)
+    if not traits.has_float64:
+        return {}
+    other = desk.evaluate(GOLDEN, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute).outputs
+    changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].golden)}
+    return {name: replace(case.outputs[name], golden=value) for name, value in changed.items()}
+
+
+def substituted_gradients(
+    desk: ReferenceDesk,
+    case: Case,
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"],
+    cotangents: Mapping[str, torch.Tensor] | None = None,
+) -> dict[str, numerics.Expected]:
+    """The float64 gradients with a function replaced by its lookalike, or for other grad_outputs.
+
+    Operands whose gradient that changes, by name; empty where the reference does not run in float64.
+    """
+    traits = desk.traits(case)
+    if not traits.has_float64 or not case.values_comparable:
+        return {}
+    given = case.cotangents if cotangents is None else cotangents
+    others = desk.evaluate(
+        GOLDEN, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
+    ).gradients
+    found = {}
+    for name, value in others.items():
+        expected = case.gradients[name]
+        if value is None or (expected is not None and torch.equal(value, expected.golden)):
+            continue
+        if expected is None:
+            label = case.operand_names[name]
+            found[name] = numerics.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
+        else:
+            found[name] = replace(expected, golden=value)
+    return found
+
+
+def shipped_error(desk: ReferenceDesk, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
+    """Relative error of eager PyTorch by the tensors' names; `tf32`: with its default, TensorFloat-32 in cuDNN."""
+    return desk.remember(("shipped", case.seed, case.training, tf32), lambda: _shipped_error(desk, case, tf32))
+
+
+def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, float]:
+    run = desk.evaluate(
+        MODEL,
+        desk.traits(case),
+        case.inputs,
+        case.state,
+        case.cotangents,
+        case.wrt,
+        case.training,
+        tf32=tf32,
+    )
+    found = {}
+    tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
+    pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
+    for expected, value in pairs:
+        if expected is not None and value is not None and expected.dtype.is_floating_point:
+            error = max(numerics.yardstick([value], expected.golden)[0], expected.error_l2)
+            found[expected.name] = error / max(numerics.norm(expected.golden), 1e-300)
+    return found
+
+
+def work(desk: ReferenceDesk, case: Case) -> p.Counted:
+    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
+    desk.ready(case)
+    script = Script(desk.worker, desk.device)
+    script.set_state(MODEL, case.state)
+    script.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
+    script.step(
+        p.Count(
+            model=MODEL,
+            inputs="a",
+            cotangents=script.cotangents(case.cotangents) if case.wrt else {},
+            wrt=case.wrt,
+            training=case.training,
+            clone_inputs=case.clone_inputs,
+        )
+    )
+    script.step(p.Drop())
+    counted: p.Counted = desk.run(script).of(p.Counted)[0]
+    return counted
+
+
+def gauge(desk: ReferenceDesk) -> p.Gauged:
+    """What the device can do, measured by the reference's worker."""
+    desk.release()
+    measured = desk.step(p.Gauge(device=desk.device.value))
+    assert isinstance(measured, p.Gauged)
+    return measured
