@@ -18,6 +18,15 @@ LEAN_HEADERS = Path(__file__).parent / "include"
 TORCH_HEADERS = Path(torch.__file__).parent / "include"
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 
+_FACTORIES_NEED = """\
+#define GRADER_LEAN
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/TracerMode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+#undef GRADER_LEAN"""
+
 _NAMED = (
     ("ATen/Context.h", r"[cC]ontext|\bat::(has|init|manual)\w+"),
     ("ATen/DeviceGuard.h", r"\bdevice_of\b|\bDeviceGuard\b"),
@@ -63,7 +72,7 @@ def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     for name, of_cuda, of_host in (
         ("grader_operators.h", _operators(cuda), _operators(host)),
-        ("grader_whole.h", _whole(cuda, in_cuda=True), _whole(host, in_cuda=False)),
+        ("grader_rest.h", _rest(cuda), _rest(host)),
     ):
         (folder / name).write_text(f"#ifdef __CUDACC__\n{of_cuda}\n#else\n{of_host}\n#endif\n")
     return [str(LEAN_HEADERS), str(folder)]
@@ -76,16 +85,20 @@ def _operators(text: str) -> str:
     return "\n".join(f"#include <ATen/ops/{name}.h>" for name in sorted(names & _operator_headers()))
 
 
-def _whole(text: str, *, in_cuda: bool) -> str:
+def _rest(text: str) -> str:
     lines = [f"#include <{header}>" for header, pattern in _NAMED if re.search(pattern, text)]
-    factories = set(re.findall(r"\btorch\s*::\s*(\w+)", text)) & _factories().keys()
-    if factories:
-        whole = f"#include <{FACTORIES}>"
-        if in_cuda and all(_factories()[name] for name in factories):
-            # Device code is compiled apart, and a function of the host is only declared there.
-            declared = "\n".join(line for name in sorted(factories) for line in _factories()[name])
-            whole = f"#ifdef __CUDA_ARCH__\nnamespace torch {{\n{declared}\n}}\n#else\n{whole}\n#endif"
-        lines.append(whole)
+    named = sorted(set(re.findall(r"\btorch\s*::\s*(\w+)", text)) & _factories().keys())
+    if not named:
+        return "\n".join(lines)
+    if not all(_factories()[name] for name in named):
+        return "\n".join([*lines, f"#include <{FACTORIES}>"])
+    signatures = "\n".join(f"{signature};" for name in named for signature, _ in _factories()[name])
+    definitions = "\n".join(f"inline {signature} {body}" for name in named for signature, body in _factories()[name])
+    lines += [
+        "#ifdef __CUDA_ARCH__",  # device code is compiled apart, and a function of the host is only declared there
+        f"namespace torch {{\n{signatures}\n}}",
+        f"#else\n{_FACTORIES_NEED}\nnamespace torch {{\n{definitions}\n}}\n#endif",
+    ]
     return "\n".join(lines)
 
 
@@ -96,10 +109,12 @@ def _operator_headers() -> set[str]:
 
 
 @cache
-def _factories() -> dict[str, list[str]]:
-    """torch::empty and its like, which are not at::empty: name to declarations; none where they span lines."""
+def _factories() -> dict[str, list[tuple[str, str]]]:
+    """torch::empty and its like, which are not at::empty: name to signatures and bodies; none for irregular ones."""
     text = (TORCH_HEADERS / FACTORIES).read_text()
-    found: dict[str, list[str]] = {name: [] for name in re.findall(r"^inline at::Tensor (\w+)\(", text, re.MULTILINE)}
-    for name, rest in re.findall(r"^inline at::Tensor (\w+)(\(.*\)) \{$", text, re.MULTILINE):
-        found[name].append(f"at::Tensor {name}{rest};")
+    found: dict[str, list[tuple[str, str]]] = {
+        name: [] for name in re.findall(r"^inline at::Tensor (\w+)\(", text, re.M)
+    }
+    for signature, name, body in re.findall(r"^inline (at::Tensor (\w+)\(.*\)) (\{\n(?: .*\n)*\}\n)", text, re.M):
+        found[name].append((signature, body))
     return found | {"tensor": [], "from_blob": []}

@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #endif
 
-// While this is defined, the headers of the same names beside this one are empty.
+// While one of these is defined, the headers beside this one that ask for it are empty.
 #define GRADER_LEAN
 #include <ATen/TensorOperators.h>
 #include <grader_operators.h>
 #undef GRADER_LEAN
-#include <grader_whole.h>
-#define GRADER_LEAN
+#include <grader_rest.h>
+#define GRADER_LEAN_TYPES
 #include_next <torch/types.h>
-#undef GRADER_LEAN
+#undef GRADER_LEAN_TYPES
