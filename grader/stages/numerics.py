@@ -152,6 +152,25 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     )
 
 
+def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float] | None:
+    """Euclidean norms of the difference and of the reference, over elements finite in both; None for other specials.
+
+    What `difference` says of the two, in a fraction of its time: timed calls are compared by it alone.
+    """
+    square = reference_square = 0.0
+    for _, c, g in _chunks(candidate, reference):
+        error, size = (c - g).abs(), g.abs()
+        found = float(error.dot(error)), float(size.dot(size))
+        if not all(map(math.isfinite, found)):
+            if not _same_specials(c, g):
+                return None
+            finite = torch.isfinite(g)
+            error, size = error[finite], size[finite]
+            found = float(error.dot(error)), float(size.dot(size))
+        square, reference_square = square + found[0], reference_square + found[1]
+    return math.sqrt(square), math.sqrt(reference_square)
+
+
 def yardstick(runs: Sequence[torch.Tensor], golden: torch.Tensor) -> tuple[float, float]:
     """||E_e|| and max|E_e|: the worst over eager float32 runs."""
     l2 = largest = 0.0

@@ -1,8 +1,8 @@
 """Imports a submission; sees, and where it can skips, each extension that the submission compiles.
 
 PyTorch's own `load_inline` and `load` stay as they are but for the one function that writes and runs a ninja file:
-where the bundle has a library made from the same sources and flags, that library is put in place instead. CUDA sources
-are first tried with a lean header in place of torch/extension.h.
+where the bundle has a library made from the same sources and flags, that library is put in place instead. The rest is
+first compiled with lean headers (see lean.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from grader.protocol import BuildEvent
+from grader.worker.lean import lean_headers
 
 LOG_HEAD_CHARACTERS = 24 << 10
 """Of a build log; the first error is what an author needs."""
 LOG_TAIL_CHARACTERS = 8 << 10
-LEAN_HEADERS = Path(__file__).parent / "include"
-"""A torch/extension.h without the Python bindings, for .cu files."""
 BUNDLE_FOLDER = Path("/tmp/bundle")
+LEAN_FOLDER = Path("/tmp/lean")
 
 
 class MissingClass(Exception):
@@ -67,7 +67,7 @@ class Builder:
             self._record(name, True, started, cached=True)
             return
         try:
-            compile_extension(stock, bound)
+            compile_extension(stock, bound, LEAN_FOLDER / key)
         except Exception as error:
             self._record(name, False, started, log=str(error))
             raise
@@ -103,12 +103,15 @@ class Builder:
             return file.tell()
 
 
-def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments) -> None:
-    """With the lean header where that may work; what the stock headers say is what counts."""
-    cuda_sources = [Path(source).read_text() for source in bound.arguments["sources"] if str(source).endswith(".cu")]
-    if cuda_sources and not any("pybind11" in text.lower() or "py::" in text for text in cuda_sources):
-        lean = inspect.BoundArguments(bound.signature, bound.arguments.copy())
-        lean.arguments["extra_include_paths"] = [str(LEAN_HEADERS), *bound.arguments["extra_include_paths"]]
+def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments, folder: Path) -> None:
+    """With lean headers where that may work; what the stock headers say is what counts."""
+    told = bound.arguments
+    flags = [*told["extra_cflags"], *told["extra_cuda_cflags"]]
+    sources = [Path(source) for source in told["sources"]]
+    headers = None if told["extra_include_paths"] else lean_headers(sources, flags, folder)
+    if headers is not None:
+        lean = inspect.BoundArguments(bound.signature, told.copy())
+        lean.arguments["extra_include_paths"] = headers
         with contextlib.suppress(RuntimeError):
             stock(*lean.args, **lean.kwargs)
             return

@@ -1,7 +1,7 @@
-// Found before PyTorch's own header of this name when a .cu file is compiled. Kernels need tensors, not the Python
-// bindings, and parsing the bindings three times over is most of what nvcc does for a typical submission.
-#ifdef __CUDACC__
+// Found before PyTorch's own header of this name: tensors, and for C++ what binds functions to Python.
+#pragma once
 #include <torch/types.h>
-#else
-#include_next <torch/extension.h>
+#ifndef __CUDACC__
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/Exceptions.h>
 #endif

@@ -1,0 +1,120 @@
+"""Which of PyTorch's headers a source needs: the operators that it names, and not the other fifteen hundred.
+
+A declaration can change what a source means only if the source can name it. So the lean headers leave out what no word
+of the source refers to; where a source may learn of headers in another way, `lean_headers` has no offer. What does not
+compile with the lean headers is compiled with the stock ones, and what those say is what counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+
+LEAN_HEADERS = Path(__file__).parent / "include"
+TORCH_HEADERS = Path(torch.__file__).parent / "include"
+FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+
+_FACTORIES_NEED = """\
+#define GRADER_LEAN
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/TracerMode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+#undef GRADER_LEAN"""
+
+_NAMED = (
+    ("ATen/Context.h", r"[cC]ontext|\bat::(has|init|manual)\w+"),
+    ("ATen/DeviceGuard.h", r"\bdevice_of\b|\bDeviceGuard\b"),
+    ("ATen/Formatting.h", r"(?<!<)<<(?!<)|\bprint\b"),
+    ("ATen/ScalarOps.h", r"\bscalar_to_tensor\b|\bwrapped_scalar_tensor\b"),
+    ("ATen/TensorGeometry.h", r"\bTensorGeometry\b"),
+    ("ATen/TensorIndexing.h", r"\bindexing\b|\bTensorIndex\b|\bindex\w*\s*\(\s*\{|\bSlice\b"),
+    ("c10/core/InferenceMode.h", r"\bInferenceMode\b"),
+)
+"""Parts of ATen/ATen.h beside the operators, with what in a source refers to them."""
+
+_BEYOND = re.compile(
+    r"""\#\s*include\s*"                                            # a text that is not looked at here
+      | \#\s*include\s*<(?!torch/(?:extension|types)\.h)torch/      # more of PyTorch's than torch/types.h
+      | \#\s*include\s*<(?:ATen/(?:ATen|Functions|NativeFunctions)|pybind11/\w+)\.h
+      | \#\s*include\s*[^<"\s]                                      # a macro's value
+      | ^\s*\#\s*(?:el)?if.*\b(?:AT|TORCH|C10|CAFFE|PYBIND|PY)\w*_  # asks what headers define
+      | \b__has_include | \#\#                                      # asks what headers there are; makes names
+      | \btorch\s*::\s*(?!Tensor\b)\w+\s*::                             # torch::nn, torch::autograd, torch::jit ...
+      | \bnamespace\s+(?:\w+\s*=\s*(?:::\s*)?)?(?:torch|at|c10)\b  # names them without saying whose they are
+      | \bTORCH_LIBRARY
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
+_CALLED = re.compile(r"(?<![\w.:])(?<!->)([A-Za-z_]\w*)\s*\(")
+"""Free functions called without a namespace: one may be found through the type of its arguments, at::Tensor."""
+_INCLUDES_ELSEWHERE = re.compile(r"^(-I|-i|--include|-include|-Xclang|@)|include")
+
+
+def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) -> list[str] | None:
+    """Folders to search before PyTorch's own, made for these sources; None where the stock headers have to do.
+
+    `folder` is where headers may be written.
+    """
+    texts = {path: _COMMENT.sub(r"\1 ", path.read_text(errors="replace")) for path in sources}
+    if any(_BEYOND.search(text) for text in texts.values()) or any(map(_INCLUDES_ELSEWHERE.search, flags)):
+        return None
+    cuda = "\n".join([*(text for path, text in texts.items() if path.suffix == ".cu"), *flags])
+    host = "\n".join([*(text for path, text in texts.items() if path.suffix != ".cu"), *flags])
+    if re.search(r"\bpy::|pybind11|PYBIND11", cuda):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, of_cuda, of_host in (
+        ("grader_operators.h", _operators(cuda), _operators(host)),
+        ("grader_rest.h", _rest(cuda), _rest(host)),
+    ):
+        (folder / name).write_text(f"#ifdef __CUDACC__\n{of_cuda}\n#else\n{of_host}\n#endif\n")
+    return [str(LEAN_HEADERS), str(folder)]
+
+
+def _operators(text: str) -> str:
+    """`empty`, `add_` and `sum_out` are declared in the headers of empty, add and sum."""
+    called = set(re.findall(r"\b(?:at|torch)\s*::\s*(\w+)", text)) | set(_CALLED.findall(text))
+    names = called | {re.sub(r"_(symint|outf?)?$", "", name) for name in called}
+    return "\n".join(f"#include <ATen/ops/{name}.h>" for name in sorted(names & _operator_headers()))
+
+
+def _rest(text: str) -> str:
+    lines = [f"#include <{header}>" for header, pattern in _NAMED if re.search(pattern, text)]
+    named = sorted(set(re.findall(r"\btorch\s*::\s*(\w+)", text)) & _factories().keys())
+    if not named:
+        return "\n".join(lines)
+    if not all(_factories()[name] for name in named):
+        return "\n".join([*lines, f"#include <{FACTORIES}>"])
+    signatures = "\n".join(f"{signature};" for name in named for signature, _ in _factories()[name])
+    definitions = "\n".join(f"inline {signature} {body}" for name in named for signature, body in _factories()[name])
+    lines += [
+        "#ifdef __CUDA_ARCH__",  # device code is compiled apart, and a function of the host is only declared there
+        f"namespace torch {{\n{signatures}\n}}",
+        f"#else\n{_FACTORIES_NEED}\nnamespace torch {{\n{definitions}\n}}\n#endif",
+    ]
+    return "\n".join(lines)
+
+
+@cache
+def _operator_headers() -> set[str]:
+    inner = re.compile(r"_(ops|native|dispatch)$")
+    return {path.stem for path in (TORCH_HEADERS / "ATen/ops").glob("*.h") if not inner.search(path.stem)}
+
+
+@cache
+def _factories() -> dict[str, list[tuple[str, str]]]:
+    """torch::empty and its like, which are not at::empty: name to signatures and bodies; none for irregular ones."""
+    text = (TORCH_HEADERS / FACTORIES).read_text()
+    found: dict[str, list[tuple[str, str]]] = {
+        name: [] for name in re.findall(r"^inline at::Tensor (\w+)\(", text, re.M)
+    }
+    for signature, name, body in re.findall(r"^inline (at::Tensor (\w+)\(.*\)) (\{\n(?: .*\n)*\}\n)", text, re.M):
+        found[name].append((signature, body))
+    return found | {"tensor": [], "from_blob": []}
