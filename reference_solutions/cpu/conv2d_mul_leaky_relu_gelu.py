@@ -21,7 +21,7 @@ CPP_SOURCE = r"""
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
@@ -46,7 +46,10 @@ inline float exp_nonpositive(float x) {
   e = e * r + 0.5f;
   e = e * r + 1.0f;
   e = e * r + 1.0f;
-  return e * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
+  float power;  // std::bit_cast is C++20, and PyTorch before 2.13 compiles as C++17
+  std::memcpy(&power, &bits, sizeof power);
+  return e * power;
 }
 
 // Two minimax polynomials, both evaluated: x * P(x^2) near zero, 1 - exp(Q(|x|)) further out.
