@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 UV = $(shell command -v uv || echo $(BIN)/uv)
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 
-.PHONY: demo test test-quick check format docs bundle setup bubblewrap clean
+.PHONY: demo test test-quick test-deep check format docs bundle setup bubblewrap clean
 
 demo: setup
 	$(BIN)/grader grade submissions --db demo.db $(DEMO_FLAGS)
@@ -26,7 +26,10 @@ test: setup
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
 test-quick: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not slow"
+	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not slow and not deep"
+
+test-deep: setup
+	$(BIN)/python -m pytest $(TEST_FLAGS) -m deep
 
 check: setup
 	$(BIN)/ruff check .

@@ -35,12 +35,13 @@ def honest():
         path, expected = entry.values
         if not expected["codes"] and "load_inline" not in path.read_text():
             wanted = cases.problem(expected["problem"]), cases.submission(path, expected["problem"]), "full"
-            yield pytest.param(*wanted, id=f"{path.parent.name}/{path.stem}")
+            yield pytest.param(*wanted, id=f"{path.parent.name}/{path.stem}", marks=pytest.mark.deep)
     for path in sorted(cases.SHIPPED.glob("*.py")):
         itself = cases.submission(path, path.stem)
         itself = itself.model_copy(update={"source": itself.source.replace("class Model(", "class ModelNew(")})
         for variant in ("small", "odd", "batch1"):
-            yield pytest.param(cases.problem(path.stem), itself, variant, id=f"{path.stem}/{variant}")
+            marks = [] if variant == "odd" else [pytest.mark.deep]
+            yield pytest.param(cases.problem(path.stem), itself, variant, id=f"{path.stem}/{variant}", marks=marks)
 
 
 @pytest.mark.slow

@@ -89,6 +89,12 @@ def compiler(tmp_path, text, *flags):
     return done.stdout
 
 
+def first_alone(paths):
+    """The first for every run of the tests, the others for the deep ones."""
+    for number, path in enumerate(paths):
+        yield pytest.param(path, id=path.stem, marks=[pytest.mark.deep] if number else [])
+
+
 def offer(tmp_path, text, name="main.cpp", flags=()):
     path = tmp_path / name
     path.write_text(text)
@@ -147,7 +153,7 @@ def test_no_function_of_the_c_library_changes_its_overloads(tmp_path, header):
     assert overloading(*(f"-I{folder}" for folder in folders)) == stock
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_every_operator_compiles_with_lean_headers(tmp_path):
     folders = offer(tmp_path, "#include <torch/types.h>\n")
     every = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(lean._operator_headers()))
@@ -157,7 +163,7 @@ def test_every_operator_compiles_with_lean_headers(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.nvcc
-@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", first_alone(SOLUTIONS))
 def test_device_code_is_the_same(tmp_path, path):
     subprocess.run([sys.executable, "-c", BOTH_WAYS, path, tmp_path], env=environment(tmp_path), check=True)
     device_code = []
@@ -179,7 +185,7 @@ def test_device_code_is_the_same(tmp_path, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", TWINS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", first_alone(TWINS))
 def test_numbers_are_the_same(tmp_path, path):
     found = []
     for way in ("lean", "stock"):
