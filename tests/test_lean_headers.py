@@ -91,8 +91,8 @@ def compiler(tmp_path, text, *flags):
 
 def first_alone(paths):
     """The first for every run of the tests, the others for the deep ones."""
-    for number, path in enumerate(paths):
-        yield pytest.param(path, id=path.stem, marks=[pytest.mark.deep] if number else [])
+    marks = ([], *([pytest.mark.deep] for _ in paths[1:]))
+    return [pytest.param(path, id=path.stem, marks=mark) for path, mark in zip(paths, marks, strict=True)]
 
 
 def offer(tmp_path, text, name="main.cpp", flags=()):
