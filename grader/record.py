@@ -26,6 +26,8 @@ from grader.models import (
 from grader.stages.cases import Case
 from grader.stages.inspection import Inspected
 
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
 
 @dataclass
 class Record:
@@ -63,7 +65,7 @@ class Record:
             problem=problem.id,
             device=settings.device,
             status=status,
-            diagnoses=tuple(self.diagnoses),
+            diagnoses=tuple(sorted(self.diagnoses, key=lambda diagnosis: _ORDER[diagnosis.severity])),
             labels=labels(submission.source, problem.source, self.inspected.seen),
             kernels=self.inspected.kernels,
             build=self.build,

@@ -105,7 +105,11 @@ class Desk:
     def __init__(self):
         self.asked = 0
 
-    def gauge(self):
+    def release(self):
+        pass
+
+    def step(self, step):
+        assert isinstance(step, p.Gauge)
         self.asked += 1
         return p.Gauged(float32=1e9 * self.asked, tf32=1e9 * self.asked, bytes=1e6)
 
@@ -181,7 +185,7 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
         monkeypatch.setattr(light, "bound_ms", lambda *_, **__: first.timing.total.candidate_ms * 1e-6)
         assert not [d for d in grader.grade(problem, honest).diagnoses if d.code == "above_speed_of_light"]
         slow = Peaks(1.0, 1.0, 1.0, 1)
-        monkeypatch.setattr(grader._light, "_measure", lambda _: slow)
+        monkeypatch.setattr(grader.workshop.light, "_measure", lambda _: slow)
         monkeypatch.setattr(light, "_with_bounds", lambda timing, *_: _impossible(timing))
         second = grader.grade(problem, honest)
     assert second.status == "correct"
