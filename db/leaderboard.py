@@ -115,7 +115,7 @@ def leaderboard(
         select v.id, s.problem, s.device, s.device_name, s.author, s.label, v.sample, v.status, v.quick, v.sandbox,
             v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
             v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
-        from {standings} join verdicts v on v.id = s.{figure}_id
+        from {standings} join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
     counts = f"""
         select s.author, s.device_name, s.problem, sum(s.samples) as samples, sum(s.right_{figure}) as right
@@ -145,7 +145,7 @@ def _standings(
             values[key] = name
             one_of = f"exists (select 1 from json_each(v.labels) where value = :{key})"
             labelled.append(f"and {'' if wanted else 'not '}{one_of}")
-    source = f"({selection(' '.join(labelled))})" if labelled else "standings"
+    source = f"({selection(' '.join(labelled), sift=True)})" if labelled else "standings"
     chosen = f"""(
         select * from {source} where strict_fp32 = :strict and (:problem is null or problem = :problem)
             and (:device is null or device = :device) and problem_hash in ({_NEWEST_TEXTS})

@@ -20,8 +20,12 @@ BEYOND_LIGHT = 1.10
 _KEY = "problem, problem_hash, device_name, author, label, strict_fp32"
 
 
-def selection(condition: str = "") -> str:
-    """SQL that gives standings; `condition` narrows the verdicts `v` down, with an environment `e` beside each."""
+def selection(condition: str = "", *, sift: bool = False) -> str:
+    """SQL that gives standings; `condition` narrows the verdicts `v` down, with an environment `e` beside each.
+
+    `sift`: every verdict is looked at, so that an index without their documents is the shorter way.
+    """
+    by_figures = "indexed by ix_verdicts_figures" if sift else ""
     return f"""
         with said as (
             select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32,
@@ -35,7 +39,7 @@ def selection(condition: str = "") -> str:
                         v.sample, v.source_hash
                     order by v.id desc
                 ) as nth
-            from verdicts v join environments e on e.hash = v.environment_hash
+            from verdicts v {by_figures} join environments e on e.hash = v.environment_hash
             where v.variant is null and v.status not in ('grader_error', 'not_run') {condition}
         ),
         placed as (
@@ -76,4 +80,4 @@ def update(connection: Connection, key: Mapping[str, object]) -> None:
 def rebuild(connection: Connection) -> None:
     """Make all standings anew."""
     connection.execute(text("delete from standings"))
-    connection.execute(text(f"insert into standings ({_COLUMNS}) {selection()}"))
+    connection.execute(text(f"insert into standings ({_COLUMNS}) {selection(sift=True)}"))

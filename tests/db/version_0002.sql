@@ -136,5 +136,6 @@ CREATE INDEX ix_verdicts_author ON verdicts (author, label, problem);
 CREATE INDEX ix_verdicts_board ON verdicts (problem, device, status);
 CREATE INDEX ix_verdicts_reuse ON verdicts (source_hash, problem_hash, environment_hash, settings_hash);
 CREATE INDEX ix_verdicts_submission_id ON verdicts (submission_id);
+CREATE INDEX ix_verdicts_figures ON verdicts (id, problem, problem_hash, device, author, label, sample, strict_fp32, variant, status, forward_status, quick, sandbox, created_at, labels, source_hash, environment_hash, total_speedup, total_ci_low, total_ci_high, total_bound_speedup, forward_speedup, forward_ci_low, forward_ci_high, forward_bound_speedup);
 CREATE INDEX ix_standings_author ON standings (author, label, problem);
 COMMIT;

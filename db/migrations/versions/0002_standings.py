@@ -7,6 +7,33 @@ revision = "0002"
 down_revision = "0001"
 
 _FIGURES = ("total_ci_high", "total_bound_speedup", "forward_ci_high", "forward_bound_speedup")
+_INDEXED = (
+    "id",
+    "problem",
+    "problem_hash",
+    "device",
+    "author",
+    "label",
+    "sample",
+    "strict_fp32",
+    "variant",
+    "status",
+    "forward_status",
+    "quick",
+    "sandbox",
+    "created_at",
+    "labels",
+    "source_hash",
+    "environment_hash",
+    "total_speedup",
+    "total_ci_low",
+    "total_ci_high",
+    "total_bound_speedup",
+    "forward_speedup",
+    "forward_ci_low",
+    "forward_ci_high",
+    "forward_bound_speedup",
+)
 
 
 def upgrade() -> None:
@@ -22,6 +49,7 @@ def upgrade() -> None:
             forward_ci_high = json_extract(document, '$.timing.forward.ci_high')
         """
     )
+    op.create_index("ix_verdicts_figures", "verdicts", list(_INDEXED), unique=False)
     op.create_table(
         "standings",
         sa.Column("id", sa.Integer(), nullable=False),
