@@ -11,9 +11,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from statistics import geometric_mean
 from typing import Any, Literal
 
 from pydantic import Field
@@ -33,7 +35,7 @@ class Entry(Value):
     """One line of a board."""
 
     rank: int | None
-    """Within problem and device; absent without a time, and above 110% of the speed of light."""
+    """Within problem and device; absent without a finite time, and above 110% of the speed of light."""
     tied: bool = False
     """Others have the same rank."""
     problem: str
@@ -55,11 +57,6 @@ class Entry(Value):
     sandbox: str
     verdict_id: int
     created_at: str
-
-    @property
-    def believable(self) -> bool:
-        """It has a time that is no more than 10% above the speed of light."""
-        return self.speedup is not None and (self.share_of_light or 0.0) <= BEYOND_LIGHT
 
     @property
     def floored_speedup(self) -> float | None:
@@ -169,6 +166,9 @@ def _board_order(row: Row[Any]) -> tuple[str, str, str, bool, float, int]:
 
 
 def _believable(row: Row[Any]) -> bool:
+    figures = (row.speedup, row.ci_low, row.ci_high)
+    if any(figure is not None and not math.isfinite(figure) for figure in figures):
+        return False
     return row.speedup is not None and (row.share_of_light or 0.0) <= BEYOND_LIGHT
 
 
@@ -251,7 +251,7 @@ def _summary(
 ) -> Summary:
     ranked = [entry for entry in best.values() if entry.rank is not None]
     floored = [entry.floored_speedup for entry in ranked if entry.floored_speedup]
-    right = [entry.floored_speedup if entry.believable else None for entry in best.values()]
+    right = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
     chances = {}
     for k in pass_at:
         enough = [metrics.pass_at_k(samples, passed, k) for samples, passed in counts if samples >= k]
@@ -261,8 +261,8 @@ def _summary(
         device_name=device_name,
         problems=len(ranked),
         tried=len(counts),
-        geometric_mean_speedup=metrics.geometric_mean(floored) if floored else None,
-        geometric_mean_ci_low=metrics.geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
+        geometric_mean_speedup=geometric_mean(floored) if floored else None,
+        geometric_mean_ci_low=geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
         fast_p={f"{p:g}": metrics.fast_p(right, p, len(counts)) for p in metrics.FAST_P},
         pass_at_k=chances,
     )

@@ -1,8 +1,7 @@
-"""Figures over many problems: fast_p, the geometric mean, pass@k."""
+"""Figures over many problems: fast_p and pass@k."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from math import comb
 
@@ -17,14 +16,6 @@ def fast_p(speedups: Iterable[float | None], p: float, tried: int) -> float:
     KernelBench (Ouyang et al., 2025, arXiv:2502.10517).
     """
     return sum(1 for speedup in speedups if (p == 0 if speedup is None else speedup > p)) / tried
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """exp(mean(log(value))) over positive values. Raises ValueError for none at all."""
-    logarithms = [math.log(value) for value in values]
-    if not logarithms:
-        raise ValueError("the geometric mean of nothing")
-    return math.exp(math.fsum(logarithms) / len(logarithms))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:

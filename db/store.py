@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pydantic import ValidationError
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func
 from sqlalchemy.engine import URL
 from sqlmodel import Session, col, select
 
@@ -176,6 +176,29 @@ class Store:
         with self.reading() as session:
             row = session.get(SourceRow, source_hash)
             return row.text if row else None
+
+    def problem_source(self, problem_hash: str) -> str:
+        """A problem's text by its SHA-256."""
+        with self.reading() as session:
+            return session.get_one(ProblemRow, problem_hash).text
+
+    def document(self, verdict_id: int) -> str:
+        """A verdict's JSON as it is stored, whichever version of the grader wrote it."""
+        with self.reading() as session:
+            return session.get_one(VerdictRow, verdict_id).document
+
+    def documents(self) -> Iterator[tuple[int, str]]:
+        """(id, JSON) of every verdict, oldest first, a few in memory at a time."""
+        query = select(VerdictRow.id, VerdictRow.document).order_by(col(VerdictRow.id))
+        with self.reading() as session:
+            for verdict_id, document in session.exec(query.execution_options(yield_per=100)):
+                yield _id(verdict_id), document
+
+    def extent(self) -> tuple[int, int]:
+        """(how many verdicts there are, the highest id); zeros where there are none."""
+        with self.reading() as session:
+            count, newest = session.exec(select(func.count(), func.max(VerdictRow.id))).one()
+        return count, newest or 0
 
     @contextmanager
     def writing(self) -> Iterator[Session]:

@@ -8,15 +8,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader.errors import GraderError, ProblemError
-from grader.machine import thread_count
 from grader.models import Device, Problem, Value
 from grader.problem_module import FULL, load_problem
-from grader.remote.launch import Launcher, Role
-from grader.sandbox import choose
+from grader.remote.launch import Role
 from grader.stages.plan import CPU
 from grader.stages.reference import ReferenceDesk
 from grader.stages.soundness import Fault, judge_soundness
-from grader.toolchain import find_toolchain
+from grader.workshop import SandboxChoice, Workshop
 
 MAX_CPU_INPUT_BYTES = 256 << 20
 """Larger inputs, as KernelBench has them for GPUs, are not tried on a CPU."""
@@ -36,16 +34,16 @@ class ProblemCheck(Value):
 class Checker:
     """Holds the sandbox and the workers. A context manager."""
 
-    def __init__(self, *, sandbox: Literal["auto", "bubblewrap", "weak"] = "auto") -> None:
+    def __init__(self, *, sandbox: SandboxChoice = "auto") -> None:
         """Checks on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
         self._device = Device.CUDA if torch.cuda.is_available() else Device.CPU
-        self._launcher = Launcher(choose(sandbox), find_toolchain(), thread_count=thread_count(), architecture=None)
+        self._workshop = Workshop(sandbox)
 
     def __enter__(self) -> Checker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._launcher.close()
+        self._workshop.close()
 
     def check(self, problem: Problem, *, more_to_come: bool = False) -> ProblemCheck:
         """Whether submissions can be graded for it. Its own failures are described, not raised."""
@@ -58,7 +56,7 @@ class Checker:
             remark = f"not tried: its inputs have {size / (1 << 30):.1f} GiB; check it on a machine with a GPU"
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:
-            with self._launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
+            with self._workshop.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
                 found = judge_soundness(ReferenceDesk(problem, self._device, worker))
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})

@@ -25,8 +25,7 @@ from grader.models import (
 )
 from grader.stages.cases import Case
 from grader.stages.inspection import Inspected
-
-_ORDER = {"error": 0, "warning": 1, "info": 2}
+from grader.stages.outcome import errors_first
 
 
 @dataclass
@@ -65,7 +64,7 @@ class Record:
             problem=problem.id,
             device=settings.device,
             status=status,
-            diagnoses=tuple(sorted(self.diagnoses, key=lambda diagnosis: _ORDER[diagnosis.severity])),
+            diagnoses=tuple(errors_first(self.diagnoses)),
             labels=labels(submission.source, problem.source, self.inspected.seen),
             kernels=self.inspected.kernels,
             build=self.build,

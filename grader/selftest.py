@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from grader.errors import ProblemError
@@ -164,7 +164,3 @@ def summary(findings: Sequence[Finding]) -> dict[str, object]:
         "planted": len(planted),
         "planted_found": sum(finding.as_it_should for finding in planted),
     }
-
-
-def as_dict(finding: Finding) -> dict[str, object]:
-    return asdict(finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +61,7 @@ def selftest(
                 print(_line(finding), flush=True)
     told = own.summary(findings)
     if as_json:
-        rows = [own.as_dict(finding) for finding in findings]
+        rows = [asdict(finding) for finding in findings]
         print(json.dumps({"device": chosen.value, "findings": rows, "summary": told}))
     else:
         print(_in_short(told))

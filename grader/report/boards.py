@@ -28,7 +28,7 @@ def remarks(entry: Entry) -> Iterator[str]:
     """What a reader must know about an entry beside its figures."""
     if entry.speedup is None:
         yield "not timed"
-    elif not entry.believable:
+    elif (entry.share_of_light or 0.0) > BEYOND_LIGHT:
         yield f"above {BEYOND_LIGHT:.0%} of the speed of light, not ranked"
     if entry.quick:
         yield "quick"

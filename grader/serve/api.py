@@ -8,10 +8,10 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from db import Store
 from db.leaderboard import Board, Leaderboard, leaderboard
+from db.rows import Row, Speedup
 from grader.errors import StoreError
 from grader.models import Device, Status, Value, Verdict
 from grader.report.machine import json_line
-from grader.report.site.rows import Row, Speedup
 from grader.serve.snapshot import Snapshots
 
 _MOST = 1000

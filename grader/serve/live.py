@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shlex
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import HTMLResponse, StreamingResponse
-from sqlalchemy import func, select
-from sqlmodel import col
 from starlette.concurrency import run_in_threadpool
 
 from db import Store
-from db.tables import RunRow, VerdictRow
+from db.rows import Row, read_rows
+from db.runs import RunState, recent_runs
 from grader.report.site.pages import Frame, fragment, render, security_policy
-from grader.report.site.rows import Row, read_rows
 from grader.serve.pages import html
 
 PAGE = "live.html"
@@ -38,22 +34,6 @@ _MOST_CAUGHT_UP = 200
 """Verdicts that a page gets that was away; older ones are on the list of all."""
 
 
-@dataclass(frozen=True)
-class RunState:
-    """One call of `grader grade`."""
-
-    id: int
-    command: str
-    started_at: str
-    outcome: str | None
-    """None while it runs, and for ever if it was killed."""
-    verdicts: int
-    statuses: tuple[tuple[str, int], ...]
-    """Most frequent first."""
-    last_at: str | None
-    """When the newest of its verdicts was reached."""
-
-
 def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
     """The page and its events, until the server is `stopping`."""
     router = APIRouter(include_in_schema=False)
@@ -61,7 +41,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
     @router.get("/live", response_class=HTMLResponse)
     @router.get(f"/{PAGE}", response_class=HTMLResponse)
     def page() -> HTMLResponse:
-        newest = _newest(store)
+        newest = store.extent()[1]
         rows = read_rows(store, after=max(0, newest - _VERDICTS_SHOWN))[::-1]
         policy = security_policy(connect="'self'")
         text = render(
@@ -73,7 +53,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
             # What is read after this number was taken is sent again rather than missed.
             since=max([newest, *(row.id for row in rows)]),
             rows=rows,
-            runs=_runs(store),
+            runs=recent_runs(store, _RUNS_SHOWN),
         )
         return html(text, policy=policy)
 
@@ -115,41 +95,10 @@ def _event(kind: str, data: dict[str, object], event_id: int | None = None) -> s
     return f"event: {kind}\n{named}data: {json.dumps(data)}\n\n"
 
 
-def _newest(store: Store) -> int:
-    with store.reading() as session:
-        return session.execute(select(func.max(VerdictRow.id))).scalar_one() or 0
-
-
 def _poll(store: Store, after: int) -> tuple[list[Row], list[RunState]]:
-    return _rows_after(store, after), _runs(store)
+    return _rows_after(store, after), recent_runs(store, _RUNS_SHOWN)
 
 
 def _rows_after(store: Store, after: int) -> list[Row]:
-    newest = _newest(store)
+    newest = store.extent()[1]
     return read_rows(store, after=max(after, newest - _MOST_CAUGHT_UP)) if newest > after else []
-
-
-def _runs(store: Store) -> list[RunState]:
-    """The newest first."""
-    counting = (
-        select(col(VerdictRow.run_id), col(VerdictRow.status), func.count(), func.max(VerdictRow.created_at))
-        .where(col(VerdictRow.run_id).in_(select(col(RunRow.id)).order_by(col(RunRow.id).desc()).limit(_RUNS_SHOWN)))
-        .group_by(col(VerdictRow.run_id), col(VerdictRow.status))
-        .order_by(func.count().desc())
-    )
-    with store.reading() as session:
-        runs = session.execute(select(RunRow).order_by(col(RunRow.id).desc()).limit(_RUNS_SHOWN)).scalars().all()
-        counts = session.execute(counting).all()
-    return [_state(run, [(status, count, last) for of, status, count, last in counts if of == run.id]) for run in runs]
-
-
-def _state(run: RunRow, counts: list[tuple[str, int, str]]) -> RunState:
-    return RunState(
-        id=run.id or 0,
-        command=shlex.join(map(str, json.loads(run.arguments))),
-        started_at=run.started_at,
-        outcome=run.outcome,
-        verdicts=sum(count for _, count, _ in counts),
-        statuses=tuple((status, count) for status, count, _ in counts),
-        last_at=max((last for _, _, last in counts), default=None),
-    )

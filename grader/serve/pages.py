@@ -7,15 +7,12 @@ from typing import TypeVar
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse
-from sqlalchemy import select
-from sqlmodel import col
 
 from db import Store
-from db.tables import ProblemRow, VerdictRow
+from db.rows import Row
 from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
 from grader.report.site.pages import Frame, render, security_policy
-from grader.report.site.rows import Row
 from grader.report.site.verdict_page import Other, read_verdict, verdict_page
 from grader.serve.snapshot import Snapshot, Snapshots
 
@@ -52,8 +49,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         found = _known(snapshot.problems, f"problems/{name}")
         rows = [row for row in snapshot.rows if row.problem == found]
         counting = [row for row in snapshot.counted if row.problem == found]
-        with store.reading() as session:
-            source = session.get_one(ProblemRow, rows[-1].problem_hash).text
+        source = store.problem_source(rows[-1].problem_hash)
         return html(overview_pages.problem_page(found, rows, counting, snapshot.boards, source, frame))
 
     @router.get("/authors/{name}")
@@ -73,9 +69,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         snapshot = snapshots.current(at_least=verdict_id)
         row = _row(snapshot, verdict_id)
         others = [Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row)]
-        with store.reading() as session:
-            query = select(col(VerdictRow.document)).where(col(VerdictRow.id) == verdict_id)
-            document = session.execute(query).scalar_one()
+        document = store.document(verdict_id)
         newer = snapshot.newer.get(verdict_id)
         return html(verdict_page(row, read_verdict(document), _source(store, row), others, newer, frame))
 

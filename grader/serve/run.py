@@ -14,10 +14,10 @@ import uvicorn
 
 from db import Store
 from db.engine import database_url
+from db.read_only import open_read_only
 from grader.catalog import find_problems
 from grader.errors import UserError
 from grader.serve.app import make_app
-from grader.serve.database import open_read_only
 from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
 from grader.serve.submit import Desk
 

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sqlalchemy import func, select
-from sqlmodel import col
-
 from db import Store
-from db.tables import VerdictRow
+from db.rows import Row, counted, read_rows
 from grader.report.site import names, overview_pages
 from grader.report.site.boards import read_boards
 from grader.report.site.figures import DeviceRows, devices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import Frame
-from grader.report.site.rows import Row, counted, read_rows
 
 _QUICK_SECONDS = 0.3
 """A reading that takes longer is done beside the requests, which get what was read before."""
@@ -97,9 +93,7 @@ class Snapshots:
         return self._refresh()
 
     def _is_current(self, known: Snapshot) -> bool:
-        with self._store.reading() as session:
-            count, newest = session.execute(select(func.count(), func.max(VerdictRow.id))).one()
-        return (count, newest or 0, self._path.stat().st_ino) == (len(known.rows), known.newest, known.file)
+        return (*self._store.extent(), self._path.stat().st_ino) == (len(known.rows), known.newest, known.file)
 
     def _refresh(self) -> Snapshot:
         with self._lock:
@@ -115,9 +109,7 @@ class Snapshots:
     def _read(self, before: Snapshot | None) -> Snapshot:
         started, file = time.monotonic(), self._path.stat().st_ino
         rows = before.rows + read_rows(self._store, after=before.newest) if before and before.file == file else []
-        with self._store.reading() as session:
-            count = session.execute(select(func.count(col(VerdictRow.id)))).scalar_one()
-        if len(rows) != count:
+        if len(rows) != self._store.extent()[0]:
             rows = read_rows(self._store)
         made = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
         # Drawn here, so that nobody waits for it.

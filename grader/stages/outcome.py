@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from grader.codes import CODES
 from grader.models import Diagnosis, Status
@@ -63,3 +63,8 @@ def first_line(failure: Failure) -> str:
     """The exception's type, and the first line of what it says."""
     first = (failure.text.strip().splitlines() or [""])[0]
     return f"{failure.type_name}: {first}" if first else failure.type_name
+
+
+def errors_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Errors, warnings, information; among each, in the order in which they came."""
+    return sorted(diagnoses, key=lambda diagnosis: ("error", "warning", "info").index(diagnosis.severity))

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from db.metrics import fast_p, geometric_mean, pass_at_k
+from db.metrics import fast_p, pass_at_k
 
 
 @pytest.mark.parametrize(("samples", "right", "k"), [(5, 0, 2), (5, 2, 1), (6, 3, 2), (6, 1, 6), (4, 4, 3)])
@@ -22,10 +22,3 @@ def test_pass_at_k_of_too_few_samples(k):
 def test_fast_p():
     speedups = [2.0, 1.0, 0.7, None]
     assert [fast_p(speedups, p, 8) for p in (0.0, 0.7, 1.0, 2.0)] == [4 / 8, 2 / 8, 1 / 8, 0.0]
-
-
-def test_the_geometric_mean():
-    assert geometric_mean([0.5, 8.0]) == pytest.approx(2.0)
-    assert geometric_mean([1e-300, 1e300]) == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="of nothing"):
-        geometric_mean([])

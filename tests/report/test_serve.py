@@ -20,11 +20,11 @@ from threading import Thread
 import pytest
 
 from db import Store
+from db.read_only import open_read_only
 from grader.errors import StoreError
 from grader.models import Status
 from grader.report.site import names
 from grader.report.site.pages import STATIC
-from grader.serve.database import open_read_only
 from grader.serve.snapshot import Snapshots
 from tests.report.test_site import HOSTILE, Site, full, hostile
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from db import Store
+from db.rows import Speedup, counted, read_rows
 from grader.cli import app
 from grader.errors import UserError
 from grader.models import (
@@ -26,11 +27,10 @@ from grader.models import (
     VariantResult,
 )
 from grader.report.site import write_site
-from grader.report.site.boards import _ranks
+from grader.report.site.boards import _ranks, author_board, read_boards
 from grader.report.site.code import compare, highlight
 from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
 from grader.report.site.formats import interval, percent, prose, times
-from grader.report.site.rows import Speedup, counted, read_rows
 from tests import samples
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")
@@ -430,12 +430,30 @@ def test_overlapping_intervals_share_a_rank():
     assert _ranks([(2, speedups[0]), (1, speedups[1])]) == [(1, False), (2, False)]
 
 
+def test_what_is_too_good_to_be_true_ranks_nowhere_and_counts_as_untimed(site):
+    slow, liar = samples.phase(2.0, bound_ms=1.0), samples.phase(50.0, bound_ms=1.2)
+    for author, phase in (("honest", slow), ("liar", liar)):
+        timing = samples.verdict().timing.model_copy(update={"total": phase})
+        site.save(author, timing=timing)
+    rows = read_rows(site.store)
+    (places,) = read_boards(site.store, rows)["total"].values()
+    assert [(place.rank, place.row.author) for place in places] == [(1, "honest"), (None, "liar")]
+    means = {one.author: one.speedup for one in author_board(places, rows)}
+    assert means["honest"] == places[0].speedup
+    assert means["liar"] is None
+    assert fast_p(counted(rows)).at(2.0)[0] == 0.0
+    assert fast_p(counted(rows)).at(0.0)[0] == 1.0
+
+
 def test_an_infinite_speedup_ranks_nowhere(site):
     phase = samples.phase(2.0).model_copy(update={"ci_high": float("inf")})
     timing = samples.verdict().timing.model_copy(update={"total": phase})
     site.save(timing=timing)
     check(site.write())
-    assert read_rows(site.store)[0].total is None
+    rows = read_rows(site.store)
+    assert rows[0].total is None
+    (places,) = read_boards(site.store, rows)["total"].values()
+    assert [place.rank for place in places] == [None]
 
 
 # -------------------------------------------------------------------------------------------------------- text

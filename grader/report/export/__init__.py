@@ -1,8 +1,8 @@
 """Stored verdicts in the forms that other programs read."""
 
+from db.choice import Choice, Chosen, chosen
 from grader.report.export.flat import COLUMNS, csv_lines, flat, require_pyarrow, write_parquet
 from grader.report.export.kernelbench import EvalResults, eval_results
-from grader.report.export.select import Choice, Chosen, chosen
 
 __all__ = [
     "COLUMNS",

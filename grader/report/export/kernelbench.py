@@ -31,9 +31,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from db.choice import Chosen
 from grader.errors import UserError
 from grader.models import StageStatus, Status, Verdict
-from grader.report.export.select import Chosen
 
 Result = dict[str, object]
 

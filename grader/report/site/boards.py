@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import geometric_mean
+from typing import Literal
 
-from db.leaderboard import Board, leaderboard
+from db.leaderboard import Board, leaderboard, shared_ranks
+from db.rows import Row, Speedup
 from db.store import Store
 from grader.report.site.figures import FAST_P_STEPS, fast_counts
-from grader.report.site.rows import Row, Speedup
+
+_SHOWN: tuple[Literal["total", "forward"], ...] = ("total", "forward")
 
 
 @dataclass(frozen=True)
@@ -18,11 +22,13 @@ class Place:
     """One line of a board."""
 
     rank: int | None
-    """Absent without a timing."""
+    """Absent without a timing, and where nobody believes it."""
     tied: bool
     """Its interval overlaps that of another one with the same rank."""
     row: Row
     speedup: Speedup | None
+    counted: Speedup | None
+    """What means and fast_p take: none beyond what anybody believes, and at most the speed of light's."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +50,21 @@ class AuthorPlace:
 def read_boards(store: Store, rows: Iterable[Row]) -> dict[Board, dict[tuple[str, str], list[Place]]]:
     """Both boards, by device name and problem."""
     by_id = {row.id: row for row in rows}
-    boards: dict[Board, dict[tuple[str, str], list[Place]]] = {"total": {}, "forward": {}}
-    for board in boards:
-        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    boards: dict[Board, dict[tuple[str, str], list[Place]]] = {}
+    for board in _SHOWN:
+        groups: dict[tuple[str, str], list[Place]] = defaultdict(list)
         for entry in leaderboard(store, board=board).entries:
             # A verdict that arrived since the rows were read belongs to the next report.
             if entry.verdict_id in by_id:
-                groups[entry.device_name, entry.problem].append(by_id[entry.verdict_id])
-        boards[board] = {key: _places(board, group) for key, group in groups.items()}
+                row = by_id[entry.verdict_id]
+                speedup = row.total if board == "total" else row.forward
+                place = Place(entry.rank, entry.tied, row, speedup, row.believed(board))
+                groups[entry.device_name, entry.problem].append(place)
+        boards[board] = dict(groups)
     return boards
 
 
-def author_board(board: Board, places: Iterable[Place], rows: Iterable[Row]) -> list[AuthorPlace]:
+def author_board(places: Iterable[Place], rows: Iterable[Row]) -> list[AuthorPlace]:
     """Authors on one device: more problems first, then the higher lower end."""
     tried: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -73,7 +82,7 @@ def author_board(board: Board, places: Iterable[Place], rows: Iterable[Row]) -> 
 
 
 def _author(author: str, best: dict[str, Place], tried: int) -> AuthorPlace:
-    timed = [place.speedup for place in best.values() if place.speedup]
+    timed = [place.counted for place in best.values() if place.counted]
     mean = (
         Speedup(
             geometric_mean(one.value for one in timed),
@@ -83,14 +92,8 @@ def _author(author: str, best: dict[str, Place], tried: int) -> AuthorPlace:
         if timed
         else None
     )
-    fast = fast_counts([place.speedup for place in best.values()], FAST_P_STEPS)
+    fast = fast_counts([place.counted for place in best.values()], FAST_P_STEPS)
     return AuthorPlace(None, False, author, len(best), tried, mean, fast)
-
-
-def _places(board: Board, rows: list[Row]) -> list[Place]:
-    speedups = [row.total if board == "total" else row.forward for row in rows]
-    ranks = _ranks([(0, speedup) for speedup in speedups])
-    return [Place(rank, tied, row, one) for (rank, tied), row, one in zip(ranks, rows, speedups, strict=True)]
 
 
 def _ranks(ordered: Sequence[tuple[int, Speedup | None]]) -> list[tuple[int | None, bool]]:
@@ -98,18 +101,10 @@ def _ranks(ordered: Sequence[tuple[int, Speedup | None]]) -> list[tuple[int | No
 
     The items come sorted: by class (only within one can there be ties), then by the interval's lower end.
     """
-    heads: list[int | None] = []
-    for position, (kind, speedup) in enumerate(ordered):
-        before = heads[-1] if heads else None
-        if speedup is None:
-            heads.append(None)
-        elif before is not None and _reaches(speedup, kind, ordered[before]):
-            heads.append(before)
-        else:
-            heads.append(position)
-    shared = Counter(heads)
-    return [(None, False) if head is None else (head + 1, shared[head] > 1) for head in heads]
-
-
-def _reaches(speedup: Speedup, kind: int, head: tuple[int, Speedup | None]) -> bool:
-    return head[0] == kind and head[1] is not None and speedup.high >= head[1].low
+    ranks: list[int | None] = []
+    for _, group in groupby(ordered, key=lambda one: one[0]):
+        before = len(ranks)
+        shared = shared_ranks([None if speedup is None else (speedup.low, speedup.high) for _, speedup in group])
+        ranks += [None if rank is None else before + rank for rank in shared]
+    counts = Counter(ranks)
+    return [(rank, rank is not None and counts[rank] > 1) for rank in ranks]

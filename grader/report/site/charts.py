@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from db.rows import Row, Speedup
 from grader.models import PhaseTiming, StageSeconds
 from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
 from grader.report.site.formats import interval, percent, power, times
-from grader.report.site.rows import Row, Speedup
 from grader.report.site.svg import Scale, chart, element, line, path, text
 
 _WIDTH = 720

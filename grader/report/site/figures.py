@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from db.rows import Row, Speedup
 from grader.models import Device, Status
-from grader.report.site.rows import Row, Speedup
 
 FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Where fast_p is usually quoted."""
@@ -117,8 +117,8 @@ def devices(rows: Iterable[Row]) -> list[DeviceRows]:
 
 def fast_p(rows: Sequence[Row]) -> FastP:
     """Over all submissions on one device."""
-    total = [row.total for row in rows if row.correct]
-    forward = [row.forward for row in rows if row.right_forward]
+    total = [row.believed("total") for row in rows if row.correct]
+    forward = [row.believed("forward") for row in rows if row.right_forward]
     return FastP(
         count=len(rows),
         total=fast_counts(total, FAST_P_STEPS),

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from db.leaderboard import Board
+from db.rows import Row
 from grader.report.site.boards import Place
-from grader.report.site.rows import Row
 
 
 class Others:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from db.leaderboard import Board
+from db.rows import Row
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Place, author_board
 from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart, light_chart
@@ -27,7 +28,6 @@ from grader.report.site.figures import (
     lights,
 )
 from grader.report.site.pages import STATIC, Frame, render
-from grader.report.site.rows import Row
 
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
 
@@ -182,7 +182,7 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
         device=device,
         funnel=funnel(device.rows),
         matrix=names.matrix_page(device.name),
-        authors={board: author_board(board, found, device.rows) for board, found in places.items()},
+        authors={board: author_board(found, device.rows) for board, found in places.items()},
         problems=list(_problem_lines(device, boards)),
         fast=figures,
         fast_svg=fast_p_chart(figures, f"{key}-fast-chart"),

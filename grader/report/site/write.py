@@ -11,18 +11,14 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from sqlalchemy import select
-from sqlmodel import col
-
+from db.rows import Row, counted, read_rows
 from db.store import Store
-from db.tables import ProblemRow, VerdictRow
 from grader.errors import UserError
 from grader.report.site import names, overview_pages
 from grader.report.site.boards import read_boards
 from grader.report.site.figures import devices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import save
-from grader.report.site.rows import Row, counted, read_rows
 from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
 
 _MARKER = ".kernel-report"
@@ -59,7 +55,7 @@ def write_site(store: Store, out: Path) -> Written:
     boards = read_boards(store, rows)
     unreadable = _write_verdicts(writer, store, rows, boards)
     for problem, (of, counts) in _grouped(rows, counting, "problem"):
-        source = _problem_source(store, of[-1].problem_hash)
+        source = store.problem_source(of[-1].problem_hash)
         writer.write(names.problem_page(problem), overview_pages.problem_page(problem, of, counts, boards, source))
     for author, (of, counts) in _grouped(rows, counting, "author"):
         writer.write(names.author_page(author), overview_pages.author_page(author, of, counts))
@@ -120,19 +116,12 @@ def _tasks(store: Store, rows: list[Row], boards: overview_pages.Boards, out: Pa
     """In order, a few in memory at a time."""
     source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
     by_id, others, newer = {row.id: row for row in rows}, Others(rows, boards), newer_verdicts(rows)
-    query = select(col(VerdictRow.id), col(VerdictRow.document)).order_by(col(VerdictRow.id))
-    with store.reading() as session:
-        for verdict_id, document in session.execute(query.execution_options(yield_per=100)):
-            row = by_id.get(verdict_id)
-            # A verdict that arrived since the rows were read belongs to the next report.
-            if row:
-                compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
-                yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id))
-
-
-def _problem_source(store: Store, problem_hash: str) -> str:
-    with store.reading() as session:
-        return session.get_one(ProblemRow, problem_hash).text
+    for verdict_id, document in store.documents():
+        row = by_id.get(verdict_id)
+        # A verdict that arrived since the rows were read belongs to the next report.
+        if row:
+            compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
+            yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id))
 
 
 def _grouped(

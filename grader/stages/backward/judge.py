@@ -18,7 +18,7 @@ from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
-from grader.stages.outcome import Stopped, diagnose, raised
+from grader.stages.outcome import Stopped, diagnose, errors_first, raised
 from grader.stages.outputs import check_output
 from grader.stages.reference import ReferenceDesk
 
@@ -63,7 +63,7 @@ def judge_backward(
     else:
         asked = experiments.TRAPS
         diagnoses = run_experiments(candidate, trap_cases, asked) + _not_comparable(cases)
-    diagnoses = _errors_first(diagnoses)
+    diagnoses = errors_first(diagnoses)
     status = verdict_of(diagnoses)
     result = BackwardResult(
         status=StageStatus.PASSED if status is Status.CORRECT else StageStatus.FAILED,
@@ -186,12 +186,7 @@ def run_experiments(
             found.append(diagnosis)
             if diagnosis.code in experiments.LASTING:
                 break
-    return _errors_first(found)
-
-
-def _errors_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
-    order = {"error": 0, "warning": 1, "info": 2}
-    return sorted(diagnoses, key=lambda diagnosis: order[diagnosis.severity])
+    return errors_first(found)
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

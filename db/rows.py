@@ -1,4 +1,4 @@
-"""What the overview pages need of each verdict, read without its bulk."""
+"""Each verdict in short, read without its bulk."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import func, select
 from sqlmodel import col
 
+from db.standings import BEYOND_LIGHT
 from db.store import Store
 from db.tables import EnvironmentRow, VerdictRow
 from grader.models import Device, StageStatus, Status
@@ -71,6 +72,14 @@ class Row:
         """The author with the label and the sample, where there are any."""
         sample = "" if self.sample is None else f" sample {self.sample}"
         return self.author + (f"__{self.label}" if self.label else "") + sample
+
+    def believed(self, board: Literal["total", "forward"]) -> Speedup | None:
+        """The speedup as it is counted: none beyond what anybody believes, and none above the speed of light."""
+        speedup, light = (self.total, self.total_light) if board == "total" else (self.forward, self.forward_light)
+        if speedup is None or (light or 0.0) > BEYOND_LIGHT:
+            return None
+        share = max(1.0, light or 0.0)
+        return Speedup(speedup.value / share, speedup.low / share, speedup.high / share)
 
     @property
     def right_forward(self) -> bool:

@@ -1,0 +1,55 @@
+"""How the latest calls of `grader grade` go on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlmodel import col
+
+from db.store import Store
+from db.tables import RunRow, VerdictRow
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One call of `grader grade`."""
+
+    id: int
+    command: str
+    started_at: str
+    outcome: str | None
+    """None while it runs, and for ever if it was killed."""
+    verdicts: int
+    statuses: tuple[tuple[str, int], ...]
+    """Most frequent first."""
+    last_at: str | None
+    """When the newest of its verdicts was reached."""
+
+
+def recent_runs(store: Store, limit: int) -> list[RunState]:
+    """The newest first."""
+    counting = (
+        select(col(VerdictRow.run_id), col(VerdictRow.status), func.count(), func.max(VerdictRow.created_at))
+        .where(col(VerdictRow.run_id).in_(select(col(RunRow.id)).order_by(col(RunRow.id).desc()).limit(limit)))
+        .group_by(col(VerdictRow.run_id), col(VerdictRow.status))
+        .order_by(func.count().desc())
+    )
+    with store.reading() as session:
+        runs = session.execute(select(RunRow).order_by(col(RunRow.id).desc()).limit(limit)).scalars().all()
+        counts = session.execute(counting).all()
+    return [_state(run, [(status, count, last) for of, status, count, last in counts if of == run.id]) for run in runs]
+
+
+def _state(run: RunRow, counts: list[tuple[str, int, str]]) -> RunState:
+    return RunState(
+        id=run.id or 0,
+        command=shlex.join(map(str, json.loads(run.arguments))),
+        started_at=run.started_at,
+        outcome=run.outcome,
+        verdicts=sum(count for _, count, _ in counts),
+        statuses=tuple((status, count) for status, count, _ in counts),
+        last_at=max((last for _, _, last in counts), default=None),
+    )
