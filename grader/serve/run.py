@@ -6,8 +6,9 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -48,7 +49,7 @@ def run_server(
             Desk(stack.enter_context(GradingQueue(database, problem_folders)), token, problems) if submissions else None
         )
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
-        server: uvicorn.Server
+        server: _Server
         app = make_app(
             store,
             Path(database_url(database).database or ""),
@@ -64,9 +65,21 @@ def run_server(
             lifespan="off",
             timeout_graceful_shutdown=_PATIENCE_SECONDS,
         )
-        server = uvicorn.Server(config)
-        _announce(database, host, listening.getsockname()[1], token)
+        announce = partial(_announce, database, host, listening.getsockname()[1], token)
+        server = _Server(config, announce)
         server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens only when it also knows how to end: whoever reads that may send a signal at once."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
 
 
 def _listen(host: str, port: int) -> socket.socket:
