@@ -57,7 +57,7 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
 	@# Workers cannot write into the environment: compile what they import once, here.
-	$(BIN)/python -W ignore -c 'import cuda.bindings.driver, pydantic, torch.fx.experimental.symbolic_shapes, torch.utils.cpp_extension' 2>/dev/null
+	$(BIN)/python -W ignore -c 'import cuda.bindings.driver, pydantic, torch.utils.cpp_extension' 2>/dev/null
 	touch $@
 
 bubblewrap:

@@ -56,7 +56,7 @@ def measure(count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], t
     with Workshop() as workshop:
         for problem in problems(Device.CPU, convolution)[:2]:
             desk = workshop.desk(problem, Device.CPU)
-            with workshop.candidate(itself(problem, planted=False), Device.CPU) as candidate:
+            with workshop.candidate(itself(problem), Device.CPU) as candidate:
                 arms = Arms(candidate, desk, desk.case(plan.variants(desk)[-1]), tf32=True)
                 for phase in ("inference", "training"):
                     for _ in range(3):

@@ -10,6 +10,7 @@ Names are loaded when they are first used: `import grader` costs nothing, `from 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from grader.models import Problem, Status, Submission, TimeLimits, Verdict
     from grader.rewards import reward
     from grader.work import Work
+
+# Before torch is loaded: OpenMP's threads wait for more work by spinning, for milliseconds, on cores that others need;
+# the one that this process itself wakes them from, too. Workers keep what PyTorch ships: they have the cores.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __version__ = "0.1.0"
 

@@ -133,7 +133,9 @@ def open_grader(
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
     from grader.api import Grader
+    from grader.machine import keep_freed_memory
 
+    keep_freed_memory()
     return Grader(
         device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
     )

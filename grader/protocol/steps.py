@@ -154,7 +154,10 @@ class Export(Message):
 
 
 class Flush(Message):
-    """Write scratch memory twice and drop it, so that what follows starts with cold caches."""
+    """Write scratch memory twice and drop it, so that what follows starts with cold caches.
+
+    On the CPU, what is allocated next also comes to lie elsewhere.
+    """
 
     do: Literal["flush"] = "flush"
     nbytes: int
@@ -227,7 +230,7 @@ class Drop(Message):
 
     do: Literal["drop"] = "drop"
     empty_cache: bool = True
-    """Give cached device memory back. Not between timed calls, which would then pay for taking it again."""
+    """Give memory back that is kept for later use. Not between timed calls, which would pay for taking it again."""
     models: bool = False
 
 

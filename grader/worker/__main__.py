@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import traceback
 
@@ -24,8 +23,6 @@ def main() -> None:
         torch.zeros(1, device="cuda")
     channel = Channel(CONTROL_FD)
     channel.send(Evidence(id=0))
-    # The first torch.autograd.grad imports this, and all of sympy with it: now, nobody waits for it yet.
-    importlib.import_module("torch.fx.experimental.symbolic_shapes")
     while (received := channel.receive()) is not None:
         channel.send(carry_out(bench, *received))
 

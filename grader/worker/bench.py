@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.worker import clock, peaks, work
+from grader.worker import clock, engine, peaks, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
-from grader.worker.memory import Region
+from grader.worker.memory import Region, give_back_memory
 from grader.worker.profile import profile
 from grader.worker.redzones import Redzones
 from grader.worker.substitutes import substituted
@@ -52,6 +52,8 @@ class Bench:
     given: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     """The grad_outputs behind `grads`."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    spacer: torch.Tensor | None = None
+    """Lies where the next tensors would, so that they come to lie elsewhere."""
 
     def run(self, step: p.Step, descriptors: list[int]) -> p.Result:
         """Carry out one step; `descriptors` are those that came with the job and are not yet taken."""
@@ -246,9 +248,9 @@ class Bench:
         self.given.clear()
         if step.models:
             self.models.clear()
-        if step.empty_cache and self.device.type == "cuda":
+        if step.empty_cache:
             self.synchronize()
-            torch.cuda.empty_cache()
+            give_back_memory(self.device)
         return p.Done()
 
     def find(self, source: str) -> object:
@@ -312,13 +314,12 @@ def vector_jacobian_product(
     targets = [(name, leaves[name]) for name in wrt if name in leaves and leaves[name].requires_grad]
     found: dict[str, torch.Tensor | None] = dict.fromkeys(wrt)
     if live and targets:
-        grads = torch.autograd.grad(
+        grads = engine.gradients(
             [output for output, _ in live],
             [leaf for _, leaf in targets],
             [g for _, g in live],
             retain_graph=retain_graph or create_graph,
             create_graph=create_graph,
-            allow_unused=True,
         )
         found.update({name: grad for (name, _), grad in zip(targets, grads, strict=True)})
     return found
@@ -332,7 +333,7 @@ def _accumulated(
         for name in step.wrt:
             tape.leaves[name].grad = None
     if live:
-        torch.autograd.backward([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
+        engine.accumulate([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
     return {name: tape.leaves[name].grad for name in step.wrt}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from grader.protocol import Reach, Traced
+from grader.worker.engine import gradients
 
 Node = Any
 """A `torch.autograd.graph.Node`; Python Functions and engine nodes share no useful type."""
@@ -39,7 +40,7 @@ def trace(
     try:
         if live and targets:
             outputs, cotangents = [output for output, _ in live], [g for _, g in live]
-            torch.autograd.grad(outputs, targets, cotangents, retain_graph=True, allow_unused=True)
+            gradients(outputs, targets, cotangents, retain_graph=True)
     finally:
         for handle in handles:
             handle.remove()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import mmap
 import os
 import warnings
@@ -47,6 +49,15 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the inbox is not writable, and is only read
         return torch.frombuffer(mapping, dtype=torch.uint8)
+
+
+def give_back_memory(device: torch.device) -> None:
+    """What was freed and is kept for later use."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    else:
+        with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps nothing to speak of
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class _DeviceBytes:

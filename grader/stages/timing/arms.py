@@ -7,6 +7,7 @@ arm's processes stand still while the other runs. Inputs, parameters and grad_ou
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import statistics
 from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ class Arms:
         draws = [self._draw(phase) for _ in range(calls)]
         made: dict[int, list[Call]] = {}
         for index in (0, 1) if reference_first else (1, 0):
-            with self._other_paused(index):
+            with self._other_paused(index), _out_of_the_way(self._desk.device):
                 self._prepare(index)
                 made[index] = [self._call(index, phase, draw) for draw in draws]
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
@@ -152,6 +153,20 @@ class Arms:
     def _buffers(self, side: Side) -> dict[str, TensorSpec]:
         found = {name: of for name, of in self._case.buffers.items() if name in side.names}
         return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
+
+
+@contextlib.contextmanager
+def _out_of_the_way(device: Device) -> Iterator[None]:
+    """The referee on one thread; for times of the CPU, on the core of the worker's main thread (worker/cores.py)."""
+    threads, cores = torch.get_num_threads(), os.sched_getaffinity(0)
+    torch.set_num_threads(1)
+    if device is Device.CPU:
+        os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(threads)
 
 
 def flush_bytes(device: Device) -> int:

@@ -2,12 +2,13 @@
 
 The worker's own clock is a claim. The referee sees how long it took from releasing the first input to sealing the last
 output; the reference, which has the same overheads and whose claims are true, shows how much of that is overhead, and
-what is left is the referee's figure. A claim is given where it is no shorter than that, but for AGREEMENT; the lower
-end of the interval, which ranks, is the lower of both clocks' anyway.
+what is left is the referee's figure. A claim is given where it is no shorter than that, but for AGREEMENT and noise;
+the lower end of the interval, which ranks, is the lower of both clocks' anyway.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,14 @@ from grader.models import Device, PhaseTiming
 from grader.stages.timing.statistics import Round, speedup, verdict_of
 
 AGREEMENT = 0.05
-"""A claim shorter than the referee's figure by more than this share of it is not given. A judgement, like LEAST_SHARE:
-benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
+"""A claim shorter than the referee's figure by more than this share of it is not given on the CPU, noise apart. A
+judgement, like LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
 LEAST_SHARE = 0.1
 """Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
-GPU_SLACK_MS = 1.0
-GPU_SLACK_SHARE = 0.10
-"""The host's clock sees a GPU no better than this: a millisecond and a share of the bracket."""
+STANDARD_ERRORS = 3.0
+"""Of the difference between both clocks: what is no further apart may be noise."""
+NOISE_SHARE = 0.25
+"""Of the claim: noise excuses no more, so that nobody gains more by a claim that drowns in it."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,21 @@ class Samples:
 
     def resolution(self) -> float:
         """What the referee's clock cannot tell from nothing: its median deviation, several times, and never none."""
+        return max(3 * self._deviation(), LEAST_SHARE * self.overhead(), 1e-6)
+
+    def excess(self) -> float:
+        """By how much the referee saw more of the candidate than was claimed; around 0 where claims are true."""
+        return statistics.median(c.unexplained for pairs in self.rounds for _, c in pairs) - self.overhead()
+
+    def noise(self) -> float:
+        """STANDARD_ERRORS of the excess, a difference of two medians: 1.25 deviations over the root of their number,
+        for the normal distribution, whose deviation is 1.48 median deviations."""
+        count = 2 * len(self.rounds)
+        return STANDARD_ERRORS * 1.2533 * 1.4826 * self._deviation() * math.sqrt(2 / count)
+
+    def _deviation(self) -> float:
         overhead = self.overhead()
-        deviation = statistics.median(abs(value - overhead) for value in self._overheads())
-        return max(3 * deviation, LEAST_SHARE * overhead, 1e-6)
+        return statistics.median(abs(value - overhead) for value in self._overheads())
 
     def _overheads(self) -> list[float]:
         return [reference.unexplained for pairs in self.rounds for reference, _ in pairs]
@@ -84,22 +98,24 @@ class Samples:
 def timing_of(samples: Samples, device: Device) -> tuple[PhaseTiming, bool]:
     """The figure, and whether the claim is beyond what noise explains."""
     claims, referees = samples.claims(), samples.referees()
-    claimed, seen = (statistics.median(sum(r.candidate_ms) / 2 for r in rounds) for rounds in (claims, referees))
-    if device is Device.CUDA:
-        bracket = statistics.median(c.bracket for pairs in samples.rounds for _, c in pairs)
-        agreed = seen - claimed <= GPU_SLACK_MS + GPU_SLACK_SHARE * bracket
-        return (_phase(claims, "worker"), False) if agreed else (_phase(referees, "referee"), True)
-    if claimed < (1 - AGREEMENT) * seen:
-        timing = _phase(referees, "referee")
+    claimed, excess = statistics.median(sum(r.candidate_ms) / 2 for r in claims), samples.excess()
+    disputed = excess > max(2 * samples.resolution(), AGREEMENT * (claimed + excess))
+    if device is Device.CUDA:  # its events tell more than the host's clock ever can
+        return (_phase(referees, "referee", device) if disputed else _phase(claims, "worker", device)), disputed
+    excused = min(samples.noise(), NOISE_SHARE * claimed)
+    if excess > max(excused, AGREEMENT * (claimed + excess)):
+        timing = _phase(referees, "referee", device)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because neither can be told
             timing = timing.model_copy(update={"verdict": "inconclusive"})
-        return timing, seen - claimed > 2 * samples.resolution()
-    timing, other = _phase(claims, "worker"), speedup(referees)
-    low = min(timing.ci_low, other.ci_low)
-    return timing.model_copy(update={"ci_low": low, "verdict": verdict_of(low, timing.ci_high, timing.rounds)}), False
+        return timing, disputed
+    timing, low = _phase(claims, "worker", device), speedup(referees).ci_low
+    if low < timing.ci_low:
+        verdict = verdict_of(low, timing.ci_high, timing.rounds, device)
+        timing = timing.model_copy(update={"ci_low": low, "verdict": verdict})
+    return timing, False
 
 
-def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"]) -> PhaseTiming:
+def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], device: Device) -> PhaseTiming:
     figures = speedup(rounds)
     candidate_ms = [value for r in rounds for value in r.candidate_ms]
     reference_ms = [value for r in rounds for value in r.reference_ms]
@@ -109,7 +125,7 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"]) -> Phas
         speedup=figures.speedup,
         ci_low=figures.ci_low,
         ci_high=figures.ci_high,
-        verdict=figures.verdict,
+        verdict=verdict_of(figures.ci_low, figures.ci_high, len(rounds), device),
         rounds=len(rounds),
         candidate_samples_ms=tuple(map(_rounded, candidate_ms)),
         reference_samples_ms=tuple(map(_rounded, reference_ms)),

@@ -17,10 +17,8 @@ from grader.stages.timing.arms import Arms
 from grader.stages.timing.call import FIGURES, Part, Phase
 from grader.stages.timing.clocks import Samples, Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
-from grader.stages.timing.statistics import speedup
+from grader.stages.timing.statistics import PRECISIONS, speedup
 
-HALF_WIDTH_GOAL = 0.005
-"""Of the 95% interval of the ranking figure, relative: closer is not asked for."""
 LEAST_KEPT = 3
 """Rounds, however late it is; too few to call a difference, and so `inconclusive`."""
 CALLS_MS = 4.0
@@ -72,7 +70,7 @@ def judge_timing(
         calls[phase] = repeats(sum(part.claim for part in reference.values()))
     samples = {name: Samples() for name in ("forward", "backward", "total")}
     started, watch = time.monotonic(), ClockWatch(DeviceClocks.of(desk.device))
-    count = 0
+    count, goal = 0, PRECISIONS[desk.device].half_width
     while count < plan.max_rounds:
         made: dict[str, tuple[tuple[Time, Time], tuple[Time, Time]]] = {}
         for phase in phases:
@@ -96,7 +94,7 @@ def judge_timing(
         for name, of_round in made.items():
             samples[name].rounds.append(of_round)
         ranking = samples["total" if "training" in phases else "forward"].claims()
-        enough = count >= plan.min_rounds and speedup(ranking).half_width <= HALF_WIDTH_GOAL
+        enough = count >= plan.min_rounds and speedup(ranking).half_width <= goal
         if enough or (late and count >= LEAST_KEPT):
             break
     timings: dict[str, PhaseTiming] = {}

@@ -6,17 +6,34 @@ import math
 import random
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from grader.models import Device
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 LEAST_ROUNDS = 6
 """The interval of n rounds is at most from the least to the largest ratio, which holds the true median with a
 probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called."""
-MARGIN = 1.01
-"""A difference below 1% is called none: two processes running the same program differ by about that much."""
-
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What can be told on a device, where two processes that run the same program differ by a little, steadily."""
+
+    margin: float
+    """A smaller difference is called none."""
+    half_width: float
+    """Of the interval, relative to the speedup: closer is not asked for."""
+
+
+PRECISIONS = {
+    Device.CUDA: Precision(margin=0.01, half_width=0.005),
+    Device.CPU: Precision(margin=0.05, half_width=0.02),
+}
+"""On a CPU, where a process's memory happens to lie is worth some percent."""
 
 
 class Round(NamedTuple):
@@ -35,7 +52,6 @@ class Speedup(NamedTuple):
     speedup: float
     ci_low: float
     ci_high: float
-    verdict: Verdict
 
     @property
     def half_width(self) -> float:
@@ -53,14 +69,16 @@ def speedup(rounds: Sequence[Round]) -> Speedup:
     medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
     low, high = (math.exp(medians[int(q * (RESAMPLES - 1))]) for q in (tail, 1 - tail))
-    return Speedup(math.exp(statistics.median(ratios)), low, high, verdict_of(low, high, len(rounds)))
+    return Speedup(math.exp(statistics.median(ratios)), low, high)
 
 
-def verdict_of(low: float, high: float, rounds: int) -> Verdict:
+def verdict_of(low: float, high: float, rounds: int, device: Device) -> Verdict:
+    """What an interval over so many rounds says."""
+    least, most = 1 / (1 + PRECISIONS[device].margin), 1 + PRECISIONS[device].margin
     if rounds < LEAST_ROUNDS:
         return "inconclusive"
-    if low > MARGIN:
+    if low > most:
         return "faster"
-    if high < 1 / MARGIN:
+    if high < least:
         return "slower"
-    return "same" if low >= 1 / MARGIN and high <= MARGIN else "inconclusive"
+    return "same" if low >= least and high <= most else "inconclusive"
