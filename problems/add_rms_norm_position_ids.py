@@ -50,7 +50,7 @@ def get_variants():
         "small": (lambda: [64, 1e-5], lambda: _inputs(2, 16, 64)),
         "odd": (lambda: [203, 1e-3], lambda: _inputs(3, 37, 203)),
         "batch1": (lambda: [1024, 1e-5], lambda: _inputs(1, 33, 1024)),
-        "cpu": (lambda: [1024, 1e-5], lambda: _inputs(4, 512, 1024)),
+        "cpu": (lambda: [1024, 1e-5], lambda: _inputs(2, 256, 1024)),
     }
 
 

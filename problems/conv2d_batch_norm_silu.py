@@ -43,7 +43,7 @@ def get_variants():
         "small": (lambda: [4, 8, 3, 1e-3, 0.03], lambda: [_images(2, 4, 16, 16)]),
         "odd": (lambda: [5, 7, 3, 1e-5, 0.1], lambda: [_images(3, 5, 19, 23)]),
         "batch1": (lambda: [32, 64, 3, 1e-3, 0.03], lambda: [_images(1, 32, 33, 35)]),
-        "cpu": (lambda: [16, 32, 3, 1e-3, 0.03], lambda: [_images(8, 16, 128, 128)]),
+        "cpu": (lambda: [16, 32, 3, 1e-3, 0.03], lambda: [_images(4, 16, 64, 64)]),
     }
 
 

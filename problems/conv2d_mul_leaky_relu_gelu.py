@@ -48,7 +48,7 @@ def get_variants():
         "small": (lambda: _init_inputs(8, 16), lambda: [torch.randn(2, 8, 18, 18)]),
         "odd": (lambda: _init_inputs(5, 7), lambda: [torch.randn(3, 5, 29, 37)]),
         "batch1": (lambda: _init_inputs(64, 64), lambda: [torch.randn(1, 64, 33, 35)]),
-        "cpu": (lambda: _init_inputs(32, 32), lambda: [torch.randn(8, 32, 130, 130)]),
+        "cpu": (lambda: _init_inputs(32, 32), lambda: [torch.randn(4, 32, 66, 66)]),
     }
 
 

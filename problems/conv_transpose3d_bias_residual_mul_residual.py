@@ -50,7 +50,7 @@ def get_variants():
         # Output padding 0 makes every convolved extent odd, so that a plane is no multiple of four floats.
         "odd": (lambda: _init_inputs(5, 7, output_padding=0), lambda: [torch.randn(3, 5, 5, 7, 9)]),
         "batch1": (lambda: _init_inputs(32, 64), lambda: [torch.randn(1, 32, 3, 9, 11)]),
-        "cpu": (lambda: _init_inputs(16, 32), lambda: [torch.randn(4, 16, 8, 32, 32)]),
+        "cpu": (lambda: _init_inputs(16, 32), lambda: [torch.randn(2, 16, 8, 16, 16)]),
     }
 
 
