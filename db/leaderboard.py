@@ -14,6 +14,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from statistics import geometric_mean
 from typing import Any, Literal
@@ -114,15 +115,19 @@ def leaderboard(
             v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
         from {standings} join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
-    counts = f"""
+    samples = f"""
         select s.author, s.device_name, s.problem, sum(s.samples) as samples, sum(s.right_{figure}) as right
         from {standings} group by s.author, s.device_name, s.problem
     """
+    counts = f"select author, device_name, count(*) as problems from ({samples}) group by author, device_name"
     with store.reading() as session:
-        rows = sorted(session.execute(text(verdicts), values), key=_board_order)
-        tried = session.execute(text(counts), values).all()
-    entries = _ranked(rows)
-    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(_summaries(entries, tried, pass_at)))
+        entries = _ranked([_Placed(row) for row in session.execute(text(verdicts), values)])
+        tried = {tuple(key): count for *key, count in session.execute(text(counts), values)}
+        drawn: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+        for row in session.execute(text(samples), values) if pass_at else ():
+            drawn[row.author, row.device_name].append((row.samples, row.right))
+    summaries = _summaries(entries, tried, {k: _chances(k, drawn) for k in pass_at})
+    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries))
 
 
 def _standings(
@@ -161,25 +166,34 @@ def _figure(board: Board) -> Literal["total", "forward"]:
     return "forward" if board == "forward" else "total"
 
 
-def _board_order(row: Row[Any]) -> tuple[str, str, str, bool, float, int]:
-    return (row.problem, row.device, row.device_name, not _believable(row), -(row.ci_low or 0.0), row.id)
+class _Placed:
+    """A row with what ranks it."""
+
+    def __init__(self, row: Row[Any]) -> None:
+        self.row = row
+        self.interval = _believed(row.speedup, row.ci_low, row.ci_high, row.share_of_light)
+        """None where there is no time, or none that anybody believes."""
+        self.group = (row.problem, row.device, row.device_name)
+        self.order = (*self.group, self.interval is None, -(row.ci_low or 0.0), row.id)
 
 
-def _believable(row: Row[Any]) -> bool:
-    figures = (row.speedup, row.ci_low, row.ci_high)
-    if any(figure is not None and not math.isfinite(figure) for figure in figures):
-        return False
-    return row.speedup is not None and (row.share_of_light or 0.0) <= BEYOND_LIGHT
+def _believed(
+    speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_light: float | None
+) -> tuple[float, float] | None:
+    if speedup is None or ci_low is None or (share_of_light is not None and share_of_light > BEYOND_LIGHT):
+        return None
+    interval = ci_low, ci_low if ci_high is None else ci_high
+    return interval if math.isfinite(speedup) and math.isfinite(interval[0]) and math.isfinite(interval[1]) else None
 
 
-def _ranked(rows: Iterable[Row[Any]]) -> list[Entry]:
+def _ranked(rows: Iterable[_Placed]) -> list[Entry]:
     """Entries in the order of the board."""
     entries: list[Entry] = []
-    for _, group in groupby(rows, key=lambda row: (row.problem, row.device_name)):
+    for _, group in groupby(sorted(rows, key=lambda one: one.order), key=lambda one: one.group):
         placed = list(group)
-        ranks = shared_ranks([_interval(row) for row in placed])
+        ranks = shared_ranks([one.interval for one in placed])
         shared = Counter(ranks)
-        entries += [_entry(row, rank, shared[rank] > 1) for row, rank in zip(placed, ranks, strict=True)]
+        entries += [_entry(one.row, rank, shared[rank] > 1) for one, rank in zip(placed, ranks, strict=True)]
     return entries
 
 
@@ -198,7 +212,7 @@ def _entry(row: Row[Any], rank: int | None, tied: bool) -> Entry:
         ci_low=row.ci_low,
         ci_high=row.ci_high,
         share_of_light=row.share_of_light,
-        labels=tuple(json.loads(row.labels)),
+        labels=_labels(row.labels),
         quick=row.quick,
         sandbox=row.sandbox,
         verdict_id=row.id,
@@ -206,10 +220,9 @@ def _entry(row: Row[Any], rank: int | None, tied: bool) -> Entry:
     )
 
 
-def _interval(row: Row[Any]) -> tuple[float, float] | None:
-    if not _believable(row) or row.ci_low is None:
-        return None
-    return row.ci_low, row.ci_low if row.ci_high is None else row.ci_high
+@lru_cache(maxsize=1024)
+def _labels(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
 
 
 def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | None]:
@@ -229,40 +242,47 @@ def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | 
     return ranks
 
 
-def _summaries(entries: Iterable[Entry], tried: Iterable[Row[Any]], pass_at: Sequence[int]) -> list[Summary]:
+def _chances(k: int, drawn: Mapping[tuple[str, str], Sequence[tuple[int, int]]]) -> dict[tuple[str, str], float]:
+    """Mean pass@k of each author on each device, over the problems with at least k samples; absent without any."""
+    found = {}
+    for key, counts in drawn.items():
+        enough = [metrics.pass_at_k(samples, right, k) for samples, right in counts if samples >= k]
+        if enough:
+            found[key] = sum(enough) / len(enough)
+    return found
+
+
+def _summaries(
+    entries: Iterable[Entry],
+    tried: Mapping[tuple[str, str], int],
+    chances: Mapping[int, Mapping[tuple[str, str], float]],
+) -> list[Summary]:
+    """By author and device; `tried` counts the problems of each."""
     best: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
     for entry in entries:
         best[entry.author, entry.device_name].setdefault(entry.problem, entry)
-    counts: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for row in tried:
-        counts[row.author, row.device_name].append((row.samples, row.right))
-    summaries = [_summary(*key, best[key], of_author, pass_at) for key, of_author in counts.items()]
+    summaries = [
+        _summary(*key, best[key], count, {str(k): of.get(key) for k, of in chances.items()})
+        for key, count in tried.items()
+    ]
     return sorted(
         summaries, key=lambda one: (one.device_name, -one.problems, -(one.geometric_mean_ci_low or 0.0), one.author)
     )
 
 
 def _summary(
-    author: str,
-    device_name: str,
-    best: Mapping[str, Entry],
-    counts: Sequence[tuple[int, int]],
-    pass_at: Sequence[int],
+    author: str, device_name: str, best: Mapping[str, Entry], tried: int, chances: dict[str, float | None]
 ) -> Summary:
     ranked = [entry for entry in best.values() if entry.rank is not None]
     floored = [entry.floored_speedup for entry in ranked if entry.floored_speedup]
     right = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
-    chances = {}
-    for k in pass_at:
-        enough = [metrics.pass_at_k(samples, passed, k) for samples, passed in counts if samples >= k]
-        chances[str(k)] = sum(enough) / len(enough) if enough else None
     return Summary(
         author=author,
         device_name=device_name,
         problems=len(ranked),
-        tried=len(counts),
+        tried=tried,
         geometric_mean_speedup=geometric_mean(floored) if floored else None,
         geometric_mean_ci_low=geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
-        fast_p={f"{p:g}": metrics.fast_p(right, p, len(counts)) for p in metrics.FAST_P},
+        fast_p={f"{p:g}": metrics.fast_p(right, p, tried) for p in metrics.FAST_P},
         pass_at_k=chances,
     )
