@@ -230,7 +230,8 @@ class Drop(Message):
 
     do: Literal["drop"] = "drop"
     empty_cache: bool = True
-    """Give memory back that is kept for later use. Not between timed calls, which would pay for taking it again."""
+    """Give memory back that is kept for later use; the CPU's only with the models. Not between timed calls, which would
+    pay for taking it again."""
     models: bool = False
 
 

@@ -15,6 +15,7 @@ from grader.worker import clock, engine, peaks, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.memory import Region, give_back_memory
+from grader.worker.precision import set_precision
 from grader.worker.profile import profile
 from grader.worker.redzones import Redzones
 from grader.worker.substitutes import substituted
@@ -188,13 +189,13 @@ class Bench:
         guard = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
         with self.stream(step.side_stream, [g for _, g in pairs]), guard:
             if step.into != "result":
-                found = _accumulated(pairs, tape, step)
+                found = engine.accumulated(pairs, tape.leaves, step)
             else:
-                found = vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
+                found = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
         self.grads[step.grads] = found
         return p.Gradients(
             tensors=tuple(describe(name, value) for name, value in found.items()),
-            double_backward=_differentiable_again(found) if step.double else None,
+            double_backward=engine.differentiable_again(found) if step.double else None,
         )
 
     def trace(self, step: p.Trace) -> p.Result:
@@ -250,7 +251,7 @@ class Bench:
             self.models.clear()
         if step.empty_cache:
             self.synchronize()
-            give_back_memory(self.device)
+            give_back_memory(self.device, host=step.models)
         return p.Done()
 
     def find(self, source: str) -> object:
@@ -300,55 +301,6 @@ class Bench:
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-
-def vector_jacobian_product(
-    pairs: Sequence[tuple[object, torch.Tensor]],
-    leaves: dict[str, torch.Tensor],
-    wrt: Sequence[str],
-    retain_graph: bool = False,
-    create_graph: bool = False,
-) -> dict[str, torch.Tensor | None]:
-    """Gradients of the outputs that can be differentiated; None for an operand that none of them reaches."""
-    live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
-    targets = [(name, leaves[name]) for name in wrt if name in leaves and leaves[name].requires_grad]
-    found: dict[str, torch.Tensor | None] = dict.fromkeys(wrt)
-    if live and targets:
-        grads = engine.gradients(
-            [output for output, _ in live],
-            [leaf for _, leaf in targets],
-            [g for _, g in live],
-            retain_graph=retain_graph or create_graph,
-            create_graph=create_graph,
-        )
-        found.update({name: grad for (name, _), grad in zip(targets, grads, strict=True)})
-    return found
-
-
-def _accumulated(
-    pairs: Sequence[tuple[object, torch.Tensor]], tape: Tape, step: p.Backward
-) -> dict[str, torch.Tensor | None]:
-    live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
-    if step.into == "fresh":
-        for name in step.wrt:
-            tape.leaves[name].grad = None
-    if live:
-        engine.accumulate([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
-    return {name: tape.leaves[name].grad for name in step.wrt}
-
-
-def _differentiable_again(grads: dict[str, torch.Tensor | None]) -> bool:
-    live = [grad for grad in grads.values() if grad is not None and grad.requires_grad]
-    return bool(live)
-
-
-def set_precision(tf32: bool) -> None:
-    """float32 matrix products in full precision, or as PyTorch ships (TensorFloat-32 in cuDNN, not in cuBLAS).
-
-    Set before every call and never restored: a submission may have changed it in between.
-    """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = tf32
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ import torch
 
 from grader.protocol import Done, Flush, Forward, Time, Timed
 from grader.worker import cores
+from grader.worker.engine import vector_jacobian_product
+from grader.worker.precision import set_precision
 
 if TYPE_CHECKING:
     from grader.worker.bench import Bench
@@ -30,7 +32,8 @@ def measure(bench: Bench, step: Time) -> Timed:
     try:
         action = _backward(bench, step) if step.part == "backward" else _forward(bench, step)
         _flush(bench.device, step.flush_bytes)
-        cores.use_all()
+        if bench.device.type == "cpu":
+            cores.use_all()
         return Timed(ms=milliseconds(bench.device, action))
     finally:
         if collecting:
@@ -70,8 +73,6 @@ def _forward(bench: Bench, step: Time) -> Callable[[], object]:
 
 
 def _backward(bench: Bench, step: Time) -> Callable[[], object]:
-    from grader.worker.bench import set_precision, vector_jacobian_product
-
     tape = bench.tapes[step.tape]
     pairs = [(tape.outputs[name], bench.cotangent(given)) for name, given in step.cotangents.items()]
     set_precision(step.tf32)

@@ -51,11 +51,11 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
-def give_back_memory(device: torch.device) -> None:
-    """What was freed and is kept for later use."""
+def give_back_memory(device: torch.device, *, host: bool) -> None:
+    """What was freed and is kept for later use: the device's, and with `host` that of the CPU."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    else:
+    elif host:
         with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps nothing to speak of
             ctypes.CDLL(None).malloc_trim(0)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from grader import protocol as p
+from grader.worker.engine import vector_jacobian_product
 
 if TYPE_CHECKING:
     from grader.worker.bench import Bench
@@ -27,8 +27,6 @@ _READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "ze
 
 def count(bench: Bench, step: p.Count) -> p.Counted:
     """Of one forward and, with cotangents, one backward of a model on inputs that are there."""
-    from grader.worker.bench import vector_jacobian_product
-
     arguments = [value for value in bench.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
     run = p.Forward(
         model=step.model,
@@ -55,6 +53,8 @@ class Counter(TorchDispatchMode):
     """Sees each operation below autograd; a context manager. `given`: what is there before, and has to be read."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        from torch.utils.flop_counter import FlopCounterMode  # and with it Triton, which few workers need
+
         super().__init__()  # type: ignore[no-untyped-call]
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}

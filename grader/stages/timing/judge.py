@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.models import Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
@@ -59,51 +60,20 @@ def judge_timing(
         message = "the reference draws random numbers: what cannot be compared is not timed"
         told = diagnose("not_comparable", message, stage="timing", severity="info")
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
-    arms = Arms(candidate, desk, case, tf32=tf32)
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
-    calls = dict.fromkeys(phases, 1)
-    for phase in phases:  # warm up: lazy initialisation and autotuning stay out of the samples
-        for _ in range(2):
-            reference, _, wrong = arms.pair(phase, random.random() < 0.5, 1)
-            if wrong is not None:
-                return _failed(case, wrong)
-        calls[phase] = repeats(sum(part.claim for part in reference.values()))
-    samples = {name: Samples() for name in ("forward", "backward", "total")}
-    started, watch = time.monotonic(), ClockWatch(DeviceClocks.of(desk.device))
-    count, goal = 0, PRECISIONS[desk.device].half_width
-    while count < plan.max_rounds:
-        made: dict[str, tuple[tuple[Time, Time], tuple[Time, Time]]] = {}
-        for phase in phases:
-            reference_first = random.random() < 0.5
-            pairs = []
-            for first in (reference_first, not reference_first):
-                reference, timed, wrong = arms.pair(phase, first, calls[phase])
-                if wrong is not None:
-                    return _failed(case, wrong)
-                pairs.append((reference, timed))
-                watch.look()
-            for name, parts in FIGURES[phase].items():
-                first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
-                made[name] = first_pair, second_pair
-        late = time.monotonic() - started > plan.seconds
-        if not watch.counts():
-            if late and count >= LEAST_KEPT:
-                break
-            continue
-        count += 1
-        for name, of_round in made.items():
-            samples[name].rounds.append(of_round)
-        ranking = samples["total" if "training" in phases else "forward"].claims()
-        enough = count >= plan.min_rounds and speedup(ranking).half_width <= goal
-        if enough or (late and count >= LEAST_KEPT):
-            break
+    watch = ClockWatch(DeviceClocks.of(desk.device))
+    try:
+        rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases)
+        samples = _collect(rounds, watch, plan, PRECISIONS[desk.device].half_width)
+    except _WrongOutput as wrong:
+        failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
+        return TimingJudgement(failed, (wrong.diagnosis,))
     timings: dict[str, PhaseTiming] = {}
-    diagnoses = []
+    disagreements = []
     for name, of in samples.items():
-        if of.rounds:
-            timings[name], disputed = timing_of(of, desk.device)
-            if disputed:
-                diagnoses.append(_disagreement(name, timings[name]))
+        timings[name], disputed = timing_of(of, desk.device)
+        if disputed:
+            disagreements.append(_disagreement(name, timings[name]))
     result = TimingResult(
         status=StageStatus.PASSED,
         variant=case.variant,
@@ -112,11 +82,72 @@ def judge_timing(
         total=timings.get("total"),
         clocks=tuple(watch.readings),
     )
-    return TimingJudgement(result, (*diagnoses[:1], *watch.diagnoses()))
+    return TimingJudgement(result, (*disagreements[:1], *watch.diagnoses()))
 
 
-def _failed(case: Case, wrong: Diagnosis) -> TimingJudgement:
-    return TimingJudgement(TimingResult(status=StageStatus.FAILED, variant=case.variant), (wrong,))
+class _WrongOutput(Exception):
+    """A timed output was not what it should be."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.message)
+        self.diagnosis = diagnosis
+
+
+Pair = tuple[Mapping[Part, Time], Mapping[Part, Time]]
+"""Times of (reference, candidate)."""
+OfRound = tuple[tuple[Time, Time], tuple[Time, Time]]
+"""One figure's two pairs of (reference, candidate)."""
+
+
+class _Rounds:
+    """ABBA rounds over all phases, warmed up. Making it and each round raise _WrongOutput and Stopped."""
+
+    def __init__(self, arms: Arms, phases: Sequence[Phase]) -> None:
+        self._arms, self._phases = arms, phases
+        self._calls = dict.fromkeys(phases, 1)
+        for phase in phases:  # lazy initialisation and autotuning stay out of the samples
+            for _ in range(2):
+                reference, _ = self._pair(phase, random.random() < 0.5)
+            self._calls[phase] = repeats(sum(part.claim for part in reference.values()))
+
+    def one(self, look: Callable[[], None]) -> dict[str, OfRound]:
+        """By figure; `look` is called while the device is warm."""
+        made: dict[str, OfRound] = {}
+        for phase in self._phases:
+            reference_first = random.random() < 0.5
+            pairs = []
+            for first in (reference_first, not reference_first):
+                pairs.append(self._pair(phase, first))
+                look()
+            for name, parts in FIGURES[phase].items():
+                first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
+                made[name] = first_pair, second_pair
+        return made
+
+    def _pair(self, phase: Phase, reference_first: bool) -> Pair:
+        reference, candidate, wrong = self._arms.pair(phase, reference_first, self._calls[phase])
+        if wrong is not None:
+            raise _WrongOutput(wrong)
+        return reference, candidate
+
+
+def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, half_width: float) -> dict[str, Samples]:
+    """Samples by figure, until the ranking one is known well enough or the plan's end is reached."""
+    samples: dict[str, Samples] = defaultdict(Samples)
+    started, count = time.monotonic(), 0
+    while count < plan.max_rounds:
+        made = rounds.one(watch.look)
+        late = time.monotonic() - started > plan.seconds
+        enough = False
+        if watch.counts():
+            count += 1
+            for name, of_round in made.items():
+                samples[name].rounds.append(of_round)
+            ranking = samples["total" if "total" in made else "forward"].claims()
+            enough = count >= plan.min_rounds and speedup(ranking).half_width <= half_width
+        if enough or (late and count >= LEAST_KEPT):
+            break
+    return samples
 
 
 def repeats(call_ms: float) -> int:
