@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import platform
 from pathlib import Path
@@ -16,9 +14,6 @@ from grader.sandbox import Sandbox
 from grader.toolchain import Toolchain
 
 MAX_CPU_THREADS = 8
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-MMAP_BYTES, KEPT_BYTES = 32 << 20, 1 << 30
-"""Smaller blocks are used again, up to so much in all, rather than handed back: each draw would touch new pages."""
 
 
 def environment(device: Device, toolchain: Toolchain, sandbox: Sandbox) -> Environment:
@@ -68,11 +63,3 @@ def _driver_version() -> str | None:
         return str(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError:
         return None
-
-
-def keep_freed_memory() -> None:
-    """As workers do (remote/launch.py), for a process that does nothing but grade."""
-    with contextlib.suppress(OSError, AttributeError):  # glibc's own
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)

@@ -16,6 +16,7 @@ ORDER = [
         "grader.remembered",
         "grader.rewards",
         "grader.sandbox",
+        "grader.allocator",
         "grader.toolchain",
         "grader.work",
     },

@@ -132,8 +132,8 @@ def open_grader(
     baselines: bool = False,
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
+    from grader.allocator import keep_freed_memory
     from grader.api import Grader
-    from grader.machine import keep_freed_memory
 
     keep_freed_memory()
     return Grader(

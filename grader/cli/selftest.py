@@ -47,8 +47,8 @@ def selftest(
     import torch
 
     from grader import selftest as own
+    from grader.allocator import keep_freed_memory
     from grader.catalog import find_problems
-    from grader.machine import keep_freed_memory
     from grader.models import Device
     from grader.workshop import Workshop
 

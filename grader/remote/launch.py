@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import grader
+from grader import allocator
 from grader.models import Device
 from grader.remote.worker import RemoteWorker, WorkerLost, WorkerOptions
 from grader.sandbox import Limits, Sandbox
@@ -22,22 +23,6 @@ WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
 """What CUDA extensions are compiled for where no GPU says otherwise."""
-
-KEEP_FREED_MEMORY = ":".join(
-    f"glibc.malloc.{name}={value}"
-    for name, value in {
-        "mmap_threshold": 32 << 20,
-        "trim_threshold": 1 << 40,
-        "top_pad": 64 << 20,
-        "hugetlb": 1,
-    }.items()
-)
-"""Host memory that was freed is used again, as device memory is by PyTorch's allocator. glibc's own habit is to hand
-blocks back or to keep them by what a process has freed before: one of two workers would then touch new pages in each
-call that the other does not, and take up to three times as long over the same work. The threshold is the highest that
-glibc would come to by itself: it finds places for aligned blocks so badly that larger ones would cost too much memory.
-Huge pages, where the kernel has them for those who ask, make what is touched for the first time cheap.
-"""
 
 
 class Role(StrEnum):
@@ -106,7 +91,7 @@ class Launcher:
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (self._stage, *package_folders()))),
             "OMP_NUM_THREADS": str(self._thread_count),
-            "GLIBC_TUNABLES": KEEP_FREED_MEMORY,
+            "GLIBC_TUNABLES": allocator.TUNABLES,
             "MAX_JOBS": str(os.cpu_count() or 1),
             "TORCH_CUDA_ARCH_LIST": self._architecture,
         }

@@ -47,13 +47,14 @@ def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
 
 def flush(bench: Bench, step: Flush) -> Done:
     """Cold caches for the jobs that follow, and other places in memory."""
-    if bench.device.type == "cpu":
+    on_cpu = bench.device.type == "cpu"
+    if on_cpu:
         # Where tensors lie decides how they share a cache, which is worth some percent: drawn for each sample, that is
         # noise; left as it is, one of two processes would be the slower one throughout.
         bench.spacer = None
         bench.spacer = torch.empty(random.randrange(0, SPACER_BYTES, LINE_BYTES), dtype=torch.uint8)
     _flush(bench.device, step.nbytes)
-    if bench.device.type == "cpu":
+    if on_cpu:
         cores.use_first()
     return Done()
 

@@ -22,6 +22,9 @@ AGREEMENT = 0.05
 judgement, like LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
 LEAST_SHARE = 0.1
 """Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
+GPU_SLACK_MS = 1.0
+GPU_SLACK_SHARE = 0.10
+"""The host's clock sees a GPU no better than this: a millisecond and a share of the bracket."""
 STANDARD_ERRORS = 3.0
 """Of the difference between both clocks: what is no further apart may be noise."""
 NOISE_SHARE = 0.25
@@ -98,16 +101,18 @@ class Samples:
 def timing_of(samples: Samples, device: Device) -> tuple[PhaseTiming, bool]:
     """The figure, and whether the claim is beyond what noise explains."""
     claims, referees = samples.claims(), samples.referees()
-    claimed, excess = statistics.median(sum(r.candidate_ms) / 2 for r in claims), samples.excess()
-    disputed = excess > max(2 * samples.resolution(), AGREEMENT * (claimed + excess))
-    if device is Device.CUDA:  # its events tell more than the host's clock ever can
-        return (_phase(referees, "referee", device) if disputed else _phase(claims, "worker", device)), disputed
+    claimed, seen = (statistics.median(sum(r.candidate_ms) / 2 for r in rounds) for rounds in (claims, referees))
+    if device is Device.CUDA:
+        bracket = statistics.median(c.bracket for pairs in samples.rounds for _, c in pairs)
+        agreed = seen - claimed <= GPU_SLACK_MS + GPU_SLACK_SHARE * bracket
+        return (_phase(claims, "worker", device), False) if agreed else (_phase(referees, "referee", device), True)
+    excess = samples.excess()
     excused = min(samples.noise(), NOISE_SHARE * claimed)
     if excess > max(excused, AGREEMENT * (claimed + excess)):
         timing = _phase(referees, "referee", device)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because neither can be told
             timing = timing.model_copy(update={"verdict": "inconclusive"})
-        return timing, disputed
+        return timing, excess > 2 * samples.resolution()
     timing, low = _phase(claims, "worker", device), speedup(referees).ci_low
     if low < timing.ci_low:
         verdict = verdict_of(low, timing.ci_high, timing.rounds, device)
