@@ -81,7 +81,7 @@ def _must_move(case: Case, edit: Edit) -> bool:
     """The reference's element moves by more than any rounding could hide."""
     expected, moved = case.outputs[edit.output], edit.case.outputs[edit.output]
     before, after = (float(of.golden.view(-1)[edit.element]) for of in (expected, moved))
-    rms = numerics.norm(expected.golden) / math.sqrt(max(expected.golden.numel(), 1))
+    rms = expected.norm / math.sqrt(max(expected.golden.numel(), 1))
     units = numerics.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
     noise = units * numerics.EPSILON * (rms + abs(before)) + numerics.YARDSTICK_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise
@@ -131,7 +131,7 @@ def _poke(
     nonzero = (gradient != 0).nonzero().view(-1)
     where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
-    size = numerics.norm(case.outputs[output].golden) / math.sqrt(case.outputs[output].golden.numel())
+    size = case.outputs[output].norm / math.sqrt(case.outputs[output].golden.numel())
     most = 8 * numerics.norm(value) / math.sqrt(value.numel()) + 1
     step = min(max(2 * size / abs(float(gradient[where])), abs(old) + 1), most)
     return _with(case, index, {where: old + _CHOICE.choice((-step, step))}), _said(case, index, where)

@@ -18,8 +18,9 @@ Integers and booleans must be equal wherever the reference runs agree with each 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -56,6 +57,11 @@ class Expected:
     ambiguous: torch.Tensor | None = None
     """Integers only: where the reference runs disagree with each other."""
     has_float64: bool = True
+
+    @cached_property
+    def norm(self) -> float:
+        """Euclidean norm over finite elements of `golden`, in float64."""
+        return norm(self.golden)
 
 
 @dataclass(frozen=True)
@@ -111,44 +117,47 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
 
 
 def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
-    """All figures in one pass over the elements."""
-    golden = expected.golden
-    count = max(golden.numel(), 1)
-    rms = _rms(golden)
+    """All figures in one pass over the elements; a GPU is waited for once, at its end."""
     sqrt_k = math.sqrt(expected.reduction_length)
     slope = ELEMENT_TOLERANCE + EPSILON * sqrt_k if expected.has_float64 else FALLBACK_TOLERANCE
+    rms = expected.norm / math.sqrt(max(expected.golden.numel(), 1))
     floor = (
         YARDSTICK_FACTOR_MAX * expected.error_max + slope * rms + (0 if expected.has_float64 else FALLBACK_TOLERANCE)
     )
-    square = golden_square = 0.0
-    worst, worst_at, excess = 0.0, None, 0.0
-    close = {1e-4: True, 1e-2: True}
-    same = True
-    for start, c, g in _chunks(candidate, golden):
-        same = same and _same_specials(c, g)
+    starts, figures = [], []
+    for start, c, g in _chunks(candidate, expected.golden):
         finite = torch.isfinite(g) & torch.isfinite(c)
-        error = torch.where(finite, (c - g).abs(), torch.zeros((), dtype=g.dtype, device=g.device))
-        size = torch.where(finite, g.abs(), torch.zeros((), dtype=g.dtype, device=g.device))
-        square += float((error * error).sum())
-        golden_square += float((size * size).sum())
-        excess = max(excess, _finite_ratio(error, floor + slope * size))
-        for tolerance in close:
-            close[tolerance] = close[tolerance] and bool((error <= tolerance * (1 + size)).all())
-        top = int(error.argmax()) if error.numel() else 0
-        if error.numel() and float(error[top]) > worst:
-            worst, worst_at = float(error[top]), start + top
-    flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
+        error = torch.where(finite, (c - g).abs(), 0.0)
+        size = torch.where(finite, g.abs(), 0.0)
+        top = error.argmax()
+        found = (
+            _square(error),
+            _square(size),
+            error[top],
+            top,
+            torch.where(error > 0, error / (floor + slope * size), 0.0).max(),
+            (error <= 1e-4 * (1 + size)).all(),
+            (error <= 1e-2 * (1 + size)).all(),
+            _same_specials(c, g),
+        )
+        starts.append(start)
+        figures.append(torch.stack([figure.double() for figure in found]))
+    rows = torch.stack(figures).tolist() if figures else []
+    squares, golden_squares, worst, at, ratios, all_1e_4, all_1e_2, same = zip(*rows, strict=True) if rows else [()] * 8
+    piece = max(range(len(worst)), key=worst.__getitem__, default=None)
+    worst_at = None if piece is None or not worst[piece] else starts[piece] + int(at[piece])
+    flat_c, flat_g = candidate.reshape(-1), expected.golden.reshape(-1)
     return Difference(
-        l2=math.sqrt(square),
-        max=worst,
-        golden_l2=math.sqrt(golden_square),
+        l2=math.sqrt(sum(squares)),
+        max=max(worst, default=0.0),
+        golden_l2=math.sqrt(sum(golden_squares)),
         worst_index=None if worst_at is None else _unravel(worst_at, expected.shape),
         worst_candidate=_element(flat_c, worst_at),
         worst_reference=_element(flat_g, worst_at),
-        excess=excess,
-        passes_1e_4=same and close[1e-4],
-        passes_1e_2=same and close[1e-2],
-        same_specials=same and count > 0,
+        excess=max(ratios, default=0.0),
+        passes_1e_4=all(same) and all(all_1e_4),
+        passes_1e_2=all(same) and all(all_1e_2),
+        same_specials=all(same),
     )
 
 
@@ -157,36 +166,42 @@ def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, f
 
     What `difference` says of the two, in a fraction of its time: timed calls are compared by it alone.
     """
-    square = reference_square = 0.0
-    for _, c, g in _chunks(candidate, reference):
-        error, size = (c - g).abs(), g.abs()
-        found = float(error.dot(error)), float(size.dot(size))
-        if not all(map(math.isfinite, found)):
-            if not _same_specials(c, g):
-                return None
-            finite = torch.isfinite(g)
-            error, size = error[finite], size[finite]
-            found = float(error.dot(error)), float(size.dot(size))
-        square, reference_square = square + found[0], reference_square + found[1]
-    return math.sqrt(square), math.sqrt(reference_square)
+    found = _squares(((c - g).abs(), g.abs()) for _, c, g in _chunks(candidate, reference))
+    if not all(map(math.isfinite, found)):
+        if not all(bool(_same_specials(c, g)) for _, c, g in _chunks(candidate, reference)):
+            return None
+        found = _squares(
+            ((c - g).abs()[torch.isfinite(g)], g.abs()[torch.isfinite(g)]) for _, c, g in _chunks(candidate, reference)
+        )
+    return math.sqrt(found[0]), math.sqrt(found[1])
 
 
-def yardstick(runs: Sequence[torch.Tensor], golden: torch.Tensor) -> tuple[float, float]:
-    """||E_e|| and max|E_e|: the worst over eager float32 runs."""
-    l2 = largest = 0.0
-    for run in runs:
-        square = 0.0
-        for _, c, g in _chunks(run, golden):
-            error = (c - g).abs().nan_to_num(0.0, 0.0, 0.0)
-            square += float((error * error).sum())
-            largest = max(largest, float(error.max()) if error.numel() else 0.0)
-        l2 = max(l2, math.sqrt(square))
-    return l2, largest
+def yardstick(run: torch.Tensor, golden: torch.Tensor) -> tuple[float, float]:
+    """||E_e|| and max|E_e| of an eager float32 run."""
+    errors = ((c - g).abs().nan_to_num(0.0, 0.0, 0.0) for _, c, g in _chunks(run, golden))
+    rows = [torch.stack((_square(error), error.max())) for error in errors]
+    found = torch.stack(rows).tolist() if rows else [(0.0, 0.0)]
+    return math.sqrt(sum(square for square, _ in found)), max(most for _, most in found)
+
+
+def _square(values: torch.Tensor) -> torch.Tensor:
+    """Sum of squares; `dot` would load cuBLAS, which takes seconds."""
+    return torch.linalg.vector_norm(values).square()
+
+
+def _squares(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
+    rows = [torch.stack((_square(error), _square(size))) for error, size in pairs]
+    one, other = torch.stack(rows).sum(0).tolist() if rows else (0.0, 0.0)
+    return one, other
 
 
 def norm(tensor: torch.Tensor) -> float:
     """Euclidean norm over finite elements, in float64."""
-    return _rms(tensor) * math.sqrt(max(tensor.numel(), 1))
+    # What waits in pinned memory is a GPU's: there a pass takes milliseconds, here seconds.
+    device = torch.device("cuda") if tensor.is_pinned() else tensor.device
+    sizes = (g.abs().nan_to_num(0.0, 0.0, 0.0) for _, _, g in _chunks(tensor, tensor, device))
+    rows = [_square(size) for size in sizes]
+    return math.sqrt(float(torch.stack(rows).sum())) if rows else 0.0
 
 
 def _element(flat: torch.Tensor, position: int | None) -> float | None:
@@ -227,35 +242,20 @@ def _l2_bound(expected: Expected, golden_l2: float) -> float:
     return YARDSTICK_FACTOR_L2 * expected.error_l2 + units * EPSILON * golden_l2
 
 
-def _chunks(candidate: torch.Tensor, golden: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+def _chunks(
+    candidate: torch.Tensor, golden: torch.Tensor, device: torch.device | None = None
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """Pieces of both, widened, on the candidate's device unless another is named."""
     wide = torch.complex128 if golden.dtype.is_complex else torch.float64
-    flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
+    flat_c, flat_g, device = candidate.reshape(-1), golden.reshape(-1), device or candidate.device
     for start in range(0, flat_g.numel(), CHUNK_ELEMENTS):
         stop = start + CHUNK_ELEMENTS
-        g = flat_g[start:stop].to(candidate.device, non_blocking=False)
-        yield start, flat_c[start:stop].to(wide), g.to(wide)
+        yield start, flat_c[start:stop].to(device).to(wide), flat_g[start:stop].to(device).to(wide)
 
 
-def _rms(golden: torch.Tensor) -> float:
-    square = sum(float(g.abs().nan_to_num(0.0, 0.0, 0.0).square().sum()) for _, _, g in _chunks(golden, golden))
-    return math.sqrt(square / max(golden.numel(), 1))
-
-
-def _same_specials(c: torch.Tensor, g: torch.Tensor) -> bool:
-    odd_c, odd_g = ~torch.isfinite(c), ~torch.isfinite(g)
-    if not bool((odd_c == odd_g).all()):
-        return False
-    return not bool(odd_g.any()) or (
-        bool(torch.equal(torch.nan_to_num(c[odd_g], 0.0), torch.nan_to_num(g[odd_g], 0.0)))
-        and bool((torch.isnan(c[odd_g]) == torch.isnan(g[odd_g])).all())
-    )
-
-
-def _finite_ratio(error: torch.Tensor, bound: torch.Tensor) -> float:
-    if not error.numel():
-        return 0.0
-    ratio = torch.where(error > 0, error / bound, torch.zeros((), dtype=error.dtype, device=error.device))
-    return float(ratio.max())
+def _same_specials(c: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    """One boolean: NaN and infinities stand in the same places."""
+    return ((torch.isfinite(c) & torch.isfinite(g)) | (c == g) | (torch.isnan(c) & torch.isnan(g))).all()
 
 
 def _relative(error: float, size: float) -> float:

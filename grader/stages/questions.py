@@ -44,7 +44,7 @@ def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> di
     found = {}
     for name, of in case.outputs.items():
         if of.dtype.is_floating_point:
-            l2, largest = numerics.yardstick([runs[-1][name]], runs[0][name])
+            l2, largest = numerics.yardstick(runs[-1][name], runs[0][name])
             of = replace(
                 of,
                 golden=runs[0][name],
@@ -181,8 +181,8 @@ def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, flo
     pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
     for expected, value in pairs:
         if expected is not None and value is not None and expected.dtype.is_floating_point:
-            error = max(numerics.yardstick([value], expected.golden)[0], expected.error_l2)
-            found[expected.name] = error / max(numerics.norm(expected.golden), 1e-300)
+            error = max(numerics.yardstick(value, expected.golden)[0], expected.error_l2)
+            found[expected.name] = error / max(expected.norm, 1e-300)
     return found
 
 

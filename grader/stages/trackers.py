@@ -39,7 +39,7 @@ class _Tracker:
         if self.ambiguous is not None:
             self.ambiguous |= run != self.golden
             return
-        l2, largest = numerics.yardstick([run], self.golden)
+        l2, largest = numerics.yardstick(run, self.golden)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
 
 

@@ -70,7 +70,7 @@ class Comparison:
             return diagnose("timed_output_wrong", message)
         yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(label)
         if yardstick is None:
-            yardstick = expected.error_l2 / max(numerics.norm(expected.golden), 1e-300)
+            yardstick = expected.error_l2 / max(expected.norm, 1e-300)
         distance, size = between
         units = numerics.ROUNDING_UNITS + expected.reduction_length**0.5
         bound = TIMED_TOLERANCE * yardstick * size + 2 * units * numerics.EPSILON * size + 1e-30
