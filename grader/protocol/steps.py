@@ -93,8 +93,6 @@ class Forward(Message):
     """Of the global generator, for models that draw random numbers."""
     clone_inputs: bool = False
     """Hand the model a copy that is no leaf, for a reference that works in place on its input."""
-    offload: bool = False
-    """Keep what the graph saves for backward in host memory: slower, and fits where float64 at full size would not."""
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"
     """Replace a function of torch by a lookalike: the reference shows what a known mistake would give."""
 
@@ -233,6 +231,8 @@ class Drop(Message):
     """Give memory back that is kept for later use; the CPU's only with the models. Not between timed calls, which would
     pay for taking it again."""
     models: bool = False
+    keep_results: bool = False
+    """Outputs and gradients stay, without what they were computed from."""
 
 
 Step = Annotated[

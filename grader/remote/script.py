@@ -71,10 +71,9 @@ class Finding:
 class Script:
     """A job in the making. Tensors are copied into the inbox when it runs."""
 
-    def __init__(self, worker: RemoteWorker, device: Device, *, through_host: bool = False) -> None:
-        """`through_host`: tensors travel through host memory whatever the device, which leaves the device's alone."""
+    def __init__(self, worker: RemoteWorker, device: Device) -> None:
         self._worker = worker
-        self._kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA and not through_host else "host"
+        self._kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA else "host"
         self._steps: list[p.Step] = []
         self._sent = Layout()
         self._back = Layout()

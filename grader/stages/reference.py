@@ -35,6 +35,8 @@ class Traits(NamedTuple):
     stochastic: bool
     """Two runs on the same inputs and state, with other seeds, differ."""
     has_float64: bool
+    flops: float
+    """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
 
 
 class _Constructed(NamedTuple):
@@ -132,7 +134,8 @@ class ReferenceDesk:
         if not traits.stochastic:
             for _ in range(PERTURBED_RUNS if traits.has_float64 else 0):
                 trackers.add(evaluate(MODEL, perturbed(inputs, self.device), perturbed_state(state, self.device)))
-        lengths = ReductionLengths.of(self.module, variant, self.device)
+        sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
+        lengths = ReductionLengths(traits.flops, max(sizes, default=1))
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()
@@ -212,7 +215,8 @@ class ReferenceDesk:
         state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
         outputs, clone_inputs = self._probe(MODEL, inputs, training)
         has_float64 = self._golden_runs(inputs, training, clone_inputs)
-        traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64)
+        flops = self._flops(inputs, training, clone_inputs)
+        traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops)
         first, second = (self.evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
         stochastic = any(not _alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
         return traits._replace(stochastic=stochastic), state
@@ -244,6 +248,14 @@ class ReferenceDesk:
         script.step(p.Drop())
         return self.run(script, tolerate_failure=True).failure is None
 
+    def _flops(self, inputs: Sequence[object], training: bool, clone_inputs: bool) -> float:
+        script = Script(self.worker, self.device)
+        script.put_inputs("a", inputs)
+        script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
+        script.step(p.Drop())
+        counted = self.run(script, tolerate_failure=True).of(p.Counted)
+        return counted[0].forward.matmul + counted[0].forward.convolution if counted else 0.0
+
     def _cotangents(self, traits: Traits, constant: bool) -> dict[str, torch.Tensor]:
         found = {}
         for info in traits.outputs:
@@ -267,9 +279,7 @@ class ReferenceDesk:
     ) -> Evaluation:
         """One forward and, with cotangents, one backward, in float32 or float64 as the model is."""
         wide = model == GOLDEN
-        # At full size, shared regions would not fit beside what float64 needs to compute, nor what a graph saves.
-        large = any(is_large(value) for value in inputs)
-        script = Script(self.worker, self.device, through_host=wide and large)
+        script = Script(self.worker, self.device)
         script.set_state(model, state)
         script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
         script.step(
@@ -282,7 +292,6 @@ class ReferenceDesk:
                 seed=seed,
                 tf32=tf32,
                 clone_inputs=traits.clone_inputs,
-                offload=large and bool(wrt),
                 substitute=substitute,
             )
         )
@@ -294,16 +303,36 @@ class ReferenceDesk:
         outputs = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.outputs if info.kind == "tensor"}
         buffers = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.buffers}
         operands = {name: _widened(TensorSpec(tuple(tensors[name].shape), tensors[name].dtype), wide) for name in wrt}
-        script.export({f"output:a:{name}": spec for name, spec in outputs.items()})
-        script.export({f"grad:a:{name}": spec for name, spec in operands.items()})
-        script.export({f"state:{model}:{name}": spec for name, spec in buffers.items()})
-        script.step(p.Drop())
-        sealed = self.run(script).sealed
+        wanted = {
+            **{f"output:a:{name}": spec for name, spec in outputs.items()},
+            **{f"grad:a:{name}": spec for name, spec in operands.items()},
+            **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
+        }
+        if any(is_large(value) for value in inputs):
+            sealed = self._one_by_one(script, wanted, park=wide)
+        else:
+            script.export(wanted)
+            script.step(p.Drop())
+            sealed = dict(self.run(script).sealed)
         return Evaluation(
             {name: sealed[f"output:a:{name}"] for name in outputs},
             {name: sealed.get(f"grad:a:{name}") for name in operands},
             {name: sealed[f"state:{model}:{name}"] for name in buffers},
         )
+
+    def _one_by_one(self, script: Script, wanted: Mapping[str, TensorSpec], *, park: bool) -> dict[str, torch.Tensor]:
+        """At full size: results come back when what computing them took is free again, one after another."""
+        script.step(p.Drop(keep_results=True))
+        self.run(script)
+        self.worker.release_memory()
+        sealed: dict[str, torch.Tensor] = {}
+        for source, spec in wanted.items():
+            script = Script(self.worker, self.device)
+            script.export({source: spec})
+            found = self.run(script).sealed
+            sealed |= {source: parked(value) if park else value for source, value in found.items()}
+        self.step(p.Drop())
+        return sealed
 
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):

@@ -171,8 +171,7 @@ class Bench:
         torch.manual_seed(step.seed)
         set_precision(step.tf32)
         late = self.stream(step.side_stream, inputs.leaves.values())
-        saving = torch.autograd.graph.save_on_cpu() if step.offload else contextlib.nullcontext()
-        with late, saving, _frozen(leaves, step.frozen), substituted(step.substitute):
+        with late, _frozen(leaves, step.frozen), substituted(step.substitute):
             if step.clone_inputs:
                 arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
             with contextlib.nullcontext() if step.grad else torch.no_grad():
@@ -244,9 +243,14 @@ class Bench:
 
     def drop(self, step: p.Drop) -> p.Result:
         self.inputs.clear()
-        self.tapes.clear()
-        self.grads.clear()
         self.given.clear()
+        if step.keep_results:
+            for tape in self.tapes.values():
+                tape.outputs = {name: _alone(value) for name, value in tape.outputs.items()}
+                tape.leaves = {}
+        else:
+            self.tapes.clear()
+            self.grads.clear()
         if step.models:
             self.models.clear()
         if step.empty_cache:
@@ -321,6 +325,11 @@ def _compile(model: nn.Module, mode: str) -> None:
 
     config.compile_threads = 1
     model.compile(mode=mode, dynamic=False)
+
+
+def _alone(value: object) -> object:
+    """Without the graph, which holds the leaves and more."""
+    return value.detach() if isinstance(value, torch.Tensor) else value
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -53,26 +53,29 @@ class Counter(TorchDispatchMode):
     """Sees each operation below autograd; a context manager. `given`: what is there before, and has to be read."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
-        from torch.utils.flop_counter import FlopCounterMode  # and with it Triton, which few workers need
-
         super().__init__()  # type: ignore[no-untyped-call]
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._pointwise = 0
-        self._flops = FlopCounterMode(display=False)
+        # What FlopCounterMode counts by. The mode itself asks each operation for a decomposition: seconds of imports.
+        from torch.utils.flop_counter import flop_registry  # and with it Triton, which few workers need
 
-    def __enter__(self) -> Counter:
-        self._flops.__enter__()  # type: ignore[no-untyped-call]
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
+        self._formulas, self._matmul, self._convolution = flop_registry, 0, 0
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self._flops.__exit__(*error)  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No compiled code is counted, and torch would import its compiler to keep it away: seconds, too."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
+        formula = self._formulas.get(func.overloadpacket)
+        flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
+        if "conv" in name:
+            self._convolution += flops
+        else:
+            self._matmul += flops
         if not func.is_view and not name.startswith(_READS_NOTHING) and not name.endswith("_like"):
             returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
             self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
@@ -86,11 +89,9 @@ class Counter(TorchDispatchMode):
         for value in returned:
             if isinstance(value, torch.Tensor) and _storage(value) not in self._given:
                 written[_storage(value)] = max(nbytes(value), written.get(_storage(value), 0))
-        counts = self._flops.get_flop_counts().get("Global", {})
-        convolution = sum(flops for op, flops in counts.items() if "convolution" in str(op))
         return p.Work(
-            matmul=sum(counts.values()) - convolution,
-            convolution=convolution,
+            matmul=self._matmul,
+            convolution=self._convolution,
             pointwise=self._pointwise,
             read_bytes=sum(self._read.values()),
             written_bytes=sum(written.values()),

@@ -1,8 +1,12 @@
 """The speed of light: known counts of known operations, bounds that err downwards, and a planted impossible time."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from grader import protocol as p
 from grader.models import Device, PhaseTiming, Problem, StageStatus, Submission, TimingResult
@@ -53,6 +57,39 @@ def test_a_backward():
     assert work.matmul == 2 * (2 * 16 * 32 * 64)
     assert work.read_bytes == nbytes(g)
     assert work.written_bytes == nbytes(x) + nbytes(layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (nn.Linear(8, 16), (4, 8)),
+        (nn.Conv1d(8, 6, 3, stride=2), (2, 8, 11)),
+        (nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1, output_padding=1), (2, 8, 5, 7)),
+        (lambda x: x @ x.mT, (3, 4, 5)),
+        (lambda x: torch.baddbmm(x[..., :1], x, x.mT), (3, 4, 5)),
+    ],
+)
+def test_products_are_counted_as_the_library_counts_them(function, shape):
+    x = torch.randn(shape, requires_grad=True)
+    with Counter([]) as counter:
+        function(x).sum().backward()
+    work = counter.work([])
+    with FlopCounterMode(display=False) as library:
+        function(x).sum().backward()
+    assert work.matmul + work.convolution == library.get_total_flops() > 0
+
+
+def test_counting_does_not_import_the_compiler():
+    code = """
+import sys, torch
+from grader.worker.work import Counter
+x, layer = torch.randn(2, 4, 8, 8, requires_grad=True), torch.nn.Conv2d(4, 4, 3)
+with Counter([x]) as counter:
+    torch.nn.functional.gelu(layer(x)).sum().backward()
+print(counter.work([]).convolution > 0, [name for name in ("torch._dynamo", "sympy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
 
 
 def test_only_what_is_looked_up_is_read():
