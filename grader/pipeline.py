@@ -155,6 +155,8 @@ class Grader:
         self, problem: Problem, submission: Submission, device: Device, record: Record, more_to_come: bool
     ) -> Status:
         build.check_source(submission)
+        if device is Device.CPU or torch.cuda.is_available():
+            self.workshop.get_ready(problem, device)
         if device is Device.CUDA:
             return self._grade_on_gpu(problem, submission, record, more_to_come)
         with record.stage("start"):
@@ -226,7 +228,8 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            self.workshop.launcher.settle()
+            if candidate.device is Device.CPU:  # there a worker that starts would be timed along
+                self.workshop.launcher.settle()
             with record.stage("timing"):
                 timing = judge_timing(
                     candidate,

@@ -66,6 +66,12 @@ class Workshop:
         """What a verdict on this device is reached with."""
         return environment(device, self._toolchain, self._sandbox)
 
+    def get_ready(self, problem: Problem, device: Device) -> None:
+        """Start in the background what grading a submission for this problem will need."""
+        self.launcher.prepare(Role.RUN, device)
+        if (problem.source_hash, device) not in self._desks:
+            self.launcher.prepare(Role.REFERENCE, device)
+
     def desk(self, problem: Problem, device: Device) -> ReferenceDesk:
         """The problem's reference, warm or started now. Raises ProblemError."""
         key = (problem.source_hash, device)

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import defaultdict, deque
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,8 @@ from grader.sandbox import Limits, Sandbox
 from grader.toolchain import Toolchain
 
 GIB = 1 << 30
+SPARES = {Device.CPU: 1, Device.CUDA: 2}
+"""Workers that start while others work. On a GPU, a quick grading takes less time than a start."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
@@ -43,28 +46,37 @@ class Launcher:
         self._thread_count = thread_count
         self._architecture = architecture or DEFAULT_ARCHITECTURE
         self._stage = Path(tempfile.mkdtemp(prefix="grader-"))
-        self._spares: dict[tuple[Role, Device], RemoteWorker] = {}
+        self._spares: defaultdict[tuple[Role, Device], deque[RemoteWorker]] = defaultdict(deque)
         self._copy_worker_source()
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> RemoteWorker:
-        """A worker of our own from now on; with `more_to_come` the next one starts in the background."""
-        key = (role, device)
-        worker = self._spares.pop(key, None) or self.start(role, device)
+        """A worker of our own from now on; with `more_to_come` the next ones start in the background."""
+        self.prepare(role, device)
+        worker = self._spares[role, device].popleft()
         if more_to_come:
-            self._spares[key] = self.start(role, device)
+            self.prepare(role, device, SPARES[device])
         return worker
+
+    def prepare(self, role: Role, device: Device, count: int = 1) -> None:
+        """Have so many that are ready or start in the background."""
+        spares = self._spares[role, device]
+        while len(spares) < count:
+            spares.append(self.start(role, device))
 
     def settle(self) -> None:
         """Wait until no spare is busy starting, so that it does not disturb a measurement."""
-        for key, spare in list(self._spares.items()):
-            try:
-                spare.wait_ready()
-            except WorkerLost:
-                self._spares.pop(key).close()
+        for spares in self._spares.values():
+            for spare in list(spares):
+                try:
+                    spare.wait_ready()
+                except WorkerLost:
+                    spares.remove(spare)
+                    spare.close()
 
     def close(self) -> None:
-        for spare in self._spares.values():
-            spare.close()
+        for spares in self._spares.values():
+            for spare in spares:
+                spare.close()
         self._spares.clear()
         shutil.rmtree(self._stage, ignore_errors=True)
 
@@ -92,6 +104,8 @@ class Launcher:
             "PYTHONPATH": os.pathsep.join(map(str, (self._stage, *package_folders()))),
             "OMP_NUM_THREADS": str(self._thread_count),
             "GLIBC_TUNABLES": allocator.TUNABLES,
+            # What was freed fits whatever comes next: no more is held than was needed at once.
+            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
             "MAX_JOBS": str(os.cpu_count() or 1),
             "TORCH_CUDA_ARCH_LIST": self._architecture,
         }
