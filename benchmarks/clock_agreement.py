@@ -1,6 +1,6 @@
-"""How far honest claims stand from the referee's clock on this machine's CPU, and how often honest ones are suspected.
+"""How far honest claims stand from the referee's clock on this machine, and how often honest ones are suspected.
 
-    python benchmarks/clock_agreement.py [--pairs 120] [--json samples.json] [--from samples.json]
+    python -m benchmarks.clock_agreement [--device cpu|cuda] [--pairs 120] [--json samples.json] [--from samples.json]
 
 References are timed against themselves, so every claim is true. Printed are the claim's share of what the referee saw
 beyond the overhead, and, over gradings of seven rounds drawn from all, how many would have been given the referee's
@@ -31,37 +31,44 @@ from grader.workshop import Workshop
 ROUNDS = 7
 GRADINGS = 400
 AGREEMENTS = (0.02, 0.05, 0.10, 0.15)
-LEAST_SHARES = (0.05, 0.1, 0.2)
+LEAST_SHARES = {Device.CPU: (0.05, 0.1, 0.2), Device.CUDA: (0.005, 0.01, 0.02)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU)
     parser.add_argument("--pairs", type=int, default=120, help="of reference and itself, for each problem and phase")
     parser.add_argument("--json", type=Path, help="keep the samples here")
     parser.add_argument("--from", dest="source", type=Path, help="print from samples kept earlier")
     arguments = parser.parse_args()
-    source = json.loads(arguments.source.read_text()).items() if arguments.source else measure(arguments.pairs)
+    source = (
+        json.loads(arguments.source.read_text()).items()
+        if arguments.source
+        else measure(arguments.device, arguments.pairs)
+    )
     kept = {}
     print(f"load average {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs")
     for name, pairs in source:
         kept[name] = pairs
-        report(name, [(Time(*reference), Time(*candidate)) for reference, candidate in pairs])
+        report(name, [(Time(*reference), Time(*candidate)) for reference, candidate in pairs], arguments.device)
     if arguments.json:
         arguments.json.write_text(json.dumps(kept))
 
 
-def measure(count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], tuple[float, float]]]]]:
+def measure(device: Device, count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], tuple[float, float]]]]]:
     """Problem and phase, with (claim, bracket) in milliseconds of the reference and of itself."""
     convolution = find_problems(()).problem(CONVOLUTION)
     with Workshop() as workshop:
-        for problem in problems(Device.CPU, convolution)[:2]:
-            desk = workshop.desk(problem, Device.CPU)
-            with workshop.candidate(itself(problem), Device.CPU) as candidate:
+        for problem in problems(device, convolution)[:2]:
+            desk = workshop.desk(problem, device)
+            with workshop.candidate(itself(problem), device) as candidate:
                 arms = Arms(candidate, desk, desk.case(plan.variants(desk)[-1]), tf32=True)
                 for phase in ("inference", "training"):
+                    arms.queues = False
                     for _ in range(3):
                         first, _, _ = arms.pair(phase, True, 1)
                     calls = repeats(sum(time.claim for time in first.values()))
+                    arms.queues = True
                     rows: list[tuple[tuple[float, float], tuple[float, float]]] = []
                     for _ in range(count):
                         reference, other, _ = arms.pair(phase, random.random() < 0.5, calls)
@@ -73,7 +80,7 @@ def measure(count: int) -> Iterator[tuple[str, list[tuple[tuple[float, float], t
                     yield f"{problem.id} {phase}, {calls} calls a sample", rows
 
 
-def report(name: str, pairs: list[tuple[Time, Time]]) -> None:
+def report(name: str, pairs: list[tuple[Time, Time]], device: Device) -> None:
     overhead = statistics.median(reference.unexplained for reference, _ in pairs)
     claims = [other.claim for _, other in pairs]
     # Where the bracket is shorter than the overhead, nothing was seen: shown as 99.
@@ -84,23 +91,25 @@ def report(name: str, pairs: list[tuple[Time, Time]]) -> None:
     for what, values in (("claim / seen", shares), ("(left over) / overhead", beyond)):
         print(f"  {what:<24}" + "".join(f"{_at(values, q):>7.3f}" for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)))
     print(f"  of {GRADINGS} gradings of {ROUNDS} rounds: given the referee's figure / called a disagreement")
-    print("  AGREEMENT  " + "".join(f"   LEAST_SHARE {share:<5}" for share in LEAST_SHARES))
+    print("  AGREEMENT  " + "".join(f"   LEAST_SHARE {share:<5}" for share in LEAST_SHARES[device]))
     for agreement in AGREEMENTS:
-        cells = (_false_alarms(pairs, agreement, share) for share in LEAST_SHARES)
+        cells = (_false_alarms(pairs, device, agreement, share) for share in LEAST_SHARES[device])
         print(
             f"  {agreement:<11}" + "".join(f"   {given:>7.1%} / {called:<7.1%}" for given, called in cells), flush=True
         )
 
 
-def _false_alarms(pairs: list[tuple[Time, Time]], agreement: float, least_share: float) -> tuple[float, float]:
+def _false_alarms(
+    pairs: list[tuple[Time, Time]], device: Device, agreement: float, least_share: float
+) -> tuple[float, float]:
     source, given, called = random.Random(0), 0, 0
     before = clocks.AGREEMENT, clocks.LEAST_SHARE
-    clocks.AGREEMENT, clocks.LEAST_SHARE = agreement, least_share
+    clocks.AGREEMENT, clocks.LEAST_SHARE = agreement, {device: least_share}
     try:
         for _ in range(GRADINGS):
             drawn = source.choices(pairs, k=2 * ROUNDS)
-            samples = Samples([(drawn[i], drawn[i + 1]) for i in range(0, len(drawn), 2)])
-            timing, disputed = timing_of(samples, Device.CPU)
+            samples = Samples(device, [(drawn[i], drawn[i + 1]) for i in range(0, len(drawn), 2)])
+            timing, disputed = timing_of(samples)
             given, called = given + (timing.clock == "referee"), called + disputed
     finally:
         clocks.AGREEMENT, clocks.LEAST_SHARE = before

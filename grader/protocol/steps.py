@@ -161,13 +161,12 @@ class Flush(Message):
     nbytes: int
 
 
-class Time(Message):
-    """Time one part of a call by the worker's own clock; its results stay under their keys for `Export`.
+class _TimedPart(Message):
+    """One part of a call; its results stay under their keys for `Export`.
 
     "inference" is a forward without a graph, "forward" one with a graph, "backward" differentiates what that one made.
     """
 
-    do: Literal["time"] = "time"
     part: Literal["inference", "forward", "backward"]
     model: str
     inputs: str
@@ -181,6 +180,43 @@ class Time(Message):
     """As a `Flush` right before the call."""
     seed: int = 0
     clone_inputs: bool = False
+
+
+class Time(_TimedPart):
+    """Time one part of a call by the worker's own clock."""
+
+    do: Literal["time"] = "time"
+
+
+class Await(Message):
+    """The GPU does nothing of what follows before the referee has written `token` to `flag`, in the outbox.
+
+    From here to `Answer`, the job's steps are queued and not waited for.
+    """
+
+    do: Literal["await"] = "await"
+    flag: Slot
+    token: int
+
+
+class Queue(_TimedPart):
+    """`Time`, without waiting: `Elapsed` tells the figure."""
+
+    do: Literal["queue"] = "queue"
+
+
+class Answer(Message):
+    """When the GPU has done everything up to here, it writes `token` to `flag`, in the outbox."""
+
+    do: Literal["answer"] = "answer"
+    flag: Slot
+    token: int
+
+
+class Elapsed(Message):
+    """Wait for what was queued, and say how long the call took by the worker's own clock."""
+
+    do: Literal["elapsed"] = "elapsed"
 
 
 class Count(Message):
@@ -247,6 +283,10 @@ Step = Annotated[
     | Export
     | Flush
     | Time
+    | Await
+    | Queue
+    | Answer
+    | Elapsed
     | Count
     | Gauge
     | Guard

@@ -4,6 +4,7 @@ Everything that comes back through here is evidence: checked for form, copied to
 """
 
 from grader.remote.script import Finding, Script, TensorSpec
+from grader.remote.timeline import TimelineScript
 from grader.remote.worker import RemoteWorker, WorkerLost, WorkerOptions
 
-__all__ = ["Finding", "RemoteWorker", "Script", "TensorSpec", "WorkerLost", "WorkerOptions"]
+__all__ = ["Finding", "RemoteWorker", "Script", "TensorSpec", "TimelineScript", "WorkerLost", "WorkerOptions"]

@@ -65,6 +65,10 @@ class Region:
         """A part of the shared memory itself, to write into an inbox."""
         return typed(self._memory.bytes, slot)
 
+    def address(self, slot: Slot) -> int:
+        """Of the slot's first byte, for the device's driver."""
+        return int(self.flat.data_ptr()) + slot.offset
+
     def poison(self, nbytes: int) -> None:
         self._memory.bytes[:nbytes].fill_(POISON_BYTE)
 

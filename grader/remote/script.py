@@ -58,6 +58,8 @@ class Finding:
     """What the worker has in place of a source that it could not export."""
     bracket_ms: float
     """From the first input's release to the last output's seal, by the referee's clock."""
+    queued: bool = True
+    """The worker had queued all its work before the inputs were released (remote/timeline.py)."""
 
     @property
     def failure(self) -> p.Failure | None:
@@ -142,7 +144,18 @@ class Script:
 
     def run(self, timeout_seconds: float) -> Finding:
         """Raises WorkerLost."""
-        inbox = self._worker.region("inbox", self._kind, self._sent.nbytes)
+        seal = self._make_seal()
+        # From here on the worker could see values that it is to compute with: the clock runs.
+        started = time.perf_counter()
+        self._release()
+        if self._kind == "cuda":
+            torch.cuda.synchronize()
+        evidence = self._worker.run(self._steps, timeout_seconds, at_answer=seal.take)
+        return self._found(evidence, seal, bracket_ms=(seal.taken_at - started) * 1e3)
+
+    def _make_seal(self) -> Seal:
+        """Both regions attached, the outbox poisoned, the device idle."""
+        self._worker.region("inbox", self._kind, self._sent.nbytes)
         outbox = self._worker.region("outbox", self._kind, self._back.nbytes)
         outbox.poison(self._back.nbytes)
         seal = Seal(outbox, self._back.nbytes)
@@ -150,13 +163,15 @@ class Script:
             torch.cuda.synchronize()
             if self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
                 torch.cuda.empty_cache()
-        # From here on the worker could see values that it is to compute with: the clock runs.
-        started = time.perf_counter()
+        return seal
+
+    def _release(self) -> None:
+        """Copy what is sent into the inbox."""
+        inbox = self._worker.region("inbox", self._kind, self._sent.nbytes)
         for slot, value in self._values:
-            inbox.view(slot).copy_(value)
-        if self._kind == "cuda":
-            torch.cuda.synchronize()
-        evidence = self._worker.run(self._steps, timeout_seconds, at_answer=seal.take)
+            inbox.view(slot).copy_(value, non_blocking=True)
+
+    def _found(self, evidence: p.Evidence, seal: Seal, *, bracket_ms: float, queued: bool = True) -> Finding:
         refused = {
             info.name: info for result in evidence.results if isinstance(result, p.Exported) for info in result.refused
         }
@@ -171,8 +186,7 @@ class Script:
             for source, slot in self._exports.items()
             if source in exported and source not in refused
         }
-        bracket_ms = (seal.taken_at - started) * 1e3
-        return Finding(evidence=evidence, sealed=sealed, refused=refused, bracket_ms=bracket_ms)
+        return Finding(evidence=evidence, sealed=sealed, refused=refused, bracket_ms=bracket_ms, queued=queued)
 
 
 class Seal:
@@ -190,15 +204,20 @@ class Seal:
         self.taken_at = 0.0
 
     def take(self) -> None:
-        nbytes = self._from.numel()
-        block = nbytes if self._from.is_cuda else max(SEAL_BLOCK_BYTES, nbytes // SEAL_BLOCKS)
-        starts = list(range(0, nbytes, block)) if nbytes else []
-        _SHUFFLE.shuffle(starts)
-        for start in starts:
-            self._bytes[start : start + block].copy_(self._from[start : start + block])
         if self._from.is_cuda:
+            self.queue()
             torch.cuda.synchronize()
+        else:
+            block = max(SEAL_BLOCK_BYTES, self._from.numel() // SEAL_BLOCKS)
+            starts = list(range(0, self._from.numel(), block))
+            _SHUFFLE.shuffle(starts)
+            for start in starts:
+                self._bytes[start : start + block].copy_(self._from[start : start + block])
         self.taken_at = time.perf_counter()
+
+    def queue(self) -> None:
+        """Take it when the device's current stream gets there."""
+        self._bytes.copy_(self._from)
 
     def view(self, slot: p.Slot) -> torch.Tensor:
         return typed(self._bytes, slot)

@@ -84,11 +84,12 @@ class RemoteWorker:
         timeout_seconds: float,
         descriptors: Sequence[int] = (),
         at_answer: Callable[[], None] | None = None,
+        patience_seconds: float | None = None,
     ) -> Evidence:
         """Have one job carried out. Raises WorkerLost; a step that raised is in the evidence.
 
         The evidence fits the job: `protocol.check_answer`. `at_answer` is called when the first byte of it is there,
-        before anything is read.
+        before anything is read, and no later than `patience_seconds` after the job was sent.
         """
         self.wait_ready()
         if self._selector.select(0):
@@ -97,11 +98,11 @@ class RemoteWorker:
         job = Job(id=secrets.randbits(62), steps=tuple(steps))
         deadline = time.monotonic() + timeout_seconds
         self._send(protocol.encode(job), descriptors, deadline)
-        evidence = self._receive(deadline, timeout_seconds, at_answer)
+        evidence = self._receive(deadline, timeout_seconds, at_answer, patience_seconds)
         try:
             protocol.check_answer(job, evidence)
         except protocol.MalformedMessage as error:
-            raise self._lost(Status.INTEGRITY_VIOLATION, f"sent an evidence that does not fit: {error}") from None
+            raise self.lost(Status.INTEGRITY_VIOLATION, f"sent an evidence that does not fit: {error}") from None
         self.peak_device_bytes = max(self.peak_device_bytes, evidence.peak_device_bytes)
         return evidence
 
@@ -112,7 +113,7 @@ class RemoteWorker:
             with paused(self._process.pid):
                 yield
         except NeverStill as error:
-            raise self._lost(Status.INTEGRITY_VIOLATION, str(error)) from None
+            raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
 
     def region(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> Region:
         """The region, made anew and attached when it is too small or of the other kind."""
@@ -124,7 +125,7 @@ class RemoteWorker:
         region = self._regions[name] = Region(name, kind, nbytes)
         evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])
         if evidence.failure is not None:
-            raise self._lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
+            raise self.lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
         return region
 
     def release_memory(self) -> None:
@@ -160,7 +161,7 @@ class RemoteWorker:
             writable.register(self._socket, selectors.EVENT_WRITE)
             while sent < len(message):
                 if not writable.select(max(0.0, deadline - time.monotonic())):
-                    raise self._lost(Status.TIMEOUT, "does not read its jobs")
+                    raise self.lost(Status.TIMEOUT, "does not read its jobs")
                 try:
                     if sent == 0 and descriptors:
                         sent = socket.send_fds(self._socket, [message], list(descriptors))
@@ -172,18 +173,25 @@ class RemoteWorker:
                     raise self._ended() from None
 
     def _receive(
-        self, deadline: float, timeout_seconds: float = START_SECONDS, at_answer: Callable[[], None] | None = None
+        self,
+        deadline: float,
+        timeout_seconds: float = START_SECONDS,
+        at_answer: Callable[[], None] | None = None,
+        patience_seconds: float | None = None,
     ) -> Evidence:
-        self._await(deadline, timeout_seconds)
+        if patience_seconds is None:
+            self._await(deadline, timeout_seconds)
+        else:
+            self._selector.select(patience_seconds)
         if at_answer is not None:
             at_answer()
         (length,) = HEADER.unpack(self._read(HEADER.size, deadline, timeout_seconds))
         if length > MAX_EVIDENCE_BYTES:
-            raise self._lost(Status.INTEGRITY_VIOLATION, f"announced an evidence of {length} bytes")
+            raise self.lost(Status.INTEGRITY_VIOLATION, f"announced an evidence of {length} bytes")
         try:
             return protocol.decode_evidence(self._read(length, deadline, timeout_seconds))
         except protocol.MalformedMessage as error:
-            raise self._lost(Status.INTEGRITY_VIOLATION, f"sent a malformed evidence: {error}") from None
+            raise self.lost(Status.INTEGRITY_VIOLATION, f"sent a malformed evidence: {error}") from None
 
     def _read_ahead(self) -> None:
         """Bytes that came before they were asked for, or the end."""
@@ -192,12 +200,12 @@ class RemoteWorker:
         except OSError:
             early = b""
         if early:
-            raise self._lost(Status.INTEGRITY_VIOLATION, "answered before it was asked")
+            raise self.lost(Status.INTEGRITY_VIOLATION, "answered before it was asked")
         raise self._ended()
 
     def _await(self, deadline: float, timeout_seconds: float) -> None:
         if not self._selector.select(max(0.0, deadline - time.monotonic())):
-            raise self._lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s")
+            raise self.lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s")
 
     def _read(self, count: int, deadline: float, timeout_seconds: float) -> bytes:
         chunks = bytearray()
@@ -214,7 +222,8 @@ class RemoteWorker:
             chunks += chunk
         return bytes(chunks)
 
-    def _lost(self, status: Status, message: str) -> WorkerLost:
+    def lost(self, status: Status, message: str) -> WorkerLost:
+        """To be raised: the worker is killed for it."""
         self._process.kill()
         return WorkerLost(status, message, self.output())
 
@@ -222,16 +231,16 @@ class RemoteWorker:
         """The socket closed: find out how the process ended."""
         exit_ = self._process.wait(timeout_seconds=5.0)
         if exit_ is None:
-            return self._lost(Status.CRASHED, "closed its control socket")
+            return self.lost(Status.CRASHED, "closed its control socket")
         self._process.kill()
         if exit_.timed_out:
-            return self._lost(Status.TIMEOUT, f"was stopped after {exit_.wall_seconds:.0f} s")
+            return self.lost(Status.TIMEOUT, f"was stopped after {exit_.wall_seconds:.0f} s")
         if exit_.out_of_memory:
             limit = self.options.limits.memory_bytes / 2**30
-            return self._lost(Status.OUT_OF_MEMORY, f"used more than its {limit:.0f} GiB of memory")
+            return self.lost(Status.OUT_OF_MEMORY, f"used more than its {limit:.0f} GiB of memory")
         if exit_.signal is not None:
-            return self._lost(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}")
-        return self._lost(Status.CRASHED, f"exited with status {exit_.returncode} before it answered")
+            return self.lost(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}")
+        return self.lost(Status.CRASHED, f"exited with status {exit_.returncode} before it answered")
 
 
 def signal_name(number: int) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.worker import clock, engine, peaks, work
+from grader.worker import clock, engine, peaks, queue, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.memory import Region, give_back_memory
@@ -55,6 +55,10 @@ class Bench:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     spacer: torch.Tensor | None = None
     """Lies where the next tensors would, so that they come to lie elsewhere."""
+    timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+    """Before and after the part that was queued last."""
+    waits: bool = True
+    """For the device, where a step's results are to be there when it ends."""
 
     def run(self, step: p.Step, descriptors: list[int]) -> p.Result:
         """Carry out one step; `descriptors` are those that came with the job and are not yet taken."""
@@ -81,6 +85,14 @@ class Bench:
                 return clock.flush(self, step)
             case p.Time():
                 return clock.measure(self, step)
+            case p.Await():
+                return queue.hold(self, step)
+            case p.Queue():
+                return queue.queue(self, step)
+            case p.Answer():
+                return queue.answer(self, step)
+            case p.Elapsed():
+                return queue.elapsed(self)
             case p.Count():
                 return work.count(self, step)
             case p.Gauge():
@@ -303,7 +315,7 @@ class Bench:
         stream.synchronize()
 
     def synchronize(self) -> None:
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and self.waits:
             torch.cuda.synchronize()
 
 

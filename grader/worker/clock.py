@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
 
-from grader.protocol import Done, Flush, Forward, Time, Timed
+from grader.protocol import Done, Flush, Forward, Queue, Time, Timed
 from grader.worker import cores
 from grader.worker.engine import vector_jacobian_product
 from grader.worker.precision import set_precision
@@ -27,14 +27,23 @@ LINE_BYTES = 64
 
 def measure(bench: Bench, step: Time) -> Timed:
     """Milliseconds that the part takes."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        action = _backward(bench, step) if step.part == "backward" else _forward(bench, step)
-        _flush(bench.device, step.flush_bytes)
+    with no_collection():
+        action = part(bench, step)
+        if bench.device.type == "cuda":
+            release_persisting_lines()
+        flush_caches(bench.device, step.flush_bytes)
         if bench.device.type == "cpu":
             cores.use_all()
         return Timed(ms=milliseconds(bench.device, action))
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """The interpreter's garbage is not collected meanwhile."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collecting:
             gc.enable()
@@ -53,13 +62,18 @@ def flush(bench: Bench, step: Flush) -> Done:
         # noise; left as it is, one of two processes would be the slower one throughout.
         bench.spacer = None
         bench.spacer = torch.empty(random.randrange(0, SPACER_BYTES, LINE_BYTES), dtype=torch.uint8)
-    _flush(bench.device, step.nbytes)
+    flush_caches(bench.device, step.nbytes)
     if on_cpu:
         cores.use_first()
     return Done()
 
 
-def _forward(bench: Bench, step: Time) -> Callable[[], object]:
+def part(bench: Bench, step: Time | Queue) -> Callable[[], object]:
+    """What is to be timed, with all that it needs in place."""
+    return _backward(bench, step) if step.part == "backward" else _forward(bench, step)
+
+
+def _forward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
     run = Forward(
         model=step.model,
         inputs=step.inputs,
@@ -73,7 +87,7 @@ def _forward(bench: Bench, step: Time) -> Callable[[], object]:
     return lambda: bench.call_forward(run)
 
 
-def _backward(bench: Bench, step: Time) -> Callable[[], object]:
+def _backward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
     tape = bench.tapes[step.tape]
     pairs = [(tape.outputs[name], bench.cotangent(given)) for name, given in step.cotangents.items()]
     set_precision(step.tf32)
@@ -84,17 +98,16 @@ def _backward(bench: Bench, step: Time) -> Callable[[], object]:
     return backward
 
 
-def _flush(device: torch.device, nbytes: int) -> None:
+def flush_caches(device: torch.device, nbytes: int) -> None:
+    """By writing so much twice."""
     if nbytes:
-        if device.type == "cuda":
-            _release_persisting_lines()
         filler = torch.empty(nbytes, dtype=torch.uint8, device=device)
         filler.fill_(1)
         filler.fill_(2)
 
 
-def _release_persisting_lines() -> None:
-    """Lines of L2 under a persisting access window would outlast whatever is written through the cache."""
+def release_persisting_lines() -> None:
+    """On a GPU. Lines of L2 under a persisting access window would outlast whatever is written through the cache."""
     with contextlib.suppress(ImportError, AttributeError, RuntimeError):
         from cuda.bindings import driver
 
@@ -108,7 +121,7 @@ def _on_host(action: Callable[[], object]) -> float:
 
 
 def _on_device(action: Callable[[], object]) -> float:
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    before, after = events()
     torch.cuda.synchronize()
     torch.cuda._sleep(QUEUE_CYCLES)  # type: ignore[no-untyped-call]
     before.record()
@@ -116,3 +129,8 @@ def _on_device(action: Callable[[], object]) -> float:
     after.record()
     after.synchronize()
     return float(before.elapsed_time(after))
+
+
+def events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    """To go before and after what is timed."""
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

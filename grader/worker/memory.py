@@ -32,6 +32,10 @@ class Region:
             return torch.empty(slot.shape, dtype=dtype, device=self._bytes.device)
         return self._bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
 
+    def address(self, slot: Slot) -> int:
+        """Of the slot's first byte, as the device knows it."""
+        return int(self._bytes.data_ptr()) + slot.offset
+
     def close(self) -> None:
         """Unmap device memory, which goes back to the device when the referee closes its end too."""
         if self._address:

@@ -17,7 +17,7 @@ import torch
 from grader import protocol as p
 from grader.models import Device, Diagnosis
 from grader.problem_module import Variant
-from grader.remote import Finding, Script, TensorSpec, WorkerLost
+from grader.remote import Finding, Script, TensorSpec, TimelineScript, WorkerLost
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_cotangent, draw_inputs, is_float
@@ -32,6 +32,10 @@ MOVE = 0.05
 """Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
 SAME_INPUT_NOISE = 1e-3
 """Relative size of what is added to the inputs of a problem that draws the same ones each time."""
+
+
+class NotQueued(Exception):
+    """A call waited for the GPU before all of it was queued, and was let in late: its time says nothing."""
 
 
 class Arms:
@@ -49,12 +53,17 @@ class Arms:
             Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
         )
         self._flush_bytes = flush_bytes(desk.device)
+        self.queues = False
+        """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
         self._same_inputs = self._draws_the_same()
 
     def pair(
         self, phase: Phase, reference_first: bool, calls: int
     ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
-        """Times of (reference, candidate) per call, on values drawn for this pair alone, and what was wrong."""
+        """Times of (reference, candidate) per call, on values drawn for this pair alone, and what was wrong.
+
+        Raises NotQueued where one should have queued a call and could not.
+        """
         draws = [self._draw(phase) for _ in range(calls)]
         made: dict[int, list[Call]] = {}
         for index in (0, 1) if reference_first else (1, 0):
@@ -64,6 +73,13 @@ class Arms:
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
         return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
+
+    def wake(self, phase: Phase) -> None:
+        """A GPU that had nothing to do for a while takes some percent longer for the next call: one that counts not."""
+        if self._desk.device is Device.CUDA:
+            with self._other_paused(0):
+                self._prepare(0)
+                self._call(0, phase, self._draw(phase))
 
     def _draw(self, phase: Phase) -> Draw:
         device = self._desk.device
@@ -109,14 +125,15 @@ class Arms:
         times: dict[Part, Time] = {}
         sealed: dict[str, torch.Tensor] = {}
         for part in PARTS[phase]:
-            script = Script(side.worker, self._desk.device)
+            script = self._timed_script(side)
             if part != "backward":
                 script.set_state(
                     MODEL, {side.names[name]: value for name, value in draw.state.items() if name in side.names}
                 )
                 script.put_inputs("t", draw.inputs, requires_grad=training)
+            timed = p.Time if self._desk.device is Device.CPU else p.Queue
             script.step(
-                p.Time(
+                timed(
                     part=part,
                     model=MODEL,
                     inputs="t",
@@ -140,12 +157,19 @@ class Arms:
                 script.export(exports("output", "t", output_specs(self._case)))
                 script.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
             finding = self._run(index, script, f"timing {phase} on variant {self._case.variant}")
+            if not finding.queued:
+                raise NotQueued
             times[part] = Time(finding.of(p.Timed)[0].ms, finding.bracket_ms)
             sealed |= finding.sealed
         script = Script(side.worker, self._desk.device)
         script.step(p.Drop(empty_cache=False))
         self._run(index, script, "after a timed call")
         return Call(times, sealed)
+
+    def _timed_script(self, side: Side) -> Script:
+        if self._desk.device is Device.CUDA:
+            return TimelineScript(side.worker, queued=self.queues)
+        return Script(side.worker, Device.CPU)
 
     def _run(self, index: int, script: Script, doing: str) -> Finding:
         return self._candidate.run(script, "timing", doing) if index else self._desk.run(script)

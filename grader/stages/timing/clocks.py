@@ -1,9 +1,10 @@
 """What two clocks say about the calls of one figure, and which of them is given.
 
 The worker's own clock is a claim. The referee sees how long it took from releasing the first input to sealing the last
-output; the reference, which has the same overheads and whose claims are true, shows how much of that is overhead, and
-what is left is the referee's figure. A claim is given where it is no shorter than that, but for AGREEMENT and noise;
-the lower end of the interval, which ranks, is the lower of both clocks' anyway.
+output, on a GPU by that device's own time (remote/timeline.py); the reference, which has the same overheads and whose
+claims are true, shows how much of that is overhead, and what is left is the referee's figure. A claim is given where it
+is no shorter than that, but for AGREEMENT and noise; the lower end of the interval, which ranks, is the lower of both
+clocks' anyway.
 """
 
 from __future__ import annotations
@@ -18,13 +19,10 @@ from grader.models import Device, PhaseTiming
 from grader.stages.timing.statistics import Round, speedup, verdict_of
 
 AGREEMENT = 0.05
-"""A claim shorter than the referee's figure by more than this share of it is not given on the CPU, noise apart. A
-judgement, like LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
-LEAST_SHARE = 0.1
+"""A claim shorter than the referee's figure by more than this share of it is not given, noise apart. A judgement, like
+LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
+LEAST_SHARE = {Device.CPU: 0.1, Device.CUDA: 0.01}
 """Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
-GPU_SLACK_MS = 1.0
-GPU_SLACK_SHARE = 0.10
-"""The host's clock sees a GPU no better than this: a millisecond and a share of the bracket."""
 STANDARD_ERRORS = 3.0
 """Of the difference between both clocks: what is no further apart may be noise."""
 NOISE_SHARE = 0.25
@@ -50,6 +48,7 @@ class Time:
 class Samples:
     """Of one figure: pairs of (reference, candidate) by round, two a round, each per call."""
 
+    device: Device
     rounds: list[tuple[tuple[Time, Time], tuple[Time, Time]]] = field(default_factory=list)
 
     def claims(self) -> list[Round]:
@@ -73,7 +72,7 @@ class Samples:
 
     def resolution(self) -> float:
         """What the referee's clock cannot tell from nothing: its median deviation, several times, and never none."""
-        return max(3 * self._deviation(), LEAST_SHARE * self.overhead(), 1e-6)
+        return max(3 * self._deviation(), LEAST_SHARE[self.device] * self.overhead(), 1e-6)
 
     def excess(self) -> float:
         """By how much the referee saw more of the candidate than was claimed; around 0 where claims are true."""
@@ -98,14 +97,10 @@ class Samples:
         return Round((max(r1, 1e-6), max(r2, 1e-6)), (max(c1, 1e-6), max(c2, 1e-6)))
 
 
-def timing_of(samples: Samples, device: Device) -> tuple[PhaseTiming, bool]:
+def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
     """The figure, and whether the claim is beyond what noise explains."""
-    claims, referees = samples.claims(), samples.referees()
-    claimed, seen = (statistics.median(sum(r.candidate_ms) / 2 for r in rounds) for rounds in (claims, referees))
-    if device is Device.CUDA:
-        bracket = statistics.median(c.bracket for pairs in samples.rounds for _, c in pairs)
-        agreed = seen - claimed <= GPU_SLACK_MS + GPU_SLACK_SHARE * bracket
-        return (_phase(claims, "worker", device), False) if agreed else (_phase(referees, "referee", device), True)
+    device, claims, referees = samples.device, samples.claims(), samples.referees()
+    claimed = statistics.median(sum(r.candidate_ms) / 2 for r in claims)
     excess = samples.excess()
     excused = min(samples.noise(), NOISE_SHARE * claimed)
     if excess > max(excused, AGREEMENT * (claimed + excess)):

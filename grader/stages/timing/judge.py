@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.models import Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
+from grader.models import Device, Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing.arms import Arms
+from grader.stages.timing.arms import Arms, NotQueued
 from grader.stages.timing.call import FIGURES, Part, Phase
 from grader.stages.timing.clocks import Samples, Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
@@ -22,6 +22,8 @@ from grader.stages.timing.statistics import PRECISIONS, speedup
 
 LEAST_KEPT = 3
 """Rounds, however late it is; too few to call a difference, and so `inconclusive`."""
+MISSES = 2
+"""Rounds in which a call could not be queued, until none is asked to."""
 CALLS_MS = 4.0
 MAX_CALLS = 16
 """Calls are repeated in one sample until they take CALLS_MS, so that overheads even out."""
@@ -64,14 +66,14 @@ def judge_timing(
     watch = ClockWatch(DeviceClocks.of(desk.device))
     try:
         rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases)
-        samples = _collect(rounds, watch, plan, PRECISIONS[desk.device].half_width)
+        samples = _collect(rounds, watch, plan, desk.device)
     except _WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(failed, (wrong.diagnosis,))
     timings: dict[str, PhaseTiming] = {}
     disagreements = []
     for name, of in samples.items():
-        timings[name], disputed = timing_of(of, desk.device)
+        timings[name], disputed = timing_of(of)
         if disputed:
             disagreements.append(_disagreement(name, timings[name]))
     result = TimingResult(
@@ -109,10 +111,16 @@ class _Rounds:
             for _ in range(2):
                 reference, _ = self._pair(phase, random.random() < 0.5)
             self._calls[phase] = repeats(sum(part.claim for part in reference.values()))
+        arms.queues = True
+
+    def launch_in_the_open(self) -> None:
+        """From now on, what launching takes is timed, on both sides."""
+        self._arms.queues = False
 
     def one(self, look: Callable[[], None]) -> dict[str, OfRound]:
-        """By figure; `look` is called while the device is warm."""
+        """By figure; `look` is called while the device is warm. Raises NotQueued too."""
         made: dict[str, OfRound] = {}
+        self._arms.wake(self._phases[0])
         for phase in self._phases:
             reference_first = random.random() < 0.5
             pairs = []
@@ -131,12 +139,20 @@ class _Rounds:
         return reference, candidate
 
 
-def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, half_width: float) -> dict[str, Samples]:
+def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
     """Samples by figure, until the ranking one is known well enough or the plan's end is reached."""
-    samples: dict[str, Samples] = defaultdict(Samples)
-    started, count = time.monotonic(), 0
+    samples: dict[str, Samples] = defaultdict(lambda: Samples(device))
+    started, count, misses = time.monotonic(), 0, 0
     while count < plan.max_rounds:
-        made = rounds.one(watch.look)
+        try:
+            made = rounds.one(watch.look)
+        except NotQueued:
+            misses += 1
+            if misses == MISSES:
+                rounds.launch_in_the_open()
+                samples.clear()
+                count = 0
+            continue
         late = time.monotonic() - started > plan.seconds
         enough = False
         if watch.counts():
@@ -144,7 +160,7 @@ def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, half_width: float) 
             for name, of_round in made.items():
                 samples[name].rounds.append(of_round)
             ranking = samples["total" if "total" in made else "forward"].claims()
-            enough = count >= plan.min_rounds and speedup(ranking).half_width <= half_width
+            enough = count >= plan.min_rounds and speedup(ranking).half_width <= PRECISIONS[device].half_width
         if enough or (late and count >= LEAST_KEPT):
             break
     return samples
