@@ -177,6 +177,11 @@ CODES: dict[str, Code] = {
     "clock_disagreement": Code(
         "timing", "The worker's clock claims less than the referee's clock saw.", "Do not touch the timers."
     ),
+    "launches_timed": Code(
+        "timing",
+        "A call waits for the GPU before all of it is queued, so both sides are timed with their launches.",
+        "Do not wait for the device in forward or backward: no .item(), no synchronize().",
+    ),
     "device_slowed": Code(
         "timing",
         "The GPU slowed its clocks for heat or power while it was timed, and did not recover.",

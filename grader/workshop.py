@@ -22,7 +22,7 @@ from grader.stages.timing import BaselineStore, SpeedOfLight
 from grader.toolchain import find_toolchain
 
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
-DESKS_KEPT = {Device.CPU: 6, Device.CUDA: 2}
+DESKS_KEPT = {Device.CPU: 6, Device.CUDA: 3}
 """References that stay warm; each holds a process, and its cases hold memory."""
 
 

@@ -30,7 +30,7 @@ SEAL_BLOCKS = 32
 _SHUFFLE = random.SystemRandom()
 
 GENEROUS_BYTES = 1 << 30
-"""From this size on, the referee keeps no device memory in reserve while a worker computes."""
+"""From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
 
@@ -145,6 +145,8 @@ class Script:
     def run(self, timeout_seconds: float) -> Finding:
         """Raises WorkerLost."""
         seal = self._make_seal()
+        if self._kind == "cuda" and self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
+            torch.cuda.empty_cache()
         # From here on the worker could see values that it is to compute with: the clock runs.
         started = time.perf_counter()
         self._release()
@@ -161,8 +163,6 @@ class Script:
         seal = Seal(outbox, self._back.nbytes)
         if self._kind == "cuda":
             torch.cuda.synchronize()
-            if self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
-                torch.cuda.empty_cache()
         return seal
 
     def _release(self) -> None:

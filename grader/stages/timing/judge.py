@@ -84,7 +84,7 @@ def judge_timing(
         total=timings.get("total"),
         clocks=tuple(watch.readings),
     )
-    return TimingJudgement(result, (*disagreements[:1], *watch.diagnoses()))
+    return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
 
 
 class _WrongOutput(Exception):
@@ -116,6 +116,15 @@ class _Rounds:
     def launch_in_the_open(self) -> None:
         """From now on, what launching takes is timed, on both sides."""
         self._arms.queues = False
+
+    def diagnoses(self) -> tuple[Diagnosis, ...]:
+        """That launches were timed."""
+        if self._arms.queues:
+            return ()
+        message = (
+            "a call waits for the GPU before all of it is queued: both sides are timed with what launching takes them"
+        )
+        return (diagnose("launches_timed", message, severity="info"),)
 
     def one(self, look: Callable[[], None]) -> dict[str, OfRound]:
         """By figure; `look` is called while the device is warm. Raises NotQueued too."""

@@ -1,0 +1,162 @@
+"""Submissions an hour: a batch through this grader and through KernelBench's evaluator, on one GPU, in one run.
+
+    python -m benchmarks.throughput [--count 32] [--kernelbench CHECKOUT] [--kernelbench-count 8]
+
+The batch is the shipped CUDA submissions for the three convolution problems that are right, again and again with
+another last line, so that each is a text and a build of its own. Ours are graded cold, then with their builds kept,
+with --quick and in full: forward, backward and times, in the sandbox. KernelBench builds in parallel and then evaluates
+one after another, each in a process of its own, as its batch script does: forward alone, 5 correctness and 100
+performance trials. Its share of the batch is smaller, since it takes longer; compare the seconds each. Needs a GPU and
+nvcc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from grader.catalog import Catalog, find_problems, find_submissions
+from grader.models import Submission
+from grader.pipeline import Grader
+from grader.shipped import shipped
+from grader.toolchain import find_cuda_home
+
+PROBLEMS = (
+    "conv_transpose3d_leaky_relu_mul_leaky_relu_max",
+    "conv2d_mul_leaky_relu_gelu",
+    "conv_transpose3d_bias_residual_mul_residual",
+)
+RIGHT = (
+    "reference_solutions/conv_transpose3d_leaky_relu_mul_leaky_relu_max.py",
+    "reference_solutions/conv2d_mul_leaky_relu_gelu.py",
+    "reference_solutions/conv_transpose3d_bias_residual_mul_residual.py",
+    "submissions/kestrel/conv_transpose3d_leaky_relu_mul_leaky_relu_max.py",
+    "submissions/plover/conv2d_mul_leaky_relu_gelu__repaired.py",
+)
+CORRECTNESS_TRIALS, PERFORMANCE_TRIALS = 5, 100
+"""KernelBench's defaults for a batch."""
+
+KERNELBENCH = """
+import json, sys
+from pathlib import Path
+from kernelbench import eval as evaluator
+doing, reference, submission, folder = sys.argv[1], *(Path(path) for path in sys.argv[2:5])
+if doing == "build":
+    built = evaluator.build_compile_cache(submission.read_text(), build_dir=str(folder))
+    print(json.dumps({"compiled": built[0]}))
+else:
+    import torch
+    found = evaluator.eval_kernel_against_ref(
+        original_model_src=reference.read_text(), custom_model_src=submission.read_text(), measure_performance=True,
+        num_correct_trials=int(sys.argv[5]), num_perf_trials=int(sys.argv[6]), build_dir=str(folder),
+        device=torch.device("cuda:0"))
+    print(json.dumps({"compiled": found.compiled, "correct": found.correctness, "us": found.runtime}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=32)
+    parser.add_argument("--kernelbench", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--kernelbench-count", type=int, default=8)
+    parser.add_argument("--full", action="store_true", help="also regrade in full")
+    chosen = parser.parse_args()
+    catalog = find_problems()
+    batch = distinct(catalog, chosen.count)
+    each: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        each["cold, --quick"] = ours(catalog, batch, Path(folder), quick=True)
+        each["builds kept, --quick"] = ours(catalog, batch, Path(folder), quick=True)
+        if chosen.full:
+            each["builds kept, in full"] = ours(catalog, batch, Path(folder), quick=False)
+    if chosen.kernelbench:
+        theirs = kernelbench(chosen.kernelbench, catalog, batch[: chosen.kernelbench_count])
+        print(f"cold, KernelBench's seconds over ours: {theirs / each['cold, --quick']:.1f}")
+
+
+def distinct(catalog: Catalog, count: int) -> list[Submission]:
+    """So many texts, over the problems in turn."""
+    root = shipped("problems").parent
+    right = find_submissions([root / path for path in RIGHT], catalog)
+    return [
+        one.model_copy(update={"author": f"author{number}", "source": f"{one.source}\n# {number}\n"})
+        for number, one in zip(range(count), itertools.cycle(right), strict=False)
+    ]
+
+
+def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: bool) -> float:
+    """Seconds each."""
+    started = time.monotonic()
+    with Grader(device="cuda", quick=quick, build_cache=cache) as grader:
+        work = [(catalog.problem(one.problem_id), one) for one in batch]
+        verdicts = [verdict for _, _, verdict in grader.grade_many(work)]
+    each = (time.monotonic() - started) / len(batch)
+    stages = {
+        name: sum(getattr(verdict.seconds, name) or 0.0 for verdict in verdicts) / len(batch)
+        for name in ("build", "start", "forward", "backward", "timing", "inspection")
+    }
+    statuses = ", ".join(sorted({str(verdict.status) for verdict in verdicts}))
+    how = "--quick" if quick else "in full"
+    spent = ", ".join(f"{name} {value:.2f}" for name, value in stages.items())
+    peak = max((verdict.backward.peak_device_bytes or 0 for verdict in verdicts if verdict.backward), default=0) / 2**30
+    print(
+        f"ours, {len(batch)} {how}: {each:.2f} s each ({spent}); up to the backward {peak:.1f} GiB at most; {statuses}",
+        flush=True,
+    )
+    return each
+
+
+def kernelbench(checkout: Path, catalog: Catalog, batch: Sequence[Submission]) -> float:
+    """Seconds each."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        samples = []
+        for number, one in enumerate(batch):
+            reference, sample = folder / f"reference{number}.py", folder / f"sample{number}.py"
+            reference.write_text(catalog.problem(one.problem_id).source)
+            sample.write_text(one.source)
+            samples.append((reference, sample, folder / f"build{number}"))
+        started = time.monotonic()
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda sample: _kernelbench(checkout, "build", *sample), samples))
+        built = time.monotonic()
+        found = [_kernelbench(checkout, "evaluate", *sample) for sample in samples]
+        ended = time.monotonic()
+    each = (ended - started) / len(batch)
+    right = sum(bool(one["correct"]) for one in found)
+    print(
+        f"KernelBench, {len(batch)}: {each:.2f} s each (building {(built - started) / len(batch):.2f}, "
+        f"evaluating {(ended - built) / len(batch):.2f}); {right} correct",
+        flush=True,
+    )
+    return each
+
+
+def _kernelbench(checkout: Path, doing: str, reference: Path, sample: Path, folder: Path) -> dict[str, object]:
+    path = os.pathsep.join([str(checkout / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "TORCH_CUDA_ARCH_LIST": "9.0", "CUDA_HOME": str(find_cuda_home())}
+    arguments = [doing, reference, sample, folder, CORRECTNESS_TRIALS, PERFORMANCE_TRIALS]
+    done = subprocess.run(
+        [sys.executable, "-c", KERNELBENCH, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{sample}: {done.stderr[-2000:]}")
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    main()

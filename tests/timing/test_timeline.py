@@ -1,0 +1,55 @@
+"""Calls on the referee's own GPU timeline."""
+
+import pytest
+
+from grader.catalog import find_problems
+from grader.models import Submission
+from grader.pipeline import Grader
+from tests.expected import CASES
+
+pytestmark = pytest.mark.gpu
+
+WAITS = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        y = x * self.scale
+        {wait}
+        return y
+"""
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(device="cuda", quick=True) as made:
+        yield made
+
+
+def grade(grader, wait):
+    problem = find_problems([CASES / "problems"]).problem("wide_scale")
+    submission = Submission(author="ann", problem_id=problem.id, path="it.py", source=WAITS.format(wait=wait))
+    return grader.grade(problem, submission)
+
+
+@pytest.mark.parametrize("wait", ["pass", "y.sum()"])
+def test_a_call_that_can_be_queued_is_timed_without_its_launches(grader, wait):
+    verdict = grade(grader, wait)
+    assert verdict.status == "correct"
+    assert "launches_timed" not in [told.code for told in verdict.diagnoses]
+    assert verdict.timing.forward.reference_ms < 0.02
+
+
+@pytest.mark.parametrize("wait", ["torch.cuda.synchronize()", "y.sum().item()"])
+def test_one_that_waits_for_the_device_is_let_in_and_both_sides_are_timed_with_their_launches(grader, wait):
+    verdict = grade(grader, wait)
+    assert verdict.status == "correct"
+    assert "launches_timed" in [told.code for told in verdict.diagnoses]
+    assert "clock_disagreement" not in [told.code for told in verdict.diagnoses]
+    assert verdict.timing.forward.reference_ms < 0.2
