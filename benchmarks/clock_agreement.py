@@ -67,7 +67,7 @@ def measure(device: Device, count: int) -> Iterator[tuple[str, list[tuple[tuple[
                     arms.queues = False
                     for _ in range(3):
                         first, _, _ = arms.pair(phase, True, 1)
-                    calls = repeats(sum(time.claim for time in first.values()))
+                    calls = repeats(sum(time.claim for time in first.values()), device)
                     arms.queues = True
                     rows: list[tuple[tuple[float, float], tuple[float, float]]] = []
                     for _ in range(count):

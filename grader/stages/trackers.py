@@ -11,7 +11,7 @@ from grader.stages import numerics
 
 Table = Literal["outputs", "gradients", "buffers"]
 
-LARGE_BYTES = 256 << 20
+LARGE_BYTES = 64 << 20
 """Tensors from this size on wait in pinned host memory: at full size a case is several GB, and the device's memory is
 the candidate's."""
 

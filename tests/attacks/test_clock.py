@@ -70,6 +70,13 @@ def test_on_a_gpu_a_few_microseconds_are_told_apart():
     assert timing.speedup == pytest.approx(1.0, rel=0.05)
 
 
+def test_on_a_gpu_a_fraction_of_a_microsecond_is_no_difference():
+    timing, _ = timing_of(samples(0.0163, 0.0166, noise_ms=0.0001, device=Device.CUDA))
+    assert timing.verdict not in ("faster", "slower")
+    timing, _ = timing_of(samples(0.020, 0.0206, noise_ms=0.0001, device=Device.CUDA))
+    assert timing.verdict == "slower"
+
+
 def test_a_long_claim_counts():
     timing, _ = timing_of(samples(1.0, 1.0, 3.0))
     assert timing.speedup == pytest.approx(1 / 3)

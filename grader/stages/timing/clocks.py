@@ -110,7 +110,7 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
         return timing, excess > 2 * samples.resolution()
     timing, low = _phase(claims, "worker", device), speedup(referees).ci_low
     if low < timing.ci_low:
-        verdict = verdict_of(low, timing.ci_high, timing.rounds, device)
+        verdict = verdict_of(low, timing.ci_high, timing.rounds, device, timing.reference_ms)
         timing = timing.model_copy(update={"ci_low": low, "verdict": verdict})
     return timing, False
 
@@ -119,13 +119,14 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], device:
     figures = speedup(rounds)
     candidate_ms = [value for r in rounds for value in r.candidate_ms]
     reference_ms = [value for r in rounds for value in r.reference_ms]
+    typical_ms = statistics.median(reference_ms)
     return PhaseTiming(
         candidate_ms=statistics.median(candidate_ms),
-        reference_ms=statistics.median(reference_ms),
+        reference_ms=typical_ms,
         speedup=figures.speedup,
         ci_low=figures.ci_low,
         ci_high=figures.ci_high,
-        verdict=verdict_of(figures.ci_low, figures.ci_high, len(rounds), device),
+        verdict=verdict_of(figures.ci_low, figures.ci_high, len(rounds), device, typical_ms),
         rounds=len(rounds),
         candidate_samples_ms=tuple(map(_rounded, candidate_ms)),
         reference_samples_ms=tuple(map(_rounded, reference_ms)),

@@ -24,9 +24,10 @@ LEAST_KEPT = 3
 """Rounds, however late it is; too few to call a difference, and so `inconclusive`."""
 MISSES = 2
 """Rounds in which a call could not be queued, until none is asked to."""
-CALLS_MS = 4.0
-MAX_CALLS = 16
-"""Calls are repeated in one sample until they take CALLS_MS, so that overheads even out."""
+CALLS_MS = {Device.CPU: 4.0, Device.CUDA: 1.0}
+MAX_CALLS = {Device.CPU: 16, Device.CUDA: 4}
+"""Calls are repeated in one sample until they take CALLS_MS, so that what disturbs one evens out. On a GPU little
+does, and another call costs more than it tells: several milliseconds, most of them not the call's."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def judge_timing(
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     watch = ClockWatch(DeviceClocks.of(desk.device))
     try:
-        rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases)
+        rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases, desk.device)
         samples = _collect(rounds, watch, plan, desk.device)
     except _WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
@@ -104,13 +105,13 @@ OfRound = tuple[tuple[Time, Time], tuple[Time, Time]]
 class _Rounds:
     """ABBA rounds over all phases, warmed up. Making it and each round raise _WrongOutput and Stopped."""
 
-    def __init__(self, arms: Arms, phases: Sequence[Phase]) -> None:
+    def __init__(self, arms: Arms, phases: Sequence[Phase], device: Device) -> None:
         self._arms, self._phases = arms, phases
         self._calls = dict.fromkeys(phases, 1)
         for phase in phases:  # lazy initialisation and autotuning stay out of the samples
             for _ in range(2):
                 reference, _ = self._pair(phase, random.random() < 0.5)
-            self._calls[phase] = repeats(sum(part.claim for part in reference.values()))
+            self._calls[phase] = repeats(sum(part.claim for part in reference.values()), device)
         arms.queues = True
 
     def launch_in_the_open(self) -> None:
@@ -175,9 +176,9 @@ def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, device: Device) -> 
     return samples
 
 
-def repeats(call_ms: float) -> int:
+def repeats(call_ms: float, device: Device) -> int:
     """Calls in one sample."""
-    return max(1, min(MAX_CALLS, math.ceil(CALLS_MS / max(call_ms, 1e-6))))
+    return max(1, min(MAX_CALLS[device], math.ceil(CALLS_MS[device] / max(call_ms, 1e-6))))
 
 
 def _sum(times: Mapping[Part, Time], parts: Sequence[Part]) -> Time:

@@ -1,0 +1,37 @@
+"""The reference at full size goes another way than at small ones, to the same values."""
+
+import pytest
+import torch
+
+from grader.catalog import find_problems
+from grader.models import Device
+from grader.stages import trackers
+from grader.stages.reference import GOLDEN, MODEL
+from grader.workshop import Workshop
+
+
+@pytest.fixture(scope="module")
+def workshop():
+    with Workshop() as made:
+        yield made
+
+
+@pytest.mark.parametrize("problem", ["conv2d_batch_norm_silu", "add_rms_norm_position_ids"])
+@pytest.mark.parametrize("model", [MODEL, GOLDEN])
+def test_results_that_come_back_one_by_one_are_the_same(workshop, monkeypatch, problem, model):
+    desk = workshop.desk(find_problems().problem(problem), Device.CPU)
+    case = desk.case("small")
+    traits = desk.traits(case)
+
+    def evaluate():
+        return desk.evaluate(model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+
+    at_once = evaluate()
+    monkeypatch.setattr(trackers, "LARGE_BYTES", 1)
+    one_by_one = evaluate()
+    for table in ("outputs", "gradients", "buffers"):
+        ours, theirs = getattr(at_once, table), getattr(one_by_one, table)
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            assert (value is None) == (theirs[name] is None)
+            assert value is None or torch.equal(value, theirs[name]), name
