@@ -20,7 +20,7 @@ from statistics import geometric_mean
 from typing import Any, Literal
 
 from pydantic import Field
-from sqlalchemy import Row, text
+from sqlalchemy import text
 
 from db import metrics
 from db.standings import BEYOND_LIGHT, selection
@@ -110,8 +110,8 @@ def leaderboard(
     standings, values = _standings(board, problem, device, with_labels, without_labels)
     figure = _figure(board)
     verdicts = f"""
-        select v.id, s.problem, s.device, s.device_name, s.author, s.label, v.sample, v.status, v.quick, v.sandbox,
-            v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
+        select v.id as verdict_id, s.problem, s.device, s.device_name, s.author, s.label, v.sample, v.status, v.quick,
+            v.sandbox, v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
             v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
         from {standings} join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
@@ -121,7 +121,9 @@ def leaderboard(
     """
     counts = f"select author, device_name, count(*) as problems from ({samples}) group by author, device_name"
     with store.reading() as session:
-        entries = _ranked([_Placed(row) for row in session.execute(text(verdicts), values)])
+        found = session.execute(text(verdicts), values)
+        names = tuple(found.keys())
+        entries = _ranked([_Placed(dict(zip(names, row, strict=True))) for row in found.all()])
         tried = {tuple(key): count for *key, count in session.execute(text(counts), values)}
         drawn: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
         for row in session.execute(text(samples), values) if pass_at else ():
@@ -167,14 +169,14 @@ def _figure(board: Board) -> Literal["total", "forward"]:
 
 
 class _Placed:
-    """A row with what ranks it."""
+    """A row, by the fields of an Entry, with what ranks it."""
 
-    def __init__(self, row: Row[Any]) -> None:
+    def __init__(self, row: dict[str, Any]) -> None:
         self.row = row
-        self.interval = _believed(row.speedup, row.ci_low, row.ci_high, row.share_of_light)
+        self.interval = _believed(row["speedup"], row["ci_low"], row["ci_high"], row["share_of_light"])
         """None where there is no time, or none that anybody believes."""
-        self.group = (row.problem, row.device, row.device_name)
-        self.order = (*self.group, self.interval is None, -(row.ci_low or 0.0), row.id)
+        self.group = (row["problem"], row["device"], row["device_name"])
+        self.order = (*self.group, self.interval is None, -(row["ci_low"] or 0.0), row["verdict_id"])
 
 
 def _believed(
@@ -193,31 +195,10 @@ def _ranked(rows: Iterable[_Placed]) -> list[Entry]:
         placed = list(group)
         ranks = shared_ranks([one.interval for one in placed])
         shared = Counter(ranks)
-        entries += [_entry(one.row, rank, shared[rank] > 1) for one, rank in zip(placed, ranks, strict=True)]
+        for one, rank in zip(placed, ranks, strict=True):
+            one.row.update(rank=rank, tied=rank is not None and shared[rank] > 1, labels=_labels(one.row["labels"]))
+            entries.append(Entry.model_validate(one.row))
     return entries
-
-
-def _entry(row: Row[Any], rank: int | None, tied: bool) -> Entry:
-    return Entry(
-        rank=rank,
-        tied=rank is not None and tied,
-        problem=row.problem,
-        device=row.device,
-        device_name=row.device_name,
-        author=row.author,
-        label=row.label,
-        sample=row.sample,
-        status=row.status,
-        speedup=row.speedup,
-        ci_low=row.ci_low,
-        ci_high=row.ci_high,
-        share_of_light=row.share_of_light,
-        labels=_labels(row.labels),
-        quick=row.quick,
-        sandbox=row.sandbox,
-        verdict_id=row.id,
-        created_at=row.created_at,
-    )
 
 
 @lru_cache(maxsize=1024)
