@@ -96,6 +96,7 @@ def _parts(stored: StoredVerdict, timing: bool) -> Iterator[RenderableType]:
     for diagnosis in verdict.diagnoses:
         yield _diagnosis(diagnosis)
     yield from _section("Stages", _stages(verdict))
+    yield from _section("Device memory, all processes together", _memory(verdict))
     yield from _section("Outputs", _outputs(verdict))
     yield from _section("Gradients", _checks(verdict.backward.gradients) if verdict.backward else None)
     yield from _section("Build log", _build_log(verdict))
@@ -136,6 +137,14 @@ def _stages(verdict: Verdict) -> Table:
     ):
         table.add_row(name, stage.status if stage else "not reached", f"{took:.1f}" if stage else "")
     return table
+
+
+def _memory(verdict: Verdict) -> Text | None:
+    if not verdict.peak_device_bytes:
+        return None
+    checks = verdict.backward and verdict.backward.peak_device_bytes
+    until = f"{checks / 2**30:.1f} GiB until the end of the backward, " if checks else ""
+    return Text(f"at most {until}{verdict.peak_device_bytes / 2**30:.1f} GiB in all")
 
 
 def _kernels(verdict: Verdict) -> Table | None:

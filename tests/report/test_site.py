@@ -321,7 +321,7 @@ def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_speed_of_light(si
     assert "compile fastest 1.5 1.50× fastest 1.25 1.25×" in words
     assert "Share of the speed of light" in words
     assert "start sandbox, worker and reference 1.0" in words
-    assert "Peak of device memory: 3,072 MiB" in words
+    assert "Peak of device memory, all processes together: 3,072 MiB." in words
 
 
 def test_the_index_tells_who_is_nearest_to_the_speed_of_light(site):

@@ -62,6 +62,14 @@ def test_the_whole_verdict_begins_with_the_cause():
     assert "bubblewrap" in text
 
 
+def test_a_gpus_verdict_tells_how_much_memory_it_took():
+    backward = samples.verdict().backward.model_copy(update={"peak_device_bytes": 19 << 30})
+    lines = full(samples.verdict(backward=backward, peak_device_bytes=31 << 30)).splitlines()
+    line = lines[lines.index("Device memory, all processes together") + 1]
+    assert line.strip() == "at most 19.0 GiB until the end of the backward, 31.0 GiB in all"
+    assert "Device memory" not in full(samples.verdict())
+
+
 def test_gradients_name_operand_error_and_worst_element():
     text = full(samples.verdict())
     weight = next(line for line in text.splitlines() if line.strip().startswith("weight"))

@@ -52,6 +52,8 @@ class Arms:
             Side(desk.worker, ours, shapes, {name: name for name in case.state}),
             Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
         )
+        if desk.device is Device.CUDA:
+            self._release_memory()
         self._flush_bytes = flush_bytes(desk.device)
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
@@ -92,6 +94,14 @@ class Arms:
             for name, value in self._case.cotangents.items()
         }
         return Draw(inputs, state, cotangents if phase == "training" else {})
+
+    def _release_memory(self) -> None:
+        """What is shared with both: the checks sent more at a time than timed calls do."""
+        self._desk.worker.release_memory()
+        try:
+            self._candidate.worker.release_memory()
+        except WorkerLost as error:
+            raise lost(error, "timing", "getting ready to be timed") from error
 
     def _variant(self) -> Variant:
         return self._desk.module.variants[self._case.variant]
