@@ -5,6 +5,7 @@ Running the reference that way takes no memory to speak of, so that listing prob
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeGuard
 
@@ -69,7 +70,8 @@ def facts(problem: Problem) -> ProblemFacts:
 
 
 def _operands(module: ProblemModule) -> tuple[Operand, ...]:
-    with FakeTensorMode():
+    with FakeTensorMode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the model's own: nobody here is to act on them
         variant = module.variants[FULL]
         model = module.model_class(*variant.make_init_inputs())
         inputs = [_leaf(value) for value in variant.make_inputs()]

@@ -76,3 +76,10 @@ def test_a_broken_problem_is_described():
     found = look("raise ValueError('no')")
     assert (found.forward, found.backward, found.variants) == (False, False, ())
     assert "raised ValueError: no" in found.why_not
+
+
+def test_what_a_model_warns_of_is_not_passed_on(recwarn):
+    source = samples.PROBLEM_SOURCE.replace("return x", "import warnings; warnings.warn('odd'); return x")
+    assert "odd" in source
+    assert look(source).backward
+    assert not recwarn
