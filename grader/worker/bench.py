@@ -55,6 +55,8 @@ class Bench:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     spacer: torch.Tensor | None = None
     """Lies where the next tensors would, so that they come to lie elsewhere."""
+    filler: torch.Tensor | None = None
+    """On the CPU: what caches are flushed with."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
     """Before and after the part that was queued last."""
     waits: bool = True

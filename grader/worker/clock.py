@@ -62,9 +62,12 @@ def flush(bench: Bench, step: Flush) -> Done:
         # noise; left as it is, one of two processes would be the slower one throughout.
         bench.spacer = None
         bench.spacer = torch.empty(random.randrange(0, SPACER_BYTES, LINE_BYTES), dtype=torch.uint8)
-    flush_caches(bench.device, step.nbytes)
-    if on_cpu:
+        if bench.filler is None or bench.filler.numel() < step.nbytes:
+            bench.filler = torch.empty(step.nbytes, dtype=torch.uint8)  # kept: new pages take longer
+        _fill(bench.filler[: step.nbytes])
         cores.use_first()
+    else:
+        flush_caches(bench.device, step.nbytes)
     return Done()
 
 
@@ -101,9 +104,12 @@ def _backward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
 def flush_caches(device: torch.device, nbytes: int) -> None:
     """By writing so much twice."""
     if nbytes:
-        filler = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        filler.fill_(1)
-        filler.fill_(2)
+        _fill(torch.empty(nbytes, dtype=torch.uint8, device=device))
+
+
+def _fill(filler: torch.Tensor) -> None:
+    filler.fill_(1)
+    filler.fill_(2)
 
 
 def release_persisting_lines() -> None:
