@@ -6,7 +6,7 @@ import torch
 from grader.catalog import find_problems
 from grader.models import Device
 from grader.stages import trackers
-from grader.stages.reference import GOLDEN, MODEL
+from grader.stages.first_look import GOLDEN, MODEL
 from grader.workshop import Workshop
 
 

@@ -14,7 +14,8 @@ from grader.remote import Script, TensorSpec
 from grader.stages import numerics
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, edited_input, is_float
-from grader.stages.reference import GOLDEN, MODEL, ReferenceDesk
+from grader.stages.first_look import GOLDEN, MODEL
+from grader.stages.reference import ReferenceDesk
 from grader.stages.trackers import Trackers
 
 

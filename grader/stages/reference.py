@@ -15,28 +15,14 @@ from grader.problem_module import ProblemModule, Variant, load_problem
 from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, moved, perturbed, perturbed_state
+from grader.stages.first_look import GOLDEN, MODEL, Traits, alike, first_look
 from grader.stages.reductions import ReductionLengths
 from grader.stages.trackers import Evaluation, Trackers, is_large, parked
 
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
 PERTURBED_RUNS = 3
-MODEL, GOLDEN = "model", "golden"
 _Answer = TypeVar("_Answer")
-
-
-class Traits(NamedTuple):
-    """What a first look at a variant tells."""
-
-    outputs: tuple[p.TensorInfo, ...]
-    parameters: tuple[p.TensorInfo, ...]
-    buffers: tuple[p.TensorInfo, ...]
-    clone_inputs: bool
-    stochastic: bool
-    """Two runs on the same inputs and state, with other seeds, differ."""
-    has_float64: bool
-    flops: float
-    """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
 
 
 class _Constructed(NamedTuple):
@@ -104,9 +90,9 @@ class ReferenceDesk:
         held = self._construct(variant, init_inputs, inputs, training=True)
         traits, state = held.traits, held.state
         results = [self.evaluate(MODEL, traits, inputs, state, {}, (), training) for training in (True, False)]
-        return any(
-            not _alike(results[0].outputs[name], results[1].outputs[name]) for name in results[0].outputs
-        ) or any(not _alike(results[0].buffers[name], results[1].buffers[name]) for name in results[0].buffers)
+        return any(not alike(results[0].outputs[name], results[1].outputs[name]) for name in results[0].outputs) or any(
+            not alike(results[0].buffers[name], results[1].buffers[name]) for name in results[0].buffers
+        )
 
     def _make(self, variant: Variant, training: bool, draw: int, constant_cotangents: bool) -> Case:
         seed = secrets.randbits(62)
@@ -178,7 +164,7 @@ class ReferenceDesk:
         self._constructed = None
         parameters, buffers = self._make_models(encoded)
         if key not in self._looked:
-            self._looked[key] = self._look(parameters, buffers, encoded, inputs, training)
+            self._looked[key] = first_look(self, parameters, buffers, inputs, training)
         traits, state = self._looked[key]
         self._constructed = _Constructed(variant, training, encoded, traits, state)
         return self._constructed
@@ -198,63 +184,6 @@ class ReferenceDesk:
             )
         assert isinstance(made, p.Constructed)
         return made.parameters, made.buffers
-
-    def _look(
-        self,
-        parameters: tuple[p.TensorInfo, ...],
-        buffers: tuple[p.TensorInfo, ...],
-        encoded: object,
-        inputs: Sequence[object],
-        training: bool,
-    ) -> tuple[Traits, dict[str, torch.Tensor]]:
-        """What the models do, and the float32 model's state as its constructor left it."""
-        names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-        script = Script(self.worker, self.device)
-        script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
-        sealed = self.run(script).sealed
-        state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
-        outputs, clone_inputs = self._probe(MODEL, inputs, training)
-        has_float64 = self._golden_runs(inputs, training, clone_inputs)
-        flops = self._flops(inputs, training, clone_inputs)
-        traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops)
-        first, second = (self.evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
-        stochastic = any(not _alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
-        return traits._replace(stochastic=stochastic), state
-
-    def _probe(self, model: str, inputs: Sequence[object], training: bool) -> tuple[tuple[p.TensorInfo, ...], bool]:
-        """The outputs' descriptions, and whether the reference works in place on its input."""
-        for clone_inputs in (False, True):
-            script = Script(self.worker, self.device)
-            script.put_inputs("a", inputs, requires_grad=True)
-            script.step(
-                p.Forward(model=model, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
-            )
-            script.step(p.Drop())
-            finding = self.run(script, tolerate_failure=True)
-            if finding.failure is None:
-                return finding.of(p.Outputs)[0].tensors, clone_inputs
-            if "leaf Variable" not in finding.failure.text:
-                break
-        assert finding.failure is not None
-        raise ProblemError(
-            f"{self.problem.path}: the reference raised {finding.failure.type_name}: "
-            f"{(finding.failure.text.splitlines() or [''])[0]}"
-        )
-
-    def _golden_runs(self, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
-        script = Script(self.worker, self.device)
-        script.put_inputs("a", inputs, float64=True)
-        script.step(p.Forward(model=GOLDEN, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
-        script.step(p.Drop())
-        return self.run(script, tolerate_failure=True).failure is None
-
-    def _flops(self, inputs: Sequence[object], training: bool, clone_inputs: bool) -> float:
-        script = Script(self.worker, self.device)
-        script.put_inputs("a", inputs)
-        script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
-        script.step(p.Drop())
-        counted = self.run(script, tolerate_failure=True).of(p.Counted)
-        return counted[0].forward.matmul + counted[0].forward.convolution if counted else 0.0
 
     def _cotangents(self, traits: Traits, constant: bool) -> dict[str, torch.Tensor]:
         found = {}
@@ -368,11 +297,3 @@ class ReferenceDesk:
 
 def _widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     return TensorSpec(spec.shape, torch.float64) if wide and spec.dtype.is_floating_point else spec
-
-
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    return torch.allclose(
-        a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num(0, 0, 0).amax()) if a.numel() else 0.0, equal_nan=True
-    )

@@ -1,0 +1,104 @@
+"""What the reference does on a variant that it has not been asked about yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from grader import protocol as p
+from grader.errors import ProblemError
+from grader.remote import Script, TensorSpec
+
+if TYPE_CHECKING:
+    from grader.stages.reference import ReferenceDesk
+
+MODEL, GOLDEN = "model", "golden"
+"""The reference's two models in its worker: float32 and float64."""
+
+
+class Traits(NamedTuple):
+    """What a first look at a variant tells."""
+
+    outputs: tuple[p.TensorInfo, ...]
+    parameters: tuple[p.TensorInfo, ...]
+    buffers: tuple[p.TensorInfo, ...]
+    clone_inputs: bool
+    stochastic: bool
+    """Two runs on the same inputs and state, with other seeds, differ."""
+    has_float64: bool
+    flops: float
+    """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
+
+
+def first_look(
+    desk: ReferenceDesk,
+    parameters: tuple[p.TensorInfo, ...],
+    buffers: tuple[p.TensorInfo, ...],
+    inputs: Sequence[object],
+    training: bool,
+) -> tuple[Traits, dict[str, torch.Tensor]]:
+    """What the models in the worker do, and the float32 model's state as its constructor left it.
+
+    Raises ProblemError where the reference fails.
+    """
+    names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
+    script = Script(desk.worker, desk.device)
+    script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
+    sealed = desk.run(script).sealed
+    state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
+    outputs, clone_inputs = _outputs(desk, inputs, training)
+    has_float64 = _runs_in_float64(desk, inputs, training, clone_inputs)
+    flops = _flops(desk, inputs, training, clone_inputs)
+    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops)
+    first, second = (desk.evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
+    stochastic = any(not alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
+    return traits._replace(stochastic=stochastic), state
+
+
+def _outputs(desk: ReferenceDesk, inputs: Sequence[object], training: bool) -> tuple[tuple[p.TensorInfo, ...], bool]:
+    """Their descriptions, and whether the reference works in place on its input."""
+    for clone_inputs in (False, True):
+        script = Script(desk.worker, desk.device)
+        script.put_inputs("a", inputs, requires_grad=True)
+        script.step(
+            p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
+        )
+        script.step(p.Drop())
+        finding = desk.run(script, tolerate_failure=True)
+        if finding.failure is None:
+            return finding.of(p.Outputs)[0].tensors, clone_inputs
+        if "leaf Variable" not in finding.failure.text:
+            break
+    assert finding.failure is not None
+    raise ProblemError(
+        f"{desk.problem.path}: the reference raised {finding.failure.type_name}: "
+        f"{(finding.failure.text.splitlines() or [''])[0]}"
+    )
+
+
+def _runs_in_float64(desk: ReferenceDesk, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
+    script = Script(desk.worker, desk.device)
+    script.put_inputs("a", inputs, float64=True)
+    script.step(p.Forward(model=GOLDEN, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
+    script.step(p.Drop())
+    return desk.run(script, tolerate_failure=True).failure is None
+
+
+def _flops(desk: ReferenceDesk, inputs: Sequence[object], training: bool, clone_inputs: bool) -> float:
+    script = Script(desk.worker, desk.device)
+    script.put_inputs("a", inputs)
+    script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
+    script.step(p.Drop())
+    counted = desk.run(script, tolerate_failure=True).of(p.Counted)
+    return counted[0].forward.matmul + counted[0].forward.convolution if counted else 0.0
+
+
+def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """As two runs of the same on the same device are."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return torch.allclose(
+        a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num(0, 0, 0).amax()) if a.numel() else 0.0, equal_nan=True
+    )
