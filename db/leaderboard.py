@@ -271,15 +271,15 @@ def _summary(
     author: str, device_name: str, best: Mapping[str, Entry], tried: int, chances: dict[str, float | None]
 ) -> Summary:
     ranked = [entry for entry in best.values() if entry.rank is not None]
-    floored = [entry.floored_speedup for entry in ranked if entry.floored_speedup]
-    right = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
+    floored = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
+    speedups = [speedup for speedup in floored if speedup]
     return Summary(
         author=author,
         device_name=device_name,
         problems=len(ranked),
         tried=tried,
-        geometric_mean_speedup=geometric_mean(floored) if floored else None,
+        geometric_mean_speedup=geometric_mean(speedups) if speedups else None,
         geometric_mean_ci_low=geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
-        fast_p={f"{p:g}": metrics.fast_p(right, p, tried) for p in metrics.FAST_P},
+        fast_p={f"{p:g}": metrics.fast_p(floored, p, tried) for p in metrics.FAST_P},
         pass_at_k=chances,
     )
