@@ -1,9 +1,10 @@
 """Coverage-guided fuzzing of everything that reads a worker's answer. Needs atheris:
 
     pip install atheris
-    python fuzz/fuzz_evidence.py -max_total_time=600 -rss_limit_mb=2048
+    python fuzz/fuzz_evidence.py $(mktemp -d) fuzz/corpus -max_total_time=600 -rss_limit_mb=2048
 
-A crash is any exception but MalformedMessage; so is a run that takes long or much memory.
+Without the corpus it finds no message that decodes. A crash is any exception but MalformedMessage; so is a run that
+takes long or much memory.
 """
 
 import sys
