@@ -8,14 +8,12 @@ where the machine does other things too. Needs nvcc for CUDA solutions, no GPU.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.child import ask
 from grader.remote.launch import DEFAULT_ARCHITECTURE
 from grader.shipped import shipped
 from grader.toolchain import find_cuda_home
@@ -78,13 +76,7 @@ def build(way: str, path: Path) -> dict[str, float]:
         }
         if home := find_cuda_home():
             environment["CUDA_HOME"] = str(home)
-        done = subprocess.run(
-            [sys.executable, "-c", BUILD, way, str(path)], env=environment, capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        raise SystemExit(f"{path}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        return ask(BUILD, way, path, environment=environment)
 
 
 if __name__ == "__main__":

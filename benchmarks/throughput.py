@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from benchmarks.child import ask
 from grader.catalog import Catalog, find_problems, find_submissions
 from grader.models import Submission
 from grader.pipeline import Grader
@@ -141,21 +140,11 @@ def kernelbench(checkout: Path, catalog: Catalog, batch: Sequence[Submission]) -
     return each
 
 
-def _kernelbench(checkout: Path, doing: str, reference: Path, sample: Path, folder: Path) -> dict[str, object]:
+def _kernelbench(checkout: Path, doing: str, reference: Path, sample: Path, folder: Path) -> dict[str, Any]:
     path = os.pathsep.join([str(checkout / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "TORCH_CUDA_ARCH_LIST": "9.0", "CUDA_HOME": str(find_cuda_home())}
-    arguments = [doing, reference, sample, folder, CORRECTNESS_TRIALS, PERFORMANCE_TRIALS]
-    done = subprocess.run(
-        [sys.executable, "-c", KERNELBENCH, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{sample}: {done.stderr[-2000:]}")
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    trials = CORRECTNESS_TRIALS, PERFORMANCE_TRIALS
+    return ask(KERNELBENCH, doing, reference, sample, folder, *trials, environment=environment)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,8 @@ class Export(Message):
 
     do: Literal["export"] = "export"
     items: dict[str, Slot]
+    queued: bool = False
+    """Without waiting for the device; `Answer` says when they are there."""
 
 
 class Flush(Message):
@@ -189,10 +191,7 @@ class Time(_TimedPart):
 
 
 class Await(Message):
-    """The GPU does nothing of what follows before the referee has written `token` to `flag`, in the outbox.
-
-    From here to `Answer`, the job's steps are queued and not waited for.
-    """
+    """The GPU does nothing of what follows before the referee has written `token` to `flag`, in the outbox."""
 
     do: Literal["await"] = "await"
     flag: Slot

@@ -73,6 +73,9 @@ class Finding:
 class Script:
     """A job in the making. Tensors are copied into the inbox when it runs."""
 
+    _queues = False
+    """The worker does not wait for what it exports."""
+
     def __init__(self, worker: RemoteWorker, device: Device) -> None:
         self._worker = worker
         self._kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA else "host"
@@ -133,7 +136,7 @@ class Script:
     def export(self, wanted: Mapping[str, TensorSpec]) -> None:
         slots = {source: self._back.place(spec.dtype, spec.shape) for source, spec in wanted.items()}
         self._exports.update(slots)
-        self._steps.append(p.Export(items=slots))
+        self._steps.append(p.Export(items=slots, queued=self._queues))
 
     def place(self, value: torch.Tensor) -> p.Slot:
         """A slot for this tensor in the inbox; the same tensor is sent once."""

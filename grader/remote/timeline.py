@@ -33,6 +33,8 @@ WAIT_UNTIL_EQUAL = 1
 class TimelineScript(Script):
     """A job of one `Queue` and its exports, for a worker on the GPU."""
 
+    _queues = True
+
     def __init__(self, worker: RemoteWorker, *, queued: bool) -> None:
         """Without `queued`, the gate opens before the worker is asked: for both sides where one cannot queue."""
         super().__init__(worker, Device.CUDA)

@@ -59,8 +59,6 @@ class Bench:
     """On the CPU: what caches are flushed with."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
     """Before and after the part that was queued last."""
-    waits: bool = True
-    """For the device, where a step's results are to be there when it ends."""
 
     def run(self, step: p.Step, descriptors: list[int]) -> p.Result:
         """Carry out one step; `descriptors` are those that came with the job and are not yet taken."""
@@ -228,7 +226,8 @@ class Bench:
                 refused.append(info)  # no elements to copy
             else:
                 outbox.slot(slot).copy_(plain(value))
-        self.synchronize()
+        if not step.queued:
+            self.synchronize()
         return p.Exported(refused=tuple(refused))
 
     def guard(self, step: p.Guard) -> p.Result:
@@ -317,7 +316,7 @@ class Bench:
         stream.synchronize()
 
     def synchronize(self) -> None:
-        if self.device.type == "cuda" and self.waits:
+        if self.device.type == "cuda":
             torch.cuda.synchronize()
 
 

@@ -26,7 +26,6 @@ def hold(bench: Bench, step: Await) -> Done:
     release_persisting_lines()
     flag = bench.regions["outbox"].address(step.flag)
     _call(driver.cuStreamWaitValue32(_stream(), flag, step.token, WAIT_UNTIL_EQUAL))
-    bench.waits = False
     return Done()
 
 
@@ -48,13 +47,11 @@ def answer(bench: Bench, step: Answer) -> Done:
 
     flag = bench.regions["outbox"].address(step.flag)
     _call(driver.cuStreamWriteValue32(_stream(), flag, step.token, 0))
-    bench.waits = True
     return Done()
 
 
 def elapsed(bench: Bench) -> Timed:
     """Milliseconds between the two events: a claim."""
-    bench.waits = True
     torch.cuda.synchronize()
     assert bench.timed is not None
     before, after = bench.timed
