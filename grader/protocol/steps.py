@@ -202,6 +202,8 @@ class Queue(_TimedPart):
     """`Time`, without waiting: `Elapsed` tells the figure."""
 
     do: Literal["queue"] = "queue"
+    alone: bool = False
+    """The GPU is idle before and after the part, so that neither side's launches hide behind other work."""
 
 
 class Answer(Message):

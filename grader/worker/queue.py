@@ -35,9 +35,13 @@ def queue(bench: Bench, step: Queue) -> Done:
         action = part(bench, step)
         flush_caches(bench.device, step.flush_bytes)
         before, after = bench.timed = events()
+        if step.alone:
+            torch.cuda.synchronize()
         before.record()
         action()
         after.record()
+        if step.alone:
+            torch.cuda.synchronize()
     return Done()
 
 

@@ -11,6 +11,7 @@ import os
 import secrets
 import statistics
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -141,9 +142,8 @@ class Arms:
                     MODEL, {side.names[name]: value for name, value in draw.state.items() if name in side.names}
                 )
                 script.put_inputs("t", draw.inputs, requires_grad=training)
-            timed = p.Time if self._desk.device is Device.CPU else p.Queue
             script.step(
-                timed(
+                self._timed_step(
                     part=part,
                     model=MODEL,
                     inputs="t",
@@ -180,6 +180,11 @@ class Arms:
         if self._desk.device is Device.CUDA:
             return TimelineScript(side.worker, queued=self.queues)
         return Script(side.worker, Device.CPU)
+
+    def _timed_step(self, **part: Any) -> p.Step:
+        if self._desk.device is Device.CUDA:
+            return p.Queue(**part, alone=not self.queues)
+        return p.Time(**part)
 
     def _run(self, index: int, script: Script, doing: str) -> Finding:
         return self._candidate.run(script, "timing", doing) if index else self._desk.run(script)
