@@ -193,9 +193,9 @@ class PhaseTiming(Value):
     candidate_ms: float
     reference_ms: float
     speedup: float
-    """exp(median over rounds of log(reference / candidate))."""
+    """exp(median over pairs of log(reference / candidate))."""
     ci_low: float
-    """Lower end of the 95% bootstrap interval over rounds; this ranks."""
+    """Lower end of the 95% bootstrap interval over pairs; this ranks."""
     ci_high: float
     bound_ms: float | None = None
     """Speed of light: no implementation can be faster on this device."""

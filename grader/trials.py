@@ -33,14 +33,18 @@ def judge_draws(
     desk.forget(variant)
 
 
-def time_alone(workshop: Workshop, problem: Problem, submission: Submission, device: Device) -> TimingJudgement:
-    """Times alone, of a source that needs no judging, such as a reference against itself.
+def time_alone(
+    workshop: Workshop, problem: Problem, submission: Submission, device: Device, *, training: bool = True
+) -> TimingJudgement:
+    """Times alone, of a source that needs no judging, such as a reference against itself; the forward's alone without
+    `training`.
 
     Raises Stopped, ProblemError.
     """
     desk = workshop.desk(problem, device)
-    with workshop.candidate(submission, device) as candidate:
+    starts_beside = device is Device.CUDA  # the times of a CPU would notice
+    with workshop.candidate(submission, device, more_to_come=starts_beside) as candidate:
         case = desk.case(plan.variants(desk)[-1])
-        judged = judge_timing(candidate, desk, case, plan.rounds(quick=False), tf32=True)
+        judged = judge_timing(candidate, desk, case, plan.rounds(quick=False), training=training, tf32=True)
     desk.release()
     return judged

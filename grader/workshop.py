@@ -103,10 +103,10 @@ class Workshop:
             return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
 
     @contextmanager
-    def candidate(self, submission: Submission, device: Device) -> Iterator[Candidate]:
-        """A submission in a worker, ready to be run. Raises Stopped."""
+    def candidate(self, submission: Submission, device: Device, *, more_to_come: bool = False) -> Iterator[Candidate]:
+        """A submission in a worker, ready to be run; with `more_to_come` the next one's starts. Raises Stopped."""
         build.check_source(submission)
-        with self.launcher.take(Role.RUN, device) as worker:
+        with self.launcher.take(Role.RUN, device, more_to_come=more_to_come) as worker:
             built = build.import_submission(
                 worker, submission, self.cache, keep=False, timeout_seconds=self.limits.build
             )

@@ -20,7 +20,7 @@ from grader.sandbox import Limits, Sandbox
 from grader.toolchain import Toolchain
 
 GIB = 1 << 30
-SPARES = {Device.CPU: 1, Device.CUDA: 2}
+SPARES = {Device.CPU: 1, Device.CUDA: 3}
 """Workers that start while others work. On a GPU, a quick grading takes less time than a start."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""

@@ -5,6 +5,7 @@ The host queues everything behind a flag in shared memory, so that no launch gap
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
+MOST_BEFORE = 16
+"""Idle kernels before a call: how many is drawn. What a launch costs a GPU depends on how many came before, with some
+period: on an H200, calls of 16 us differed by up to 1 us by their place in a sample, and so did one process from
+another, steadily. Drawn for each call, that is noise."""
 
 
 def hold(bench: Bench, step: Await) -> Done:
@@ -37,6 +42,8 @@ def queue(bench: Bench, step: Queue) -> Done:
         before, after = bench.timed = events()
         if step.alone:
             torch.cuda.synchronize()
+        for _ in range(random.randrange(MOST_BEFORE)):
+            torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
         before.record()
         action()
         after.record()

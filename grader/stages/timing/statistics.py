@@ -13,8 +13,8 @@ from grader.models import Device
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-LEAST_ROUNDS = 6
-"""The interval of n rounds is at most from the least to the largest ratio, which holds the true median with a
+LEAST_PAIRS = 6
+"""The interval of n pairs is at most from the least to the largest ratio, which holds the true median with a
 probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called."""
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
@@ -44,15 +44,16 @@ call of 16 us differed by up to 0.33 us."""
 
 
 class Round(NamedTuple):
-    """One ABBA round: both sides twice, in mirrored order, so that a steady drift cancels."""
+    """One ABBA round: two pairs, in mirrored order, so that a steady drift cancels."""
 
     reference_ms: tuple[float, float]
     candidate_ms: tuple[float, float]
 
     @property
-    def log_ratio(self) -> float:
-        """log(reference / candidate) of the geometric means."""
-        return 0.5 * sum(math.log(r) for r in self.reference_ms) - 0.5 * sum(math.log(c) for c in self.candidate_ms)
+    def log_ratios(self) -> tuple[float, float]:
+        """log(reference / candidate) of each pair."""
+        first, second = (math.log(r / c) for r, c in zip(self.reference_ms, self.candidate_ms, strict=True))
+        return first, second
 
 
 class Speedup(NamedTuple):
@@ -67,11 +68,11 @@ class Speedup(NamedTuple):
 
 
 def speedup(rounds: Sequence[Round]) -> Speedup:
-    """exp(median of log ratios) with a percentile bootstrap interval over rounds.
+    """exp(median of log ratios) with a percentile bootstrap interval over pairs.
 
     The seed is fixed: the same samples give the same interval.
     """
-    ratios = [r.log_ratio for r in rounds]
+    ratios = [ratio for r in rounds for ratio in r.log_ratios]
     source = random.Random(0)
     medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
@@ -83,7 +84,7 @@ def verdict_of(low: float, high: float, rounds: int, device: Device, reference_m
     """What an interval over so many rounds says, beside what a call of the reference takes."""
     margin = PRECISIONS[device].margin_at(reference_ms)
     least, most = 1 / (1 + margin), 1 + margin
-    if rounds < LEAST_ROUNDS:
+    if 2 * rounds < LEAST_PAIRS:
         return "inconclusive"
     if low > most:
         return "faster"
