@@ -40,7 +40,7 @@ class Plan:
     seconds: float
 
 
-QUICK = Plan(min_rounds=3, max_rounds=8, seconds=4.0)
+QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0)
 THOROUGH = Plan(min_rounds=7, max_rounds=25, seconds=20.0)
 
 
