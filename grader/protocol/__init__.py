@@ -63,6 +63,7 @@ from grader.protocol.steps import (
     Step,
     Time,
     Trace,
+    Warm,
 )
 from grader.protocol.values import decode_value, encode_value
 from grader.protocol.wire import (
@@ -137,6 +138,7 @@ __all__ = [
     "Timed",
     "Trace",
     "Traced",
+    "Warm",
     "Work",
     "check_answer",
     "decode_evidence",

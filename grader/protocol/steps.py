@@ -18,6 +18,12 @@ class Attach(Message):
     nbytes: int
 
 
+class Warm(Message):
+    """Make this process's context on the GPU: tenths of a second, and half a gigabyte of its memory."""
+
+    do: Literal["warm"] = "warm"
+
+
 class Import(Message):
     """Import a source file as a module, compiling what it compiles, and keep one of its classes for `Construct`."""
 
@@ -274,6 +280,7 @@ class Drop(Message):
 
 Step = Annotated[
     Attach
+    | Warm
     | Import
     | Construct
     | SetState

@@ -21,7 +21,8 @@ from grader.toolchain import Toolchain
 
 GIB = 1 << 30
 SPARES = {Device.CPU: 1, Device.CUDA: 3}
-"""Workers that start while others work. On a GPU, a quick grading takes less time than a start."""
+"""Workers that start while others work. On a GPU, a quick grading takes less time than a start. Only the next one makes
+its context there ahead of need: that takes memory, and would disturb what another is timed at."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
@@ -58,10 +59,11 @@ class Launcher:
         return worker
 
     def prepare(self, role: Role, device: Device, count: int = 1) -> None:
-        """Have so many that are ready or start in the background."""
+        """Have so many that are ready or start in the background, the next one on the GPU too."""
         spares = self._spares[role, device]
         while len(spares) < count:
             spares.append(self.start(role, device))
+        spares[0].warm_up()
 
     def settle(self) -> None:
         """Wait until no spare is busy starting, so that it does not disturb a measurement."""

@@ -16,7 +16,7 @@ from typing import Literal
 
 from grader import protocol
 from grader.models import Status
-from grader.protocol import CONTROL_FD, HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step
+from grader.protocol import CONTROL_FD, HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm
 from grader.remote.memory import Region
 from grader.remote.pause import NeverStill, paused
 from grader.sandbox import Limits, Sandbox, SandboxedProcess
@@ -57,13 +57,14 @@ class RemoteWorker:
         self.peak_device_bytes = 0
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._ready = False
+        self._warming: Job | None = None
         self._regions: dict[str, Region] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._socket.setblocking(False)
         with theirs:
             self._process: SandboxedProcess = sandbox.spawn(
-                worker_command(theirs.fileno(), warm_cuda=options.gpu),
+                worker_command(theirs.fileno()),
                 limits=options.limits,
                 gpu=options.gpu,
                 pass_fds=(theirs.fileno(),),
@@ -72,11 +73,21 @@ class RemoteWorker:
                 hidden=options.hidden,
             )
 
+    def warm_up(self) -> None:
+        """Have its context on the GPU made, without waiting for it. Raises WorkerLost."""
+        if self.options.gpu and not self._ready and self._warming is None:
+            self._warming = self._new_job([Warm()])
+            self._send(protocol.encode(self._warming), (), time.monotonic() + START_SECONDS)
+
     def wait_ready(self) -> None:
         """Raises WorkerLost when the worker dies before it listens."""
-        if not self._ready:
-            self._receive(time.monotonic() + START_SECONDS)
-            self._ready = True
+        if self._ready:
+            return
+        deadline = time.monotonic() + START_SECONDS
+        self._receive(deadline)
+        if self._warming is not None:
+            self._checked(self._warming, self._receive(deadline))
+        self._ready = True
 
     def run(
         self,
@@ -94,15 +105,10 @@ class RemoteWorker:
         self.wait_ready()
         if self._selector.select(0):
             self._read_ahead()
-        # Drawn, so that a worker cannot write the answer to a job before it has the job.
-        job = Job(id=secrets.randbits(62), steps=tuple(steps))
+        job = self._new_job(steps)
         deadline = time.monotonic() + timeout_seconds
         self._send(protocol.encode(job), descriptors, deadline)
-        evidence = self._receive(deadline, timeout_seconds, at_answer, patience_seconds)
-        try:
-            protocol.check_answer(job, evidence)
-        except protocol.MalformedMessage as error:
-            raise self.lost(Status.INTEGRITY_VIOLATION, f"sent an evidence that does not fit: {error}") from None
+        evidence = self._checked(job, self._receive(deadline, timeout_seconds, at_answer, patience_seconds))
         self.peak_device_bytes = max(self.peak_device_bytes, evidence.peak_device_bytes)
         return evidence
 
@@ -154,6 +160,18 @@ class RemoteWorker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @staticmethod
+    def _new_job(steps: Sequence[Step]) -> Job:
+        # Drawn, so that a worker cannot write the answer to a job before it has the job.
+        return Job(id=secrets.randbits(62), steps=tuple(steps))
+
+    def _checked(self, job: Job, evidence: Evidence) -> Evidence:
+        try:
+            protocol.check_answer(job, evidence)
+        except protocol.MalformedMessage as error:
+            raise self.lost(Status.INTEGRITY_VIOLATION, f"sent an evidence that does not fit: {error}") from None
+        return evidence
 
     def _send(self, message: bytes, descriptors: Sequence[int], deadline: float) -> None:
         sent = 0
@@ -251,8 +269,8 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def worker_command(descriptor: int, *, warm_cuda: bool) -> list[str]:
+def worker_command(descriptor: int) -> list[str]:
     """Moves the control socket to its fixed number, then runs the worker."""
     move = f"import os; os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
     code = f"{move}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
-    return [sys.executable, "-c", code, *(["--warm-cuda"] if warm_cuda else [])]
+    return [sys.executable, "-c", code]

@@ -1,8 +1,7 @@
-"""`python -m grader.worker [--warm-cuda]`: reads jobs from descriptor 3 until the referee hangs up."""
+"""`python -m grader.worker`: reads jobs from descriptor 3 until the referee hangs up."""
 
 from __future__ import annotations
 
-import sys
 import traceback
 
 import torch
@@ -19,8 +18,6 @@ def main() -> None:
     supply_cudart_link_name()
     bench = Bench(Builder())
     bench.builder.install()
-    if "--warm-cuda" in sys.argv:
-        torch.zeros(1, device="cuda")
     channel = Channel(CONTROL_FD)
     channel.send(Evidence(id=0))
     while (received := channel.receive()) is not None:
