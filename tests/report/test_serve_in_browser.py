@@ -3,9 +3,10 @@
 import pytest
 
 from grader.models import Status
-from tests.report.test_serve import PROBLEM, TOKEN, Server
+from tests.report.serving import Server
 from tests.report.test_site import PAYLOADS, Site, full, hostile
 from tests.report.test_site_in_browser import browser as browser
+from tests.report.test_submit import PROBLEM, TOKEN
 
 pytestmark = pytest.mark.browser
 

@@ -1,0 +1,191 @@
+"""Submissions to a server: who may, what is refused, and what becomes of those that are taken."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from db import Store
+from tests.report.serving import Server, command
+
+TOKEN = "a token that tests know"
+
+PROBLEM = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8))
+
+    def forward(self, x):
+        return torch.relu(x * self.weight)
+
+
+def get_inputs():
+    return [torch.rand(64, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def taking(tmp_path_factory):
+    """A server that takes submissions, for a problem that is graded in seconds."""
+    folder = tmp_path_factory.mktemp("submit")
+    (folder / "problems").mkdir()
+    (folder / "problems" / "tiny.py").write_text(PROBLEM)
+    arguments = ("--submit", "--problems", str(folder / "problems"))
+    with Server(folder / "grader.db", *arguments, GRADER_TOKEN=TOKEN, XDG_CACHE_HOME=str(folder)) as server:
+        server.database = folder / "grader.db"
+        yield server
+    assert TOKEN not in "".join(server.said)
+
+
+def form(**fields):
+    given = {"token": TOKEN, "author": "ann", "problem": "tiny", "source": "x = 1", "quick": "yes", **fields}
+    return urllib.parse.urlencode(given).encode()
+
+
+def test_a_submission_with_a_wrong_token_is_refused_and_nothing_is_graded(taking):
+    for token in ("", "wrong", TOKEN + "x", "é" * 20):
+        status, _, text = taking.ask("submit.html", data=form(token=token, source="x = '<script>'"))
+        assert status == 403
+        assert "The token is wrong" in text
+        assert "x = &#39;&lt;script&gt;&#39;" in text
+    program = json.dumps({"author": "ann", "problem": "tiny", "source": "x"}).encode()
+    kind = {"Content-Type": "application/json"}
+    assert taking.ask("api/submissions", data=program, **kind)[0] == 403
+    assert taking.ask("api/submissions", data=program, Authorization="Bearer x", **kind)[0] == 403
+    with Store.open(taking.database) as store, store.reading() as session:
+        assert session.connection().exec_driver_sql("SELECT count(*) FROM runs").scalar() == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_form_on_another_site_is_refused_even_with_the_token(taking, headers):
+    assert taking.ask("submit.html", data=form(), **headers)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"author": "../../etc"}, 422, "letters, digits"),
+        ({"author": ".hidden"}, 422, "letters, digits"),
+        ({"author": "a" * 65}, 422, "letters, digits"),
+        ({"label": "a/b"}, 422, "letters, digits"),
+        ({"problem": "../tiny"}, 422, "no such problem"),
+        ({"source": "  \n "}, 422, "empty"),
+        ({"source": "x" * (1 << 20) + "x"}, 413, "1048576 bytes at most"),
+    ],
+)
+def test_what_cannot_be_graded_is_refused(taking, fields, status, message):
+    answered, _, text = taking.ask("submit.html", data=form(**fields))
+    assert answered == status
+    assert message in text
+
+
+def raw(server, *pieces):
+    """The status line of the answer to what is sent, which a server may refuse to read to its end."""
+    host, port = urllib.parse.urlsplit(server.address).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                connection.sendall(piece.replace(b"HOST", host.encode()))
+        return connection.recv(4096).partition(b"\r\n")[0].decode()
+
+
+def test_a_body_is_limited_with_and_without_a_length(taking):
+    head = b"POST /submit.html HTTP/1.1\r\nHost: HOST\r\n"
+    assert " 413 " in raw(taking, head + b"Content-Length: 99999999\r\n\r\n")
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    # Just over the limit: after more than that the connection is closed before the answer is read.
+    assert " 413 " in raw(taking, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
+
+
+@pytest.mark.slow
+def test_a_program_submits_and_gets_its_verdict(taking):
+    source = PROBLEM.replace("class Model(", "class ModelNew(")
+    program = json.dumps({"author": "ann", "problem": "tiny", "label": "v1", "source": source, "quick": True}).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    status, _, text = taking.ask("api/submissions", data=program, **headers)
+    assert status == 202
+    job = json.loads(text)
+    deadline = time.monotonic() + 240
+    while job["state"] in ("waiting", "grading") and time.monotonic() < deadline:
+        time.sleep(0.5)
+        job = taking.json(f"api/submissions/{job['id']}")
+    assert job["state"] == "done", job
+    verdict = taking.json(f"api/verdicts/{job['verdict_id']}")
+    assert (verdict["status"], verdict["submission"]) == ("correct", "ann/tiny__v1")
+    status, headers, _ = taking.ask(f"submitted/{job['id']}.html")
+    assert (status, headers["Location"]) == (303, f"/verdicts/{job['verdict_id']}.html")
+
+
+@pytest.mark.slow
+def test_ending_the_server_ends_the_grading_in_progress(tmp_path):
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "tiny.py").write_text(PROBLEM)
+    server = Server(
+        tmp_path / "g.db",
+        "--submit",
+        "--problems",
+        str(tmp_path / "problems"),
+        GRADER_TOKEN=TOKEN,
+        TMPDIR=str(tmp_path),
+    )
+    slow = "import time\ntime.sleep(500)\n" + PROBLEM.replace("class Model(", "class ModelNew(")
+    assert server.ask("submit.html", data=form(source=slow))[0] == 303
+    deadline = time.monotonic() + 60
+    while not processes(str(tmp_path / "grader-submitted")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(8)
+    assert processes(str(tmp_path / "grader-submitted"))
+    status, took = server.end(signal.SIGINT)
+    assert status == 130
+    assert took < 25
+    assert processes(str(tmp_path)) == []
+    assert not list(tmp_path.glob("grader-submitted*"))
+
+
+def processes(text):
+    """Whose command line has it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line and int(path.parent.name) != os.getpid():
+            found.append(line)
+    return found
+
+
+def test_a_short_token_is_refused(tmp_path):
+    done = command("--submit", "--db", str(tmp_path / "x.db"), GRADER_TOKEN="short")
+    assert done.returncode == 2
+    assert "GRADER_TOKEN has 5 characters" in done.stderr
+
+
+def test_without_a_token_one_is_made_and_printed_once(tmp_path):
+    with Server(tmp_path / "x.db", "--submit") as server:
+        assert server.ask("submit.html")[0] == 200
+    assert len([one for one in server.said if re.fullmatch(r"token for submissions: [\w-]{32}\n", one)]) == 1
