@@ -29,6 +29,8 @@ def hold(bench: Bench, step: Await) -> Done:
     from cuda.bindings import driver
 
     release_persisting_lines()
+    for _ in range(random.randrange(MOST_BEFORE)):
+        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
     flag = bench.regions["outbox"].address(step.flag)
     _call(driver.cuStreamWaitValue32(_stream(), flag, step.token, WAIT_UNTIL_EQUAL))
     return Done()
@@ -42,8 +44,6 @@ def queue(bench: Bench, step: Queue) -> Done:
         before, after = bench.timed = events()
         if step.alone:
             torch.cuda.synchronize()
-        for _ in range(random.randrange(MOST_BEFORE)):
-            torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
         before.record()
         action()
         after.record()
