@@ -1,0 +1,75 @@
+"""What is asked of both arms, round by round; the arms are of our own making, so that there need be no GPU."""
+
+from collections import Counter
+
+import pytest
+
+from grader.models import Device
+from grader.stages.timing.arms import NotQueued
+from grader.stages.timing.call import PARTS
+from grader.stages.timing.clocks import Time
+from grader.stages.timing.device_clocks import ClockWatch
+from grader.stages.timing.judge import Plan, _collect, _Rounds
+
+PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
+LAUNCHES_MS = 0.9
+
+
+class Arms:
+    """A part takes so long; what launching takes comes on top while calls are not queued."""
+
+    def __init__(self, ms, *, waits_at=()):
+        self.queues = False
+        self.asked = []
+        self._ms, self._waits_at = ms, waits_at
+
+    def pair(self, phase, reference_first, calls):
+        self.asked.append((phase, reference_first, calls, self.queues))
+        if self.queues and len(self.asked) - 1 in self._waits_at:
+            raise NotQueued
+        ms = self._ms if self.queues else self._ms + LAUNCHES_MS
+        times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
+        return times, times, None
+
+    def wake(self, phase):
+        pass
+
+
+def collect(arms):
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA)
+    samples = _collect(rounds, ClockWatch(None), PLAN, Device.CUDA)
+    return rounds, {name: [r.claim for pairs in of.rounds for r, _ in pairs] for name, of in samples.items()}
+
+
+@pytest.mark.parametrize(("ms", "inference", "training"), [(0.01, 4, 4), (0.3, 4, 2), (0.6, 2, 1), (5.0, 1, 1)])
+def test_how_often_a_call_is_repeated_goes_by_its_time_without_launches(ms, inference, training):
+    arms = Arms(ms)
+    collect(arms)
+    last = {phase: calls for phase, _, calls, _ in arms.asked}
+    assert last == {"inference": inference, "training": training}
+
+
+def test_each_figure_has_two_samples_a_round_in_mirrored_order():
+    arms = Arms(2.0)
+    rounds, claims = collect(arms)
+    assert claims == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
+    timed = arms.asked[4:]
+    for one, other in zip(timed[::2], timed[1::2], strict=True):
+        assert (one[0], one[1]) == (other[0], not other[1])
+    assert Counter(phase for phase, *_ in timed) == {"inference": 6, "training": 6}
+    assert rounds.diagnoses() == ()
+
+
+def test_who_waits_in_two_rounds_has_all_of_them_timed_with_launches():
+    arms = Arms(2.0, waits_at=range(100))
+    rounds, claims = collect(arms)
+    assert [told.code for told in rounds.diagnoses()] == ["launches_timed"]
+    assert set(claims["forward"]) == {2.0 + LAUNCHES_MS}
+    assert len(claims["forward"]) == 6
+
+
+def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_count():
+    arms = Arms(2.0, waits_at=[6])  # the training phase of the first round
+    rounds, claims = collect(arms)
+    assert rounds.diagnoses() == ()
+    assert claims == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
