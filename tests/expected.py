@@ -25,7 +25,8 @@ def listed(*folders):
         for name, expected in json.loads(table.read_text()).items():
             path = table.parent / name
             marks = [pytest.mark.gpu] if expected["device"] == "cuda" else []
-            marks += [pytest.mark.slow] if "load_inline" in path.read_text() else []
+            compiles = any(what in path.read_text() for what in ("load_inline", "torch.compile("))
+            marks += [pytest.mark.slow] if compiles else []
             found.append(pytest.param(path, expected, id=f"{path.parent.name}/{path.stem}", marks=marks))
     return sorted(found, key=lambda entry: entry.values[1]["problem"])  # a problem's reference is started once
 

@@ -57,6 +57,8 @@ class Bench:
     """Lies where the next tensors would, so that they come to lie elsewhere."""
     filler: torch.Tensor | None = None
     """On the CPU: what caches are flushed with."""
+    frozen: list[torch.Tensor] = field(default_factory=list)
+    """Leaves that require no gradient until the next forward."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
     """Before and after the part that was queued last."""
 
@@ -185,14 +187,24 @@ class Bench:
         model.train(step.training)
         torch.manual_seed(step.seed)
         set_precision(step.tf32)
+        self.thaw()
+        for name in step.frozen:
+            if leaves[name].requires_grad:
+                self.frozen.append(leaves[name].requires_grad_(False))
         late = self.stream(step.side_stream, inputs.leaves.values())
-        with late, _frozen(leaves, step.frozen), substituted(step.substitute):
+        with late, substituted(step.substitute):
             if step.clone_inputs:
                 arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
             with contextlib.nullcontext() if step.grad else torch.no_grad():
                 outputs = dict(flatten(model(*arguments)))
         self.tapes[step.tape] = Tape(outputs, leaves)
         return outputs
+
+    def thaw(self) -> None:
+        """What was frozen for a forward stays so in its backward, which may run parts of that again."""
+        for leaf in self.frozen:
+            leaf.requires_grad_(True)
+        self.frozen.clear()
 
     def backward(self, step: p.Backward) -> p.Result:
         tape = self.tapes[step.tape]
@@ -258,6 +270,7 @@ class Bench:
         return p.Guarded(breaches=zones.breaches())
 
     def drop(self, step: p.Drop) -> p.Result:
+        self.thaw()
         self.inputs.clear()
         self.given.clear()
         if step.keep_results:
@@ -321,18 +334,6 @@ class Bench:
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-
-@contextlib.contextmanager
-def _frozen(leaves: dict[str, torch.Tensor], names: Sequence[str]) -> Iterator[None]:
-    frozen = [leaves[name] for name in names if leaves[name].requires_grad]
-    for leaf in frozen:
-        leaf.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for leaf in frozen:
-            leaf.requires_grad_(True)
 
 
 def _compile(model: nn.Module, mode: str) -> None:

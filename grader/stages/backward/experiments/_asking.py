@@ -13,7 +13,7 @@ from grader.stages.cases import Case
 
 @dataclass(frozen=True)
 class Cases:
-    """What the experiments run on: the same sizes and parameters, other inputs."""
+    """What the experiments run on: the same sizes, other inputs and parameters."""
 
     first: Case
     second: Case

@@ -9,12 +9,15 @@ import torch
 
 from grader import protocol as p
 from grader.models import Diagnosis
+from grader.remote import Script
 from grader.stages.backward.experiments._asking import Cases, first_wrong, plain_is_right
 from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
 
+NOT_RETAINED = "donated buffers"
+"""Of PyTorch's message: what torch.compile made keeps no graph, whatever is asked of it."""
 CARRIED_SHARE = 1e-3
 """Two equal calls that differ by more than this share something other than rounding."""
 
@@ -25,7 +28,7 @@ def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     carried = _carried_over(candidate, case)
     if carried is not None or not plain_is_right(candidate, case):
         return carried
-    return _not_added(candidate, case) or _overwritten(candidate, case)
+    return _not_added(candidate, case) or _not_repeatable(candidate, case) or _overwritten(candidate, case)
 
 
 def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
@@ -79,41 +82,47 @@ def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
 
 
 def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """The second backward gets -1/2 of the first's grad_output and leaves half; a third, through its graph, adds 1."""
+    """The second backward gets -1/2 of the first's grad_output and leaves half."""
     script = candidate.script(case)
     script.put_inputs("a", case.inputs, requires_grad=True)
-    operands = candidate.operands(case)
     halves = {name: -0.5 * value for name, value in case.cotangents.items()}
-
-    def backward(cotangents: Mapping[str, torch.Tensor], into: Literal["fresh", "add"], retain: bool = False) -> None:
-        given, wrt = script.cotangents(cotangents), tuple(operands.values())
-        script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))
-
     add_forward(script, case, "a")
-    backward(case.cotangents, "fresh")
+    _add_backward(script, candidate, case, case.cotangents, into="fresh")
     add_forward(script, case, "a")
-    backward(halves, "add", retain=True)
+    _add_backward(script, candidate, case, halves, into="add")
     export_gradients(script, candidate, case, "sum", case.wrt)
     finding = candidate.attempt(script, "backward", "two backwards into the same .grad")
     if finding.failure is not None:
         return diagnose("accumulation_broken", f"a second backward raises {first_line(finding.failure)}")
     operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
-    if operand is not None:
-        return diagnose(
-            "accumulation_broken",
-            f"two backwards into the same .grad do not add up for `{operand}`: "
-            "return a fresh tensor from each backward, not a buffer that is kept",
-        )
-    backward(case.cotangents, "add")
+    if operand is None:
+        return None
+    return diagnose(
+        "accumulation_broken",
+        f"two backwards into the same .grad do not add up for `{operand}`: "
+        "return a fresh tensor from each backward, not a buffer that is kept",
+    )
+
+
+def _not_repeatable(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """The second backward through one graph, which was retained, gets -1/2 of the first's grad_output too."""
+    script = candidate.script(case)
+    script.put_inputs("a", case.inputs, requires_grad=True)
+    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
+    add_forward(script, case, "a")
+    _add_backward(script, candidate, case, case.cotangents, into="fresh", retain=True)
+    _add_backward(script, candidate, case, halves, into="add")
     export_gradients(script, candidate, case, "sum", case.wrt)
     finding = candidate.attempt(script, "backward", "a second backward through a retained graph")
     if finding.failure is not None:
+        if NOT_RETAINED in finding.failure.text:
+            return None
         return diagnose(
             "accumulation_broken",
             f"a second backward through a retained graph raises {first_line(finding.failure)}: keep what it needs "
             "with ctx.save_for_backward, and drop nothing in backward",
         )
-    operand = first_wrong(candidate, case, finding, key="sum", factor=2 / 3)
+    operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
     if operand is None:
         return None
     return diagnose(
@@ -121,3 +130,16 @@ def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
         f"a second backward through a retained graph gives another gradient of `{operand}`: "
         "do not write into what forward saved",
     )
+
+
+def _add_backward(
+    script: Script,
+    candidate: Candidate,
+    case: Case,
+    cotangents: Mapping[str, torch.Tensor],
+    *,
+    into: Literal["fresh", "add"],
+    retain: bool = False,
+) -> None:
+    given, wrt = script.cotangents(cotangents), tuple(candidate.operands(case).values())
+    script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))

@@ -16,8 +16,8 @@ from grader.stages.outputs import same_bits
 
 
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Forward A, forward B, then differentiate A."""
-    first, second = cases.first, cases.second
+    """Forward A, forward B, then differentiate A, which is not what the very first forward was of."""
+    first, second = cases.second, cases.first
     script = candidate.script(first)
     script.put_inputs("a", first.inputs, requires_grad=True)
     script.put_inputs("b", second.inputs, requires_grad=True)
