@@ -153,6 +153,18 @@ def test_names_a_transposed_gradient(seed, rows, size, magnitude, function):
 
 
 @EXAMPLES
+@given(seeds, extents, st.integers(3, 24), magnitudes, st.sampled_from(ELEMENTWISE))
+def test_names_gradients_in_each_others_place_whatever_their_shapes(seed, size, inner, magnitude, function):
+    example = Example(seed, size, inner, size, magnitude, function)
+    x, weight = example.eager["input[0]"], example.eager["weight"]
+    faults = faults_of(example, {"input[0]": weight.reshape(x.shape), "weight": x.reshape(weight.shape)})
+    assert [(fault.code, fault.said) for fault in faults] == [
+        ("grad_wrong", "that of `weight`"),
+        ("grad_wrong", "that of `x`"),
+    ]
+
+
+@EXAMPLES
 @given(examples, operands)
 def test_names_a_missing_gradient(example, name):
     faults = faults_of(example, {name: None})
