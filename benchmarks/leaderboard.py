@@ -2,13 +2,14 @@
 
     python benchmarks/leaderboard.py [--verdicts 200000] [--rounds 9]
 
-Makes a database in a temporary folder: authors with several samples of each problem, in the mix of statuses that such
-batches have, saved by the store's own code (a few thousand) and copied from there in bulk.
+Makes a database in a temporary folder: authors with several samples of each problem, in the mix of statuses and labels
+that such batches have, saved by the store's own code (a few thousand) and copied from there in bulk.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import sys
@@ -36,6 +37,16 @@ STATUSES = {
     Status.BUILD_ERROR: 20,
     Status.TIMEOUT: 5,
 }
+LABELS = {
+    (): 40,
+    ("vendor_library",): 15,
+    ("torch_fallback",): 10,
+    ("reduced_precision",): 10,
+    ("wraps_reference", "no_custom_kernel"): 8,
+    ("no_custom_kernel",): 7,
+    ("vendor_library", "reduced_precision"): 6,
+    ("torch_fallback", "vendor_library"): 4,
+}
 
 
 def main() -> None:
@@ -52,11 +63,14 @@ def main() -> None:
             "forward": {"board": "forward"},
             "one problem": {"problem": "problem_7"},
             "pass@k": {"pass_at": (1, 5)},
-            "by label": {"without_labels": ("no_custom_kernel",)},
+            "without": {"without_labels": ("no_custom_kernel",)},
+            "without two": {"without_labels": ("no_custom_kernel", "torch_fallback"), "board": "forward"},
+            "with": {"with_labels": ("vendor_library",)},
+            "with, pass@k": {"with_labels": ("vendor_library",), "pass_at": (1, 5)},
         }.items():
             seconds = [timed(lambda query=query: leaderboard(store, **query)) for _ in range(options.rounds)]
             entries = len(leaderboard(store, **query).entries)
-            print(f"  {name:<12} median {1000 * statistics.median(seconds):7.1f} ms   {entries} entries")
+            print(f"  {name:<13} median {1000 * statistics.median(seconds):7.1f} ms   {entries} entries")
 
 
 def fill(store: Store, count: int) -> None:
@@ -66,30 +80,35 @@ def fill(store: Store, count: int) -> None:
         for index in range(min(SAVED, count)):
             problem_id, author = f"problem_{index % PROBLEMS}", f"author_{index // PROBLEMS}"
             of = samples.submission(author, problem_id, source=f"text {index}", sample=0)
-            status = draw.choices([*STATUSES], [*STATUSES.values()])[0]
+            status, labels = drawn(draw, STATUSES, 1)[0], drawn(draw, LABELS, 1)[0]
             speedup = draw.lognormvariate(0.0, 0.6)
-            verdict = samples.verdict(of, problem_source=problem_id, status=status, total=speedup)
+            verdict = samples.verdict(of, problem_source=problem_id, status=status, total=speedup, labels=labels)
             store.save(verdict, of, samples.problem(problem_id, source=problem_id), run)
     columns = "run_id, submission_id, problem, label, device, variant, quick, sandbox, forward_status, backward_status"
-    columns += ", status, problem_hash, environment_hash, settings_hash, created_at, document, strict_fp32, labels"
+    columns += ", status, problem_hash, environment_hash, settings_hash, created_at, document, strict_fp32"
     columns += ", total_bound_speedup, forward_bound_speedup"
     figures = "total_speedup, total_ci_low, total_ci_high, forward_speedup, forward_ci_low, forward_ci_high"
     scaled = ", ".join(f"{name} * :factor" for name in figures.split(", "))
     with store.writing() as session:
         for copy in range(1, -(-count // SAVED)):
-            values = {"copy": copy, "factor": draw.lognormvariate(0.0, 0.2), "rest": count - copy * SAVED}
+            labels = [json.dumps(one) for one in drawn(draw, LABELS, min(SAVED, count - copy * SAVED))]
+            values = {"copy": copy, "factor": draw.lognormvariate(0.0, 0.2), "labels": json.dumps(labels)}
             hashed = "hex(randomblob(32))"
             session.execute(text(f"insert into sources (hash, text) values ({hashed}, :copy)"), values)
             session.execute(
                 text(
-                    f"insert into verdicts ({columns}, author, sample, source_hash, {figures}) "
+                    f"insert into verdicts ({columns}, author, sample, source_hash, labels, {figures}) "
                     f"select {columns}, author || '_' || (:copy / 10), :copy % 10, "
-                    f"(select hash from sources order by rowid desc limit 1), {scaled} "
-                    f"from verdicts order by id limit min({SAVED}, :rest)"
+                    f"(select hash from sources order by rowid desc limit 1), d.value, {scaled} "
+                    f"from json_each(:labels) d join verdicts on verdicts.id = d.key + 1"
                 ),
                 values,
             )
         rebuild(session.connection())
+
+
+def drawn(draw: random.Random, weights: dict, count: int) -> list:
+    return draw.choices([*weights], [*weights.values()], k=count)
 
 
 def timed(call) -> float:

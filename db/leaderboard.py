@@ -2,7 +2,8 @@
 
 - Ranked by the lower end of the speedup's 95% interval. Whose interval reaches the lower end of the first of a rank
   shares it: nobody could tell them apart.
-- Which of an author's verdicts counts: see `db.standings`.
+- Which of an author's verdicts counts: see `db.standings`. Labels are taken in or out of what counts: a text whose
+  newest verdict has other labels is not ranked by an older one.
 - Verdicts on the problem's newest text only; each device by its name is a board of its own, because speedups on
   different devices do not compare.
 - More than 10% above the speed of light is not ranked.
@@ -21,17 +22,21 @@ from itertools import groupby
 from statistics import geometric_mean
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from sqlalchemy import text
 
 from db import metrics
-from db.standings import BEYOND_LIGHT, selection
+from db.standings import BEYOND_LIGHT
 from db.store import Store
 from grader.models import Device, Status, Value
 
 Board = Literal["total", "forward", "strict-fp32", "cpu"]
 """`total`: forward and backward together, correct verdicts only. `forward`: whatever has a right forward.
 `strict-fp32`: as total, of gradings that timed with TensorFloat-32 off. `cpu`: as total, on CPUs only."""
+
+
+_Draws = dict[tuple[str, str], Counter[tuple[int, int]]]
+"""By author and device, how many problems have so many samples, of which so many are right."""
 
 
 class Entry(Value):
@@ -107,42 +112,44 @@ def leaderboard(
 ) -> Leaderboard:
     """The board, by problem and device, best first.
 
-    Verdicts count that have each of `with_labels` and none of `without_labels`. `pass_at` are the k of pass@k.
+    Of the verdicts that count, those are taken that have each of `with_labels` and none of `without_labels`. `pass_at`
+    are the k of pass@k.
     """
-    standings, values = _standings(board, problem, device, with_labels, without_labels)
     figure = _figure(board)
-    verdicts = f"""
-        select v.id as verdict_id, s.problem, s.device, s.device_name, s.author, s.label, v.sample, v.status, v.quick,
-            v.sandbox, v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
-            v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
-        from {standings} join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
+    standings, values = _standings(board, problem, device, with_labels, without_labels)
+    query = f"""
+        select s.samples, s.right_{figure}, s.author, s.device_name, s.problem, v.id as verdict_id, s.device, s.label,
+            v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels, v.{figure}_speedup as speedup,
+            v.{figure}_ci_low as ci_low, v.{figure}_ci_high as ci_high,
+            v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
+        from {standings} left join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
-    samples = f"""
-        select s.author, s.device_name, s.problem, sum(s.samples) as samples, sum(s.right_{figure}) as right
-        from {standings} group by s.author, s.device_name, s.problem
-    """
-    counts = f"select author, device_name, count(*) as problems from ({samples}) group by author, device_name"
     with store.reading() as session, _no_collection():
-        found = session.execute(text(verdicts), values)
-        names = tuple(found.keys())
-        entries = _ranked([_Placed(dict(zip(names, row, strict=True))) for row in found.all()])
-        tried = {tuple(key): count for *key, count in session.execute(text(counts), values)}
-        drawn: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-        for row in session.execute(text(samples), values) if pass_at else ():
-            drawn[row.author, row.device_name].append((row.samples, row.right))
-    summaries = _summaries(entries, tried, {k: _chances(k, drawn) for k in pass_at})
+        found = session.execute(text(query), values)
+        # After two that count samples come an entry's own; of these the fourth is null where nothing is right.
+        names = tuple(found.keys())[2:]
+        rows = [tuple(row) for row in found]
+        entries = _ranked(_Placed(dict(zip(names, row[2:], strict=True))) for row in rows if row[5] is not None)
+        draws = _draws((row[2:5], row[0], row[1]) for row in rows)
+    summaries = _summaries(entries, draws, pass_at)
     return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries))
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Thousands of rows make the interpreter look for garbage dozens of times: a quarter of the board's time."""
+    """Thousands of rows make the interpreter look for garbage dozens of times: a quarter of the board's time.
+
+    Nor does it look through them at the end: freezing and unfreezing counts them among the old.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -157,18 +164,29 @@ def _standings(
     values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem}
     values["device"] = "cpu" if board == "cpu" else device
     labelled: list[str] = []
-    for wanted, names in ((True, with_labels), (False, without_labels)):
+    for found, names in ((">", with_labels), ("=", without_labels)):
         for name in names:
             key = f"label_{len(labelled)}"
-            values[key] = name
-            one_of = f"exists (select 1 from json_each(v.labels) where value = :{key})"
-            labelled.append(f"and {'' if wanted else 'not '}{one_of}")
-    source = f"({selection(' '.join(labelled), sift=True)})" if labelled else "standings"
+            values[key] = json.dumps(name)
+            labelled.append(f"instr(labels, :{key}) {found} 0")
+    source = _taken(_figure(board), " and ".join(labelled)) if labelled else "standings"
     chosen = f"""(
         select * from {source} where strict_fp32 = :strict and (:problem is null or problem = :problem)
             and (:device is null or device = :device) and problem_hash in ({_NEWEST_TEXTS})
     ) s"""
     return chosen, values
+
+
+def _taken(figure: str, condition: str) -> str:
+    """SQL for standings of what has the right labels: sums, and the best, which stands beside the least place."""
+    return f"""(
+        select problem, problem_hash, device, device_name, author, label, strict_fp32, part.*
+        from standings join (
+            select standing_id, sum(samples) as samples, sum(right_{figure}) as right_{figure}, {figure}_id,
+                min({figure}_place)
+            from standings_by_labels where {condition} group by standing_id
+        ) as part on part.standing_id = standings.id
+    )"""
 
 
 _NEWEST_TEXTS = """
@@ -206,15 +224,19 @@ def _believed(
 
 def _ranked(rows: Iterable[_Placed]) -> list[Entry]:
     """Entries in the order of the board."""
-    entries: list[Entry] = []
+    ranked = []
     for _, group in groupby(sorted(rows, key=lambda one: one.order), key=lambda one: one.group):
         placed = list(group)
         ranks = shared_ranks([one.interval for one in placed])
         shared = Counter(ranks)
         for one, rank in zip(placed, ranks, strict=True):
             one.row.update(rank=rank, tied=rank is not None and shared[rank] > 1, labels=_labels(one.row["labels"]))
-            entries.append(Entry.model_validate(one.row))
-    return entries
+            ranked.append(one.row)
+    return _ENTRIES.validate_python(ranked)
+
+
+_ENTRIES = TypeAdapter(list[Entry])
+"""At once they are validated a third faster than one by one."""
 
 
 @lru_cache(maxsize=1024)
@@ -239,28 +261,33 @@ def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | 
     return ranks
 
 
-def _chances(k: int, drawn: Mapping[tuple[str, str], Sequence[tuple[int, int]]]) -> dict[tuple[str, str], float]:
-    """Mean pass@k of each author on each device, over the problems with at least k samples; absent without any."""
-    found = {}
-    for key, counts in drawn.items():
-        enough = [metrics.pass_at_k(samples, right, k) for samples, right in counts if samples >= k]
-        if enough:
-            found[key] = sum(enough) / len(enough)
-    return found
+def _draws(standings: Iterable[tuple[tuple[str, str, str], int, int]]) -> _Draws:
+    """From author, device and problem, samples, and how many of these are right."""
+    drawn: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for key, samples, right in standings:
+        others, right_others = drawn.get(key, (0, 0))
+        drawn[key] = samples + others, right + right_others
+    draws: _Draws = defaultdict(Counter)
+    for (author, device_name, _), counts in drawn.items():
+        draws[author, device_name][counts] += 1
+    return draws
 
 
-def _summaries(
-    entries: Iterable[Entry],
-    tried: Mapping[tuple[str, str], int],
-    chances: Mapping[int, Mapping[tuple[str, str], float]],
-) -> list[Summary]:
-    """By author and device; `tried` counts the problems of each."""
+def _pass_at(k: int, problems: Mapping[tuple[int, int], int]) -> float | None:
+    """Mean pass@k over the problems with at least k samples, counted by samples and right ones; None without any."""
+    enough = {counts: count for counts, count in problems.items() if counts[0] >= k}
+    passed = sum(count * metrics.pass_at_k(samples, right, k) for (samples, right), count in enough.items())
+    return passed / sum(enough.values()) if enough else None
+
+
+def _summaries(entries: Iterable[Entry], draws: _Draws, pass_at: Sequence[int]) -> list[Summary]:
+    """By author and device, of each that has `draws`."""
     best: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
     for entry in entries:
         best[entry.author, entry.device_name].setdefault(entry.problem, entry)
     summaries = [
-        _summary(*key, best[key], count, {str(k): of.get(key) for k, of in chances.items()})
-        for key, count in tried.items()
+        _summary(*key, best[key], problems.total(), {str(k): _pass_at(k, problems) for k in pass_at})
+        for key, problems in draws.items()
     ]
     return sorted(
         summaries, key=lambda one: (one.device_name, -one.problems, -(one.geometric_mean_ci_low or 0.0), one.author)

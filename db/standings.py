@@ -2,17 +2,25 @@
 
 A board reads thousands of standings where it would have to sift hundreds of thousands of verdicts. What counts:
 
-- of verdicts on one text, the newest: grading again until luck strikes gains nothing, and a later failure counts;
+- of verdicts on one text, the newest, whatever its labels: grading again until luck strikes gains nothing, and a later
+  failure counts;
 - of an author's texts under one label, the best by the lower end of the speedup's interval, those that nobody can
   believe last;
 - not what says nothing about a text: the grader's own failures, `not_run`, and a look at one variant.
+
+What counts is kept once more by its exact set of labels, so that a board that takes labels in or out adds up a few rows
+of each standing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, insert, text
+
+from db.tables import LabelledStandingRow, StandingRow
 
 BEYOND_LIGHT = 1.10
 """Times the speedup at the speed of light: faster than this is not ranked. No error of the bound explains it."""
@@ -20,20 +28,21 @@ BEYOND_LIGHT = 1.10
 _KEY = "problem, problem_hash, device_name, author, label, strict_fp32"
 
 
-def selection(condition: str = "", *, sift: bool = False) -> str:
-    """SQL that gives standings; `condition` narrows the verdicts `v` down, with an environment `e` beside each.
+def _parts(condition: str = "", *, sift: bool = False) -> str:
+    """SQL that gives what counts by key and labels; the best of each part has a place among all of its key.
 
-    `sift`: every verdict is looked at, so that an index without their documents is the shorter way.
+    `condition` narrows the verdicts `v` down, with an environment `e` beside each. `sift`: every verdict is looked at,
+    so that an index without their documents is the shorter way.
     """
     by_figures = "indexed by ix_verdicts_figures" if sift else ""
     return f"""
         with said as (
-            select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32,
+            select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32, v.labels,
                 v.total_speedup, v.total_ci_low, v.total_bound_speedup,
                 v.forward_speedup, v.forward_ci_low, v.forward_bound_speedup,
                 v.status = 'correct' as right_total,
-                v.forward_status = 'passed' and v.status in ('correct', 'missing_backward', 'wrong_backward')
-                    as right_forward,
+                coalesce(v.forward_status = 'passed', false)
+                    and v.status in ('correct', 'missing_backward', 'wrong_backward') as right_forward,
                 row_number() over (
                     partition by v.problem, v.problem_hash, e.device_name, v.author, v.label, v.strict_fp32,
                         v.sample, v.source_hash
@@ -44,15 +53,19 @@ def selection(condition: str = "", *, sift: bool = False) -> str:
         ),
         placed as (
             select *, {_place("total")}, {_place("forward")} from said where nth = 1
+        ),
+        parted as (
+            select *, min(total_place) over part as total_first, min(forward_place) over part as forward_first
+            from placed window part as (partition by {_KEY}, labels)
         )
-        select {_KEY}, device,
-            count(*) as samples,
+        select {_KEY}, device, labels, count(*) as samples, max(id) as newest_id,
             sum(right_total) as right_total,
-            sum(coalesce(right_forward, 0)) as right_forward,
-            max(case when total_place = 1 and right_total then id end) as total_id,
-            max(case when forward_place = 1 and right_forward then id end) as forward_id,
-            max(id) as newest_id
-        from placed group by {_KEY}
+            max(case when total_place = total_first and right_total then id end) as total_id,
+            min(case when right_total then total_place end) as total_place,
+            sum(right_forward) as right_forward,
+            max(case when forward_place = forward_first and right_forward then id end) as forward_id,
+            min(case when right_forward then forward_place end) as forward_place
+        from parted group by {_KEY}, labels order by {_KEY}
     """
 
 
@@ -61,23 +74,36 @@ def _place(board: str) -> str:
     return f"""
         row_number() over (
             partition by {_KEY}
-            order by coalesce(right_{board}, 0) desc, {believed} desc, {board}_ci_low desc nulls last, id
+            order by right_{board} desc, {believed} desc, {board}_ci_low desc nulls last, id
         ) as {board}_place
     """
-
-
-_COLUMNS = f"{_KEY}, device, samples, right_total, right_forward, total_id, forward_id, newest_id"
 
 
 def update(connection: Connection, key: Mapping[str, object]) -> None:
     """Bring one standing up to date. `key` has a value for each of its columns."""
     same = " and ".join(f"{name} is :{name}" for name in _KEY.split(", "))
-    connection.execute(text(f"delete from standings where {same}"), key)
     of_key = " and ".join(f"{'e' if name == 'device_name' else 'v'}.{name} is :{name}" for name in _KEY.split(", "))
-    connection.execute(text(f"insert into standings ({_COLUMNS}) {selection(f'and {of_key}')}"), key)
+    connection.execute(text(f"delete from standings where {same}"), key)
+    _insert(connection, connection.execute(text(_parts(f"and {of_key}")), key))
 
 
 def rebuild(connection: Connection) -> None:
     """Make all standings anew."""
     connection.execute(text("delete from standings"))
-    connection.execute(text(f"insert into standings ({_COLUMNS}) {selection(sift=True)}"))
+    _insert(connection, connection.execute(text(_parts(sift=True))))
+
+
+def _insert(connection: Connection, found: Iterable[Row[Any]]) -> None:
+    """Standings with their parts, of rows that come by key. With a standing its parts are deleted."""
+    key = _KEY.split(", ")
+    for _, rows in groupby(found, key=lambda row: row[: len(key)]):
+        parts = [dict(row._mapping) for row in rows]
+        standing = {name: parts[0][name] for name in (*key, "device")}
+        standing["newest_id"] = max(part["newest_id"] for part in parts)
+        for name in ("samples", "right_total", "right_forward"):
+            standing[name] = sum(part[name] for part in parts)
+        for board in ("total", "forward"):
+            best = (part[f"{board}_id"] for part in parts if part[f"{board}_place"] == 1)
+            standing[f"{board}_id"] = next(best, None)
+        standing_id = connection.execute(insert(StandingRow), standing).lastrowid
+        connection.execute(insert(LabelledStandingRow), [part | {"standing_id": standing_id} for part in parts])

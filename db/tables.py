@@ -1,4 +1,4 @@
-"""The tables, in schema version 0002. A change here needs a new file in migrations/versions.
+"""The tables, in schema version 0003. A change here needs a new file in migrations/versions.
 
 Rows are not the values that the grader talks about: table models do not validate, so a verdict goes in and comes out as
 the JSON document of `grader.models.Verdict`; the columns beside it are copies to search and rank by.
@@ -158,7 +158,10 @@ class StandingRow(SQLModel, table=True):
     """What an author's texts under one label come to, for one text of a problem on one device. See `db.standings`."""
 
     __tablename__ = "standings"
-    __table_args__ = (Index("ix_standings_author", "author", "label", "problem"),)
+    __table_args__ = (
+        Index("ix_standings_author", "author", "label", "problem"),
+        Index("ix_standings_newest", "problem", "newest_id", "problem_hash"),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     problem: str
@@ -178,3 +181,23 @@ class StandingRow(SQLModel, table=True):
     """The best of the correct ones. No foreign key, so that verdicts can be deleted by hand."""
     forward_id: int | None = None
     newest_id: int
+
+
+class LabelledStandingRow(SQLModel, table=True):
+    """What a standing comes to by those of its verdicts that have exactly these labels."""
+
+    __tablename__ = "standings_by_labels"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    standing_id: int = Field(foreign_key="standings.id", ondelete="CASCADE", primary_key=True)
+    labels: str = Field(primary_key=True)
+    """A JSON list, as in `verdicts`."""
+    samples: int
+    right_total: int
+    right_forward: int
+    total_id: int | None = None
+    """The best of the correct ones."""
+    total_place: int | None = None
+    """Its place among all that count in the standing, 1 the best."""
+    forward_id: int | None = None
+    forward_place: int | None = None

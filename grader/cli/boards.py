@@ -45,9 +45,9 @@ def show_leaderboard(
 ) -> None:
     """Rank stored verdicts by the lower end of the speedup's 95% interval.
 
-    Of verdicts on one text the newest counts, of an author's texts under one label the best. Each device is a board of
-    its own. Whose interval reaches the lower end of the first of a rank shares it (=). More than 10% above the speed of
-    light is not ranked.
+    Of verdicts on one text the newest counts, of an author's texts under one label the best; --having and --without
+    choose among what counts. Each device is a board of its own. Whose interval reaches the lower end of the first of a
+    rank shares it (=). More than 10% above the speed of light is not ranked.
 
     \b
     Examples:

@@ -36,14 +36,38 @@ def upgrade() -> None:
 """
 
 
+GRADED_AGAIN = """
+create temp table other as select * from verdicts where id = 1;
+update other set id = 3, sample = 0, labels = '["vendor_library","reduced_precision"]', total_ci_low = 1.5;
+insert into verdicts select * from other;
+update other set id = 4, sample = 1, labels = '["vendor_library"]', total_ci_low = 2.5;
+insert into verdicts select * from other;
+update other set id = 5, labels = '[]', total_ci_low = 1.0;
+insert into verdicts select * from other;
+update other set id = 6, sample = 2, labels = '[]', status = 'wrong_output';
+insert into verdicts select * from other;
+"""
+"""Verdicts with labels in a database of version 0002; the fourth is superseded by the fifth."""
+
+
+def left_by(version, tmp_path):
+    """A database as that version of the schema left it."""
+    path = tmp_path / "grader.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(Path(__file__).with_name(f"version_{version}.sql").read_text())
+    connection.close()
+    return path
+
+
 @pytest.fixture
 def version_1(tmp_path):
     """A database as schema version 0001 left it."""
-    path = tmp_path / "grader.db"
-    connection = sqlite3.connect(path)
-    connection.executescript(Path(__file__).with_name("version_0001.sql").read_text())
-    connection.close()
-    return path
+    return left_by("0001", tmp_path)
+
+
+@pytest.fixture(params=["0001", "0002", NEWEST])
+def any_version(request, tmp_path):
+    return left_by(request.param, tmp_path)
 
 
 def query(path, text):
@@ -67,22 +91,43 @@ def upgrade_to_next(path, tmp_path, then="pass"):
         engine.dispose()
 
 
-def test_a_database_of_version_1_is_read(version_1):
-    with Store.open(version_1) as store:
+def test_a_database_of_any_version_is_read(any_version):
+    with Store.open(any_version) as store:
         stored = store.get(1)
         assert stored.verdict.author == "ann"
         assert "ModelNew" in stored.submission_source
-        assert [entry.author for entry in leaderboard(store, board="forward").entries] == ["ann", "bob"]
+        for labels in ({}, {"without_labels": ["no_custom_kernel"]}):
+            assert [entry.author for entry in leaderboard(store, board="forward", **labels).entries] == ["ann", "bob"]
 
 
-def test_standings_are_made_for_old_verdicts(version_1):
-    """By the migration as they would be by saving those verdicts now."""
-    with Store.open(version_1) as store, store.writing() as session:
-        migrated = session.execute(text("select * from standings")).all()
+def test_standings_are_made_for_old_verdicts(any_version):
+    """By the migrations as they would be by saving those verdicts now."""
+    with Store.open(any_version) as store, store.writing() as session:
+        migrated = standings(session), parts(session)
         rebuild(session.connection())
-        again = session.execute(text("select * from standings")).all()
-    assert {row[1:] for row in migrated} == {row[1:] for row in again}
-    assert len(migrated) == 2
+        assert migrated == (standings(session), parts(session))
+        assert len(migrated[0]) == 2
+
+
+def test_standings_by_labels_are_made_for_old_verdicts(tmp_path):
+    path = left_by("0002", tmp_path)
+    connection = sqlite3.connect(path)
+    connection.executescript(GRADED_AGAIN)
+    connection.close()
+    with Store.open(path) as store, store.writing() as session:
+        migrated = parts(session)
+        rebuild(session.connection())
+        assert migrated == parts(session)
+        assert len(migrated) == 3
+
+
+def standings(session):
+    return {row[1:] for row in session.execute(text("select * from standings"))}
+
+
+def parts(session):
+    query = "select p.*, s.author from standings_by_labels p join standings s on s.id = p.standing_id"
+    return {row[1:] for row in session.execute(text(query))}
 
 
 def test_a_database_of_version_1_is_migrated_with_its_rows(version_1, tmp_path):
