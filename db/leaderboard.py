@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from statistics import geometric_mean
 from typing import Any, Literal
 
@@ -118,19 +119,18 @@ def leaderboard(
     figure = _figure(board)
     standings, values = _standings(board, problem, device, with_labels, without_labels)
     query = f"""
-        select s.samples, s.right_{figure}, s.author, s.device_name, s.problem, v.id as verdict_id, s.device, s.label,
-            v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels, v.{figure}_speedup as speedup,
-            v.{figure}_ci_low as ci_low, v.{figure}_ci_high as ci_high,
-            v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
+        select s.author, s.device_name, s.problem, v.id as verdict_id, s.device, s.label, v.sample, v.status, v.quick,
+            v.sandbox, v.created_at, v.labels, v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low,
+            v.{figure}_ci_high as ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light,
+            s.samples, s.right_{figure} as right
         from {standings} left join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
     with store.reading() as session, _no_collection():
         found = session.execute(text(query), values)
-        # After two that count samples come an entry's own; of these the fourth is null where nothing is right.
-        names = tuple(found.keys())[2:]
-        rows = [tuple(row) for row in found]
-        entries = _ranked(_Placed(dict(zip(names, row[2:], strict=True))) for row in rows if row[5] is not None)
-        draws = _draws((row[2:5], row[0], row[1]) for row in rows)
+        names = tuple(found.keys())[:-2]  # of an entry
+        rows = found.all()
+        entries = _ranked(_Placed(dict(zip(names, row, strict=False))) for row in rows if row.verdict_id is not None)
+        draws = _draws((row[:3], *row[-2:]) for row in rows)
     summaries = _summaries(entries, draws, pass_at)
     return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries))
 
@@ -225,7 +225,7 @@ def _believed(
 def _ranked(rows: Iterable[_Placed]) -> list[Entry]:
     """Entries in the order of the board."""
     ranked = []
-    for _, group in groupby(sorted(rows, key=lambda one: one.order), key=lambda one: one.group):
+    for _, group in groupby(sorted(rows, key=attrgetter("order")), key=attrgetter("group")):
         placed = list(group)
         ranks = shared_ranks([one.interval for one in placed])
         shared = Counter(ranks)
