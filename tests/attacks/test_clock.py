@@ -61,6 +61,12 @@ def test_what_the_clock_cannot_tell_is_not_claimed():
     assert timing.speedup < 1.5
 
 
+@pytest.mark.parametrize(("rounds", "clock"), [(3, "worker"), (12, "referee")])
+def test_of_few_samples_the_noise_is_known_badly(rounds, clock):
+    timing, _ = timing_of(samples(1.0, 1.1, 1.0, rounds=rounds, noise_ms=0.05))
+    assert timing.clock == clock
+
+
 def test_on_a_gpu_a_few_microseconds_are_told_apart():
     """Brackets repeat within a microsecond or two there, around an overhead of some 0.4 ms."""
     honest, disputed = timing_of(samples(0.016, 0.016, noise_ms=0.001, device=Device.CUDA))

@@ -24,7 +24,7 @@ LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submission
 LEAST_SHARE = {Device.CPU: 0.1, Device.CUDA: 0.01}
 """Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
 STANDARD_ERRORS = 3.0
-"""Of the difference between both clocks: what is no further apart may be noise."""
+"""Of the difference between both clocks: what is no further apart may be noise. More for few samples."""
 NOISE_SHARE = 0.25
 """Of the claim: noise excuses no more, so that nobody gains more by a claim that drowns in it."""
 
@@ -80,9 +80,14 @@ class Samples:
 
     def noise(self) -> float:
         """STANDARD_ERRORS of the excess, a difference of two medians: 1.25 deviations over the root of their number,
-        for the normal distribution, whose deviation is 1.48 median deviations."""
+        for the normal distribution, whose deviation is 1.48 median deviations.
+
+        Of few samples the deviation itself is known badly: hence Student's t (Abramowitz and Stegun 26.7.5, first
+        order), with one degree of freedom less than there are samples.
+        """
         count = 2 * len(self.rounds)
-        return STANDARD_ERRORS * 1.2533 * 1.4826 * self._deviation() * math.sqrt(2 / count)
+        errors = STANDARD_ERRORS + (STANDARD_ERRORS**3 + STANDARD_ERRORS) / (4 * (count - 1))
+        return errors * 1.2533 * 1.4826 * self._deviation() * math.sqrt(2 / count)
 
     def _deviation(self) -> float:
         overhead = self.overhead()
