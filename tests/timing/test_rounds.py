@@ -9,7 +9,7 @@ from grader.stages.timing.arms import NotQueued
 from grader.stages.timing.call import PARTS
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.device_clocks import ClockWatch
-from grader.stages.timing.judge import Plan, _collect, _Rounds
+from grader.stages.timing.judge import Plan, _collect, _figures, _Rounds
 
 PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
 LAUNCHES_MS = 0.9
@@ -18,10 +18,10 @@ LAUNCHES_MS = 0.9
 class Arms:
     """A part takes so long; what launching takes comes on top while calls are not queued."""
 
-    def __init__(self, ms, *, waits_at=()):
+    def __init__(self, ms, *, waits_at=(), lies_until=0):
         self.queues = False
         self.asked = []
-        self._ms, self._waits_at = ms, waits_at
+        self._ms, self._waits_at, self._lies_until = ms, waits_at, lies_until
 
     def pair(self, phase, reference_first, calls):
         self.asked.append((phase, reference_first, calls, self.queues))
@@ -29,7 +29,8 @@ class Arms:
             raise NotQueued
         ms = self._ms if self.queues else self._ms + LAUNCHES_MS
         times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
-        return times, times, None
+        claims = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
+        return times, claims if len(self.asked) <= self._lies_until else times, None
 
     def wake(self, phase):
         pass
@@ -73,3 +74,13 @@ def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_cou
     rounds, claims = collect(arms)
     assert rounds.diagnoses() == ()
     assert claims == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
+
+
+@pytest.mark.parametrize(("lies_until", "told"), [(0, 0), (16, 0), (100, 3)])
+def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
+    arms = Arms(2.0, lies_until=lies_until)
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA)
+    timings, disagreements, _ = _figures(rounds, PLAN, Device.CUDA)
+    assert [said.code for said in disagreements] == ["clock_disagreement"] * told
+    assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
+    assert timings["total"].speedup == pytest.approx(1.0, rel=0.01)

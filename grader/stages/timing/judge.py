@@ -65,19 +65,12 @@ def judge_timing(
         told = diagnose("not_comparable", message, stage="timing", severity="info")
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
-    watch = ClockWatch(DeviceClocks.of(desk.device))
     try:
         rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases, desk.device)
-        samples = _collect(rounds, watch, plan, desk.device)
+        timings, disagreements, watch = _figures(rounds, plan, desk.device)
     except _WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(failed, (wrong.diagnosis,))
-    timings: dict[str, PhaseTiming] = {}
-    disagreements = []
-    for name, of in samples.items():
-        timings[name], disputed = timing_of(of)
-        if disputed:
-            disagreements.append(_disagreement(name, timings[name]))
     result = TimingResult(
         status=StageStatus.PASSED,
         variant=case.variant,
@@ -150,6 +143,18 @@ class _Rounds:
         if wrong is not None:
             raise _WrongOutput(wrong)
         return reference, candidate
+
+
+def _figures(rounds: _Rounds, plan: Plan, device: Device) -> tuple[dict[str, PhaseTiming], list[Diagnosis], ClockWatch]:
+    """By name, with what is said of claims that the referee's clock contradicts: twice in a row, since what disturbs a
+    machine may last for some rounds."""
+    for _ in range(2):
+        watch = ClockWatch(DeviceClocks.of(device))
+        found = {name: timing_of(of) for name, of in _collect(rounds, watch, plan, device).items()}
+        disagreements = [_disagreement(name, timing) for name, (timing, disputed) in found.items() if disputed]
+        if not disagreements:
+            break
+    return {name: timing for name, (timing, _) in found.items()}, disagreements, watch
 
 
 def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
