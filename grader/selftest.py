@@ -17,7 +17,7 @@ from grader.trials import time_alone
 from grader.workshop import Workshop
 
 PLANTED = {Device.CUDA: 0.03, Device.CPU: 0.15}
-"""By how much slower: three times the margin below which no difference is called."""
+"""By how much slower: three times the margin below which no difference is called, short calls on a GPU apart."""
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
 """The shipped problem that stands for a whole one; its `cpu` size on the CPU."""
 

@@ -202,6 +202,8 @@ class Await(Message):
     do: Literal["await"] = "await"
     flag: Slot
     token: int
+    idle_kernels: int
+    """To be launched before that, so that what follows has another place among launches."""
 
 
 class Queue(_TimedPart):

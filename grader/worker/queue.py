@@ -5,7 +5,6 @@ The host queues everything behind a flag in shared memory, so that no launch gap
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
 
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
-MOST_BEFORE = 16
-"""Idle kernels before a call: how many is drawn. What a launch costs a GPU depends on how many came before, with some
-period: on an H200, calls of 16 us differed by up to 1 us by their place in a sample, and so did one process from
-another, steadily. Drawn for each call, that is noise."""
 
 
 def hold(bench: Bench, step: Await) -> Done:
@@ -29,7 +24,7 @@ def hold(bench: Bench, step: Await) -> Done:
     from cuda.bindings import driver
 
     release_persisting_lines()
-    for _ in range(random.randrange(MOST_BEFORE)):
+    for _ in range(step.idle_kernels):
         torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
     flag = bench.regions["outbox"].address(step.flag)
     _call(driver.cuStreamWaitValue32(_stream(), flag, step.token, WAIT_UNTIL_EQUAL))

@@ -30,6 +30,7 @@ class Precision:
     least_ms: float = 0.0
     """Nor is a difference by less time called one, unless it is more than `most`."""
     most: float = 1.0
+    """Relative."""
 
     def margin_at(self, ms: float) -> float:
         """Relative, for a call that takes so long."""

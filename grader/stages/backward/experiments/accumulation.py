@@ -9,7 +9,7 @@ import torch
 
 from grader import protocol as p
 from grader.models import Diagnosis
-from grader.remote import Script
+from grader.remote import Finding
 from grader.stages.backward.experiments._asking import Cases, first_wrong, plain_is_right
 from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
 from grader.stages.candidate import Candidate
@@ -82,16 +82,7 @@ def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
 
 
 def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """The second backward gets -1/2 of the first's grad_output and leaves half."""
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=True)
-    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
-    add_forward(script, case, "a")
-    _add_backward(script, candidate, case, case.cotangents, into="fresh")
-    add_forward(script, case, "a")
-    _add_backward(script, candidate, case, halves, into="add")
-    export_gradients(script, candidate, case, "sum", case.wrt)
-    finding = candidate.attempt(script, "backward", "two backwards into the same .grad")
+    finding = _twice(candidate, case, "two backwards into the same .grad", retained=False)
     if finding.failure is not None:
         return diagnose("accumulation_broken", f"a second backward raises {first_line(finding.failure)}")
     operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
@@ -105,15 +96,7 @@ def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
 
 
 def _not_repeatable(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """The second backward through one graph, which was retained, gets -1/2 of the first's grad_output too."""
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=True)
-    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
-    add_forward(script, case, "a")
-    _add_backward(script, candidate, case, case.cotangents, into="fresh", retain=True)
-    _add_backward(script, candidate, case, halves, into="add")
-    export_gradients(script, candidate, case, "sum", case.wrt)
-    finding = candidate.attempt(script, "backward", "a second backward through a retained graph")
+    finding = _twice(candidate, case, "a second backward through a retained graph", retained=True)
     if finding.failure is not None:
         if NOT_RETAINED in finding.failure.text:
             return None
@@ -132,14 +115,22 @@ def _not_repeatable(candidate: Candidate, case: Case) -> Diagnosis | None:
     )
 
 
-def _add_backward(
-    script: Script,
-    candidate: Candidate,
-    case: Case,
-    cotangents: Mapping[str, torch.Tensor],
-    *,
-    into: Literal["fresh", "add"],
-    retain: bool = False,
-) -> None:
-    given, wrt = script.cotangents(cotangents), tuple(candidate.operands(case).values())
-    script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))
+def _twice(candidate: Candidate, case: Case, doing: str, *, retained: bool) -> Finding:
+    """Two backwards into the same .grad, through one `retained` graph or through one each.
+
+    The second gets -1/2 of the first's grad_output, which leaves half.
+    """
+    script, wrt = candidate.script(case), tuple(candidate.operands(case).values())
+    script.put_inputs("a", case.inputs, requires_grad=True)
+
+    def backward(cotangents: Mapping[str, torch.Tensor], into: Literal["fresh", "add"], retain: bool) -> None:
+        given = script.cotangents(cotangents)
+        script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))
+
+    add_forward(script, case, "a")
+    backward(case.cotangents, "fresh", retain=retained)
+    if not retained:
+        add_forward(script, case, "a")
+    backward({name: -0.5 * value for name, value in case.cotangents.items()}, "add", retain=False)
+    export_gradients(script, candidate, case, "sum", case.wrt)
+    return candidate.attempt(script, "backward", doing)
