@@ -6,11 +6,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 PASSES = 100
-PASS_SECONDS = 0.0005
-"""A stopped process takes this long to stand."""
+POLL_SECONDS = 50e-6
+STANDSTILL_SECONDS = 0.05
+"""A stopped process takes less than a millisecond to stand, unless it is deep in a driver's call."""
+STILL = "TtZX"
+"""States of stopped, traced and dead processes in /proc/PID/stat."""
 
 
 class NeverStill(Exception):
@@ -33,25 +36,34 @@ def paused(root: int) -> Iterator[None]:
 def _stop(root: int) -> set[int]:
     """All pids of the tree, stopped.
 
-    One that runs on may fork, or continue another, until it is stopped too: done is when two passes in a row find
-    nobody new and nobody running.
+    One that runs on may fork, or continue another, until it is stopped too: done is when all that are known stand, and
+    a look at the tree after that finds nobody new and nobody running.
     """
     known: set[int] = set()
-    quiet = 0
     for _ in range(PASSES):
         tree = _tree(root)
-        running = [pid for pid, state in tree.items() if state not in "TtZX"]
-        quiet = quiet + 1 if not running and known >= tree.keys() else 0
-        known |= tree.keys()
-        if quiet == 2:
+        running = [pid for pid, state in tree.items() if state not in STILL]
+        if not running and known >= tree.keys():
             return known
-        _signal(tree, signal.SIGSTOP)
-        time.sleep(PASS_SECONDS)
+        known |= tree.keys()
+        _signal(known, signal.SIGSTOP)
+        _await_standstill(known)
     _signal(known, signal.SIGCONT)
     raise NeverStill("keeps starting processes faster than they can be stopped")
 
 
-def _signal(pids: set[int] | dict[int, str], number: signal.Signals) -> None:
+def _await_standstill(pids: Iterable[int]) -> None:
+    """Until all stand, or so long that another look is due."""
+    deadline = time.monotonic() + STANDSTILL_SECONDS
+    for pid in pids:
+        while time.monotonic() < deadline:
+            found = _stat(pid)
+            if found is None or found[0] in STILL:
+                break
+            time.sleep(POLL_SECONDS)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -64,22 +76,28 @@ def _tree(root: int) -> dict[int, str]:
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for pid in pids:
-        with contextlib.suppress(OSError):
-            # The command's name, in parentheses, may itself hold any bytes.
-            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            states[pid], parents[pid] = fields[0].decode(), int(fields[1])
-    found = {root} & states.keys()
+        found = _stat(pid)
+        if found is not None:
+            states[pid], parents[pid] = found
+    tree = {root} & states.keys()
     while True:
-        children = {pid for pid, parent in parents.items() if parent in found} - found
+        children = {pid for pid, parent in parents.items() if parent in tree} - tree
         if not children:
-            return {pid: states[pid] for pid in found}
-        found |= children
+            return {pid: states[pid] for pid in tree}
+        tree |= children
 
 
-def _read(path: str) -> bytes:
-    """By system calls alone: this is done for every process, several times for each timed sample."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(descriptor, 4096)
-    finally:
-        os.close(descriptor)
+def _stat(pid: int) -> tuple[str, int] | None:
+    """Its state and its parent's pid; None for one that is gone.
+
+    Read by system calls alone: this is done for every process, several times for each timed sample.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        try:
+            # The command's name, in parentheses, may itself hold any bytes.
+            fields = os.read(descriptor, 4096).rpartition(b")")[2].split()
+        finally:
+            os.close(descriptor)
+        return fields[0].decode(), int(fields[1])
+    return None
