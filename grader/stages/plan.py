@@ -39,7 +39,7 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
     forward = list(cases)
-    if desk.modes_differ(chosen[0]):
+    if desk.remember(("modes differ", chosen[0]), lambda: desk.modes_differ(chosen[0])):
         cases.insert(1, desk.case(chosen[0], training=False))
         forward = cases
     else:

@@ -46,6 +46,7 @@ class ReferenceDesk:
         self._constructed: _Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._answers: dict[Hashable, Any] = {}
+        self._released = False
         self.step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
 
     def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
@@ -146,11 +147,12 @@ class ReferenceDesk:
 
     def release(self) -> None:
         """Leave the device's memory to others; what the worker held is made anew when it is needed."""
-        if self.device is Device.CUDA:
+        if self.device is Device.CUDA and not self._released:
             self._constructed = None
             self.step(p.Drop(models=True))
             self.worker.release_memory()
             torch.cuda.empty_cache()
+            self._released = True
 
     def _construct(
         self, variant: str, init_inputs: Sequence[object], inputs: Sequence[object], training: bool
@@ -282,6 +284,7 @@ class ReferenceDesk:
         self, script: Script, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
     ) -> Finding:
         """Have the reference carry out a job. Raises ProblemError where it fails."""
+        self._released = False
         try:
             finding = script.run(timeout_seconds)
         except WorkerLost as lost:
