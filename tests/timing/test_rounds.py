@@ -36,8 +36,8 @@ class Arms:
         pass
 
 
-def collect(arms):
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA)
+def collect(arms, known=None):
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known)
     samples = _collect(rounds, ClockWatch(None), PLAN, Device.CUDA)
     return rounds, {name: [r.claim for pairs in of.rounds for r, _ in pairs] for name, of in samples.items()}
 
@@ -48,6 +48,16 @@ def test_how_often_a_call_is_repeated_goes_by_its_time_without_launches(ms, infe
     collect(arms)
     last = {phase: calls for phase, _, calls, _ in arms.asked}
     assert last == {"inference": inference, "training": training}
+
+
+@pytest.mark.parametrize(("ms", "warm_up"), [(5.0, [False, False]), (0.3, [False, False, True, True])])
+def test_a_long_call_that_is_known_from_other_candidates_is_warmed_up_once(ms, warm_up):
+    known = {}
+    collect(Arms(ms), known)
+    arms = Arms(ms)
+    collect(arms, known)
+    assert [queues for *_, queues in arms.asked[:-12]] == warm_up
+    assert [phase for phase, *_ in arms.asked[:2]] == ["inference", "training"]
 
 
 def test_each_figure_has_two_samples_a_round_in_mirrored_order():
@@ -79,7 +89,7 @@ def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_cou
 @pytest.mark.parametrize(("lies_until", "told"), [(0, 0), (16, 0), (100, 3)])
 def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
     arms = Arms(2.0, lies_until=lies_until)
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA)
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {})
     timings, disagreements, _ = _figures(rounds, PLAN, Device.CUDA)
     assert [said.code for said in disagreements] == ["clock_disagreement"] * told
     assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
