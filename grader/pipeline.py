@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -39,7 +39,7 @@ from grader.stages.forward import judge_forward
 from grader.stages.outcome import Stopped, diagnose
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing import judge_timing
-from grader.workshop import SandboxChoice, Workshop, require_import
+from grader.workshop import DESKS_KEPT, SandboxChoice, Workshop, require_import
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 
@@ -131,6 +131,7 @@ class Grader:
                     if not ahead:
                         return
                     current = ahead.popleft()
+                    self._look_ahead([current, *ahead])
                     yield *current, self.grade(*current, more_to_come=bool(ahead))
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -203,6 +204,18 @@ class Grader:
         if on_gpu and submission.source_hash not in self._builds and self.workshop.cache.get(submission) is None:
             self._builds[submission.source_hash] = pool.submit(self.workshop.build_apart, submission)
 
+    def _look_ahead(self, work: Sequence[tuple[Problem, Submission]]) -> None:
+        """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
+        problems = {problem.source_hash: problem for problem, _ in work}
+        building = self._builds.get(work[0][1].source_hash)
+        for problem in islice(problems.values(), DESKS_KEPT[Device.CUDA]):
+            if building is None or building.done():
+                return
+            try:
+                plan.make(self.workshop.desk(problem, Device.CUDA), variant=self._variant, quick=self._quick)
+            except Exception:  # it happens again, and is told, when a submission for this problem is graded
+                self.workshop.drop_desk(problem, Device.CUDA)
+
     def _examine(
         self, problem: Problem, candidate: Candidate, record: Record, memory: PeakMemory | None = None
     ) -> Status:
@@ -228,8 +241,7 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            if candidate.device is Device.CPU:  # there a worker that starts would be timed along
-                self.workshop.launcher.settle()
+            self.workshop.launcher.settle(candidate.device)
             with record.stage("timing"):
                 timing = judge_timing(
                     candidate,

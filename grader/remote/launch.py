@@ -59,16 +59,22 @@ class Launcher:
         return worker
 
     def prepare(self, role: Role, device: Device, count: int = 1) -> None:
-        """Have so many that are ready or start in the background, the next one on the GPU too."""
+        """Have so many that are ready or start in the background, the next one on the GPU too.
+
+        Others, while one works, are not kept waiting for: one that still starts warms up when it is taken.
+        """
         spares = self._spares[role, device]
         while len(spares) < count:
             spares.append(self.start(role, device))
-        spares[0].warm_up()
+        if count == 1 or spares[0].listens:
+            spares[0].warm_up()
 
-    def settle(self) -> None:
-        """Wait until no spare is busy starting, so that it does not disturb a measurement."""
+    def settle(self, device: Device) -> None:
+        """Wait until no spare disturbs a measurement there: on a CPU none may be starting, on a GPU none warming up."""
         for spares in self._spares.values():
             for spare in list(spares):
+                if device is Device.CUDA and not spare.warming:
+                    continue
                 try:
                     spare.wait_ready()
                 except WorkerLost:

@@ -73,11 +73,22 @@ class RemoteWorker:
                 hidden=options.hidden,
             )
 
+    @property
+    def listens(self) -> bool:
+        """It has started: a job would be taken up at once."""
+        return self._ready or bool(self._selector.select(0))
+
+    @property
+    def warming(self) -> bool:
+        """It was told to, and nobody has waited for it yet."""
+        return self._warming is not None and not self._ready
+
     def warm_up(self) -> None:
-        """Have its context on the GPU made, without waiting for it. Raises WorkerLost."""
+        """Have done on the GPU what the first calls would wait for. Whether that went well, `wait_ready` tells."""
         if self.options.gpu and not self._ready and self._warming is None:
             self._warming = self._new_job([Warm()])
-            self._send(protocol.encode(self._warming), (), time.monotonic() + START_SECONDS)
+            with contextlib.suppress(WorkerLost):
+                self._send(protocol.encode(self._warming), (), time.monotonic() + START_SECONDS)
 
     def wait_ready(self) -> None:
         """Raises WorkerLost when the worker dies before it listens."""
