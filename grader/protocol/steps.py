@@ -19,7 +19,7 @@ class Attach(Message):
 
 
 class Warm(Message):
-    """Make this process's context on the GPU and load what most models call: half a second, and half a gigabyte."""
+    """Make this process's context on the GPU: tenths of a second, and half a gigabyte of its memory."""
 
     do: Literal["warm"] = "warm"
 

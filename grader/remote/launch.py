@@ -20,9 +20,10 @@ from grader.sandbox import Limits, Sandbox
 from grader.toolchain import Toolchain
 
 GIB = 1 << 30
-SPARES = {Device.CPU: 1, Device.CUDA: 3}
-"""Workers that start while others work. On a GPU, a quick grading takes less time than a start. Only the next one makes
-its context there ahead of need: that takes memory, and would disturb what another is timed at."""
+SPARES = {Device.CPU: 1, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
+"""Workers that start while others work. On a GPU, a quick grading takes a fourth of a start, in which one core is busy.
+Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is timed
+at."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"

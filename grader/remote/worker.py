@@ -84,7 +84,7 @@ class RemoteWorker:
         return self._warming is not None and not self._ready
 
     def warm_up(self) -> None:
-        """Have done on the GPU what the first calls would wait for. Whether that went well, `wait_ready` tells."""
+        """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells."""
         if self.options.gpu and not self._ready and self._warming is None:
             self._warming = self._new_job([Warm()])
             with contextlib.suppress(WorkerLost):

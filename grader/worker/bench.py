@@ -20,7 +20,6 @@ from grader.worker.profile import profile
 from grader.worker.redzones import Redzones
 from grader.worker.substitutes import substituted
 from grader.worker.tensors import describe, flatten, plain
-from grader.worker.warm import warm_up
 
 LATE_CYCLES = 20_000_000
 """How long the side stream is busy before the inputs arrive: about 10 ms, far longer than a launch takes."""
@@ -69,7 +68,8 @@ class Bench:
             case p.Attach():
                 return self.attach(step, descriptors)
             case p.Warm():
-                return warm_up()
+                torch.zeros(1, device="cuda")
+                return p.Done()
             case p.Import():
                 return self.import_class(step, descriptors)
             case p.Construct():
