@@ -180,7 +180,8 @@ class Grader:
             elif self.workshop.cache.get(submission) is None or not torch.cuda.is_available():
                 record.build = self.workshop.build_apart(submission).result
         if not torch.cuda.is_available():
-            message = "it compiles; running it needs a CUDA device, and there is none here"
+            seen = "it compiles" if record.build and record.build.extensions else "nothing was compiled by importing it"
+            message = f"{seen}; running it needs a CUDA device, and there is none here"
             record.diagnoses.append(diagnose("needs_cuda", message, severity="info"))
             return Status.NOT_RUN
         with record.stage("start"):

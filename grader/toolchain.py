@@ -42,12 +42,14 @@ class Toolchain:
     nvcc_version: str | None
     """`13.0.88`."""
     torch_version: str
+    headers: tuple[str, ...] = ()
+    """Names in the toolkit's include folder: of one version, some are whole and some are not."""
 
     @property
     def hash(self) -> str:
         """Changes with whatever may change what a compiler makes; where things lie does not count."""
         versions = (self.cxx_version, self.nvcc_version, self.torch_version, platform.python_version())
-        return digest(repr((*versions, platform.machine())))
+        return digest(repr((*versions, platform.machine(), self.headers)))
 
 
 @cache
@@ -60,6 +62,7 @@ def find_toolchain() -> Toolchain:
         cuda_home=cuda_home,
         nvcc_version=_nvcc_version(cuda_home) if cuda_home else None,
         torch_version=importlib.metadata.version("torch"),
+        headers=tuple(sorted(os.listdir(cuda_home / "include"))) if cuda_home else (),
     )
 
 

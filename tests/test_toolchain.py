@@ -1,5 +1,6 @@
 """Compilers are found where machines keep them; a toolkit is a folder with a real nvcc and its headers."""
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 from pathlib import Path
@@ -117,11 +118,13 @@ def test_a_torch_without_cuda_needs_no_toolkit(machine, monkeypatch):
     assert toolchain.pypi_requirement() is None
 
 
-def test_the_hash_changes_with_versions_and_not_with_places():
+def test_the_hash_changes_with_versions_and_headers_and_not_with_places():
     here = toolchain.Toolchain(Path("/usr/bin/c++"), "c++ 12", Path("/usr/local/cuda"), "13.0.88", "2.13.0")
     there = toolchain.Toolchain(Path("/opt/c++"), "c++ 12", Path("/opt/cuda"), "13.0.88", "2.13.0")
     newer = toolchain.Toolchain(Path("/usr/bin/c++"), "c++ 12", Path("/usr/local/cuda"), "13.1.0", "2.13.0")
-    assert here.hash == there.hash != newer.hash
+    whole = dataclasses.replace(here, headers=("cuda_runtime.h", "cusparse.h"))
+    assert here.hash == there.hash
+    assert len({here.hash, newer.hash, whole.hash}) == 3
 
 
 def test_this_machines_torch_tells_its_cuda_version_without_being_imported():

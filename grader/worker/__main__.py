@@ -8,14 +8,15 @@ import torch
 
 from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result
 from grader.worker.bench import Bench
-from grader.worker.build import Builder, MissingClass, supply_cudart_link_name
+from grader.worker.build import Builder, MissingClass
 from grader.worker.channel import Channel
+from grader.worker.toolkit import complete_toolkit
 
 TEXT_CHARACTERS = 32 << 10
 
 
 def main() -> None:
-    supply_cudart_link_name()
+    complete_toolkit()
     bench = Bench(Builder())
     bench.builder.install()
     channel = Channel(CONTROL_FD)

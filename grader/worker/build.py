@@ -157,16 +157,3 @@ def import_source(source: str, file_name: str, class_name: str) -> tuple[types.M
     if not isinstance(found, type):
         raise MissingClass(f"the file defines no class {class_name}")
     return module, found
-
-
-def supply_cudart_link_name() -> None:
-    """PyPI's CUDA runtime has no `libcudart.so`, which `-lcudart` looks for: offer one in the linker's search path."""
-    home = os.environ.get("CUDA_HOME")
-    if not home or any((Path(home) / folder / "libcudart.so").exists() for folder in ("lib64", "lib")):
-        return
-    libraries = sorted((Path(home) / "lib").glob("libcudart.so.*"))
-    if libraries:
-        folder = Path("/tmp/cudart")
-        folder.mkdir(exist_ok=True)
-        (folder / "libcudart.so").symlink_to(libraries[0])
-        os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("LIBRARY_PATH")]))

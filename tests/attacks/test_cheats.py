@@ -1,8 +1,9 @@
 """Ways to fool a grader, and honest work that graders wrongly reject: each is graded, and its verdict compared."""
 
 import pytest
+import torch
 
-from grader.models import TimeLimits
+from grader.models import Status, TimeLimits
 from tests import expected as cases
 
 FOLDERS = ("cheat_*", "honest_*")
@@ -18,6 +19,17 @@ def graders():
 @pytest.mark.parametrize(("path", "expected"), cases.listed(*FOLDERS))
 def test_case(graders, path, expected):
     cases.compare(cases.grade(graders, path, expected), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is run, not only compiled")
+def test_a_toolkit_without_all_libraries_is_completed_from_torchs_packages(graders):
+    """Such as one of the compiler and the runtime alone: <ATen/cuda/CUDAContext.h> wants headers of five libraries."""
+    path, expected = next(e.values for e in cases.listed("honest_cuda") if e.values[0].stem == "libraries")
+    verdict = cases.grade(graders, path, expected | {"device": "auto"})
+    assert verdict.status is Status.NOT_RUN, verdict.diagnoses
+    assert verdict.build.extensions == ("libraries",)
 
 
 def test_every_file_has_an_expected_verdict():
