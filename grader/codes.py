@@ -171,9 +171,8 @@ CODES: dict[str, Code] = {
         "backward", "The reference draws random numbers; values were not compared.", "Nothing: this is information."
     ),
     # timing
-    "timed_output_wrong": Code(
-        "timing", "An output or gradient of a timed call is wrong.", "Compute the same in every call."
-    ),
+    "timed_output_wrong": Code("timing", "An output of a timed call is wrong.", "Compute the same in every call."),
+    "timed_gradient_wrong": Code("timing", "A gradient of a timed call is wrong.", "Compute the same in every call."),
     "clock_disagreement": Code(
         "timing", "The worker's clock claims less than the referee's clock saw.", "Do not touch the timers."
     ),

@@ -256,7 +256,7 @@ class Grader:
             record.diagnoses += timing.diagnoses
             desk.release()
             if timing.result.status is StageStatus.FAILED:
-                return timing.status
+                return record.failed_while_timed(timing.status)
             with record.stage("inspection"):
                 return self._inspect(candidate, desk, todo.cases[0], record, status)
         return status

@@ -18,6 +18,7 @@ from grader.models import (
     Problem,
     Settings,
     StageSeconds,
+    StageStatus,
     Status,
     Submission,
     TimingResult,
@@ -51,6 +52,18 @@ class Record:
         finally:
             total = getattr(self.seconds, name) + time.monotonic() - started
             self.seconds = self.seconds.model_copy(update={name: total})
+
+    def failed_while_timed(self, status: Status) -> Status:
+        """What a stage passed is wrong in a timed call. A stream that the checks could only warn of is the cause."""
+        failed = {"status": StageStatus.FAILED}
+        if status is Status.WRONG_BACKWARD and self.backward is not None:
+            self.backward = self.backward.model_copy(update=failed)
+        if status is Status.WRONG_OUTPUT and self.forward is not None:
+            self.forward = self.forward.model_copy(update=failed)
+        causes = [diagnosis for diagnosis in self.diagnoses if diagnosis.code == "wrong_stream"]
+        others = [diagnosis for diagnosis in self.diagnoses if diagnosis.code != "wrong_stream"]
+        self.diagnoses = [cause.model_copy(update={"severity": "error"}) for cause in causes] + others
+        return status
 
     def verdict(
         self, problem: Problem, submission: Submission, status: Status, settings: Settings, environment: Environment

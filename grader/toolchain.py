@@ -62,7 +62,7 @@ def find_toolchain() -> Toolchain:
         cuda_home=cuda_home,
         nvcc_version=_nvcc_version(cuda_home) if cuda_home else None,
         torch_version=importlib.metadata.version("torch"),
-        headers=tuple(sorted(os.listdir(cuda_home / "include"))) if cuda_home else (),
+        headers=tuple(sorted(path.name for path in (cuda_home / "include").iterdir())) if cuda_home else (),
     )
 
 

@@ -184,7 +184,7 @@ def run_experiments(
             break
         if diagnosis is not None:
             found.append(diagnosis)
-            if diagnosis.code in experiments.LASTING:
+            if diagnosis.severity == "error" and diagnosis.code in experiments.LASTING:
                 break
     return errors_first(found)
 

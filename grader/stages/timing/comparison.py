@@ -48,27 +48,29 @@ class Comparison:
                 if gradient is not None and f"grad:t:{name}" in reference.sealed:
                     pairs.append((gradient, f"grad:t:{name}", f"grad:t:{theirs}"))
         for expected, ours, other in pairs:
-            wrong = self._differs(expected, reference.sealed[ours], candidate.sealed.get(other))
-            if wrong is not None:
-                return wrong
+            fault = self._difference(expected, reference.sealed[ours], candidate.sealed.get(other))
+            if fault is not None:
+                code, what = (
+                    ("timed_gradient_wrong", f"gradient of `{expected.name}`")
+                    if ours.startswith("grad:")
+                    else ("timed_output_wrong", expected.name)
+                )
+                return diagnose(code, f"{what} of a timed call {fault}")
         return None
 
-    def _differs(
+    def _difference(
         self, expected: numerics.Expected, reference: torch.Tensor, found: torch.Tensor | None
-    ) -> Diagnosis | None:
-        label = expected.name
+    ) -> str | None:
+        """In words; None where there is none."""
         if found is None:
-            return diagnose("timed_output_wrong", f"{label} is missing from a timed call")
+            return "is missing"
         found = found.view(reference.shape)
         if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
             return _too_many_differ(expected, reference, found)
         between = numerics.distance(found, reference)
         if between is None:
-            message = (
-                f"{label} of a timed call has NaN or infinity where the reference has none, or the other way round"
-            )
-            return diagnose("timed_output_wrong", message)
-        yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(label)
+            return "has NaN or infinity where the reference has none, or the other way round"
+        yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(expected.name)
         if yardstick is None:
             yardstick = expected.error_l2 / max(expected.norm, 1e-300)
         distance, size = between
@@ -76,18 +78,16 @@ class Comparison:
         bound = TIMED_TOLERANCE * yardstick * size + 2 * units * numerics.EPSILON * size + 1e-30
         if distance <= bound:
             return None
-        return diagnose(
-            "timed_output_wrong",
-            f"{label} of a timed call differs from the reference's by {distance / max(size, 1e-300):.2g} "
-            f"(relative RMS), allowed is {bound / max(size, 1e-300):.2g}, while the untimed cases passed",
+        return (
+            f"differs from the reference's by {distance / max(size, 1e-300):.2g} (relative RMS), "
+            f"allowed is {bound / max(size, 1e-300):.2g}, while the untimed cases passed"
         )
 
 
-def _too_many_differ(expected: numerics.Expected, reference: torch.Tensor, found: torch.Tensor) -> Diagnosis | None:
+def _too_many_differ(expected: numerics.Expected, reference: torch.Tensor, found: torch.Tensor) -> str | None:
     """Integers: a share may differ, as the reference's own runs do."""
     count = int((found != reference).sum())
     ambiguous = 0 if expected.ambiguous is None else int(expected.ambiguous.sum())
     if count <= TIMED_TOLERANCE * ambiguous + DIFFERENT_SHARE * reference.numel():
         return None
-    message = f"{expected.name} of a timed call differs from the reference's in {count} of {reference.numel()} elements"
-    return diagnose("timed_output_wrong", f"{message}, while the untimed cases passed")
+    return f"differs from the reference's in {count} of {reference.numel()} elements, while the untimed cases passed"

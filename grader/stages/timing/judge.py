@@ -53,7 +53,10 @@ class TimingJudgement:
     @property
     def status(self) -> Status:
         """What a failed timing stage makes of the verdict."""
-        return Status.WRONG_OUTPUT if self.result.status is StageStatus.FAILED else Status.CORRECT
+        if self.result.status is not StageStatus.FAILED:
+            return Status.CORRECT
+        wrong = {diagnosis.code for diagnosis in self.diagnoses}
+        return Status.WRONG_BACKWARD if "timed_gradient_wrong" in wrong else Status.WRONG_OUTPUT
 
 
 def judge_timing(

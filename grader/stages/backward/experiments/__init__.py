@@ -39,8 +39,9 @@ CAUSES: tuple[Experiment, ...] = (
 )
 """Asked when the plain product is already wrong: what may be behind it."""
 
-LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken")
-"""Faults that leave something behind, so that the experiments after them would see it and mean something else."""
+LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken", "nondeterministic_grad")
+"""Faults that leave something behind, or change from call to call, so that the experiments after them would see that
+and mean something else."""
 
 TRAPS: tuple[Experiment, ...] = (
     saved_tensor_mutated,

@@ -23,7 +23,7 @@ CARRIED_SHARE = 1e-3
 
 
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Equal calls give equal gradients, and two backwards into the same .grad add up."""
+    """Equal calls give equal gradients, whatever ran before them, and two backwards into the same .grad add up."""
     case = cases.first
     carried = _carried_over(candidate, case)
     if carried is not None or not plain_is_right(candidate, case):
@@ -32,31 +32,44 @@ def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """A buffer that is added to and never zeroed hands a call what the one before left, even for a zero grad_output."""
+    """What an earlier call left shows in a later one: asked twice, then for a grad_output of zeros, then once more."""
     if not case.values_comparable:
         return None
     zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
     products = []
-    for cotangents in (case.cotangents, case.cotangents, zero):
+    for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents):
         finding = candidate.attempt(ask(candidate, case, cotangents=cotangents), "backward", "repeating the backward")
         if finding.failure is not None:
             return None
         products.append(product(candidate, case, finding).gradients)
     for name in case.wrt:
-        first, second, left = (gradients[name] for gradients in products)
-        if first is None or second is None or left is None:
+        first, second, left, last = (gradients[name] for gradients in products)
+        if first is None or second is None or left is None or last is None:
             continue
-        size = float(torch.linalg.vector_norm(first.double()))
-        change = float(torch.linalg.vector_norm(second.double() - first.double()))
-        if change > CARRIED_SHARE * size and bool(left.any()):
-            share = change / max(size, 1e-300)
+        operand = case.operand_names[name]
+        change = _change(first, second)
+        if change > CARRIED_SHARE and bool(left.any()):
             return diagnose(
                 "accumulation_broken",
-                f"gradient of `{case.operand_names[name]}` changes by {share:.2g} of its size when "
-                "the same backward is repeated, and is not zero for a grad_output of zeros: zero the buffer that "
-                "backward adds to, or return a fresh tensor from each backward",
+                f"gradient of `{operand}` changes by {change:.2g} of its size when the same backward is repeated, and "
+                "is not zero for a grad_output of zeros: zero the buffer that backward adds to, or return a fresh "
+                "tensor from each backward",
+            )
+        change = max(change, _change(first, last))
+        if change > CARRIED_SHARE:
+            return diagnose(
+                "nondeterministic_grad",
+                f"gradient of `{operand}` changes by {change:.2g} of its size between equal calls, far more than "
+                "rounding does: look for a missing __syncthreads(), a race between threads, or memory that is read "
+                "before it is written",
             )
     return None
+
+
+def _change(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Relative to the size before, in the Euclidean norm; NaN, which no comparison holds for, where either has one."""
+    distance = float(torch.linalg.vector_norm(after.double() - before.double()))
+    return distance / max(float(torch.linalg.vector_norm(before.double())), 1e-300)
 
 
 def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
