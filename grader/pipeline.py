@@ -242,7 +242,8 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            self.workshop.launcher.settle(candidate.device)
+            if candidate.device is Device.CPU:  # there a worker that starts would be timed along
+                self.workshop.launcher.settle()
             with record.stage("timing"):
                 timing = judge_timing(
                     candidate,

@@ -21,9 +21,9 @@ from grader.toolchain import Toolchain
 
 GIB = 1 << 30
 SPARES = {Device.CPU: 1, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
-"""Workers that start while others work. On a GPU, a quick grading takes a fourth of a start, in which one core is busy.
-Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is timed
-at."""
+"""Workers that start while others work. On a GPU, a quick grading takes less time than a start, which keeps one core
+busy. Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is
+timed at."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
@@ -60,22 +60,16 @@ class Launcher:
         return worker
 
     def prepare(self, role: Role, device: Device, count: int = 1) -> None:
-        """Have so many that are ready or start in the background, the next one on the GPU too.
-
-        Others, while one works, are not kept waiting for: one that still starts warms up when it is taken.
-        """
+        """Have so many that are ready or start in the background, the next one on the GPU too."""
         spares = self._spares[role, device]
         while len(spares) < count:
             spares.append(self.start(role, device))
-        if count == 1 or spares[0].listens:
-            spares[0].warm_up()
+        spares[0].warm_up()
 
-    def settle(self, device: Device) -> None:
-        """Wait until no spare disturbs a measurement there: on a CPU none may be starting, on a GPU none warming up."""
+    def settle(self) -> None:
+        """Wait until no spare is busy starting, so that it does not disturb a measurement."""
         for spares in self._spares.values():
             for spare in list(spares):
-                if device is Device.CUDA and not spare.warming:
-                    continue
                 try:
                     spare.wait_ready()
                 except WorkerLost:

@@ -73,16 +73,6 @@ class RemoteWorker:
                 hidden=options.hidden,
             )
 
-    @property
-    def listens(self) -> bool:
-        """It has started: a job would be taken up at once."""
-        return self._ready or bool(self._selector.select(0))
-
-    @property
-    def warming(self) -> bool:
-        """It was told to, and nobody has waited for it yet."""
-        return self._warming is not None and not self._ready
-
     def warm_up(self) -> None:
         """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells."""
         if self.options.gpu and not self._ready and self._warming is None:
