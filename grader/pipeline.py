@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -14,6 +12,7 @@ from typing import Literal
 import torch
 
 from grader.appraisal import appraise
+from grader.builds import Builds
 from grader.device_memory import PeakMemory, used_bytes
 from grader.errors import ProblemError, UserError
 from grader.models import (
@@ -70,8 +69,7 @@ class Grader:
         self._strict_fp32, self._baselines = strict_fp32, baselines
         self._baseline_bytes = used_bytes() if torch.cuda.is_available() else 0
         self.workshop = Workshop(sandbox, build_cache, limits)
-        self._builds: dict[str, Future[build.Built]] = {}
-        self._builders = max(1, len(os.sched_getaffinity(0)) // 2)
+        self._builds = Builds(self.workshop)
 
     def __enter__(self) -> Grader:
         return self
@@ -122,20 +120,17 @@ class Grader:
     ) -> Generator[tuple[Problem, Submission, Verdict], None, None]:
         """Verdicts in the order of the work, each as it is reached; CUDA extensions are compiled ahead, in parallel."""
         pending, ahead = iter(work), deque[tuple[Problem, Submission]]()
-        with ThreadPoolExecutor(self._builders) as pool:
-            try:
-                while True:
-                    for item in islice(pending, self._builders + 1 - len(ahead)):
-                        ahead.append(item)
-                        self._build_ahead(pool, item[1])
-                    if not ahead:
-                        return
-                    current = ahead.popleft()
-                    self._look_ahead([current, *ahead])
-                    yield *current, self.grade(*current, more_to_come=bool(ahead))
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-                self._builds.clear()
+        with self._builds.ahead():
+            while True:
+                for problem, submission in islice(pending, self._builds.at_a_time + 1 - len(ahead)):
+                    ahead.append((problem, submission))
+                    if self.settings_for(submission).device is Device.CUDA:
+                        self._builds.start(submission)
+                if not ahead:
+                    return
+                current = ahead.popleft()
+                self._look_ahead([current, *ahead])
+                yield *current, self.grade(*current, more_to_come=bool(ahead))
 
     def settings_for(self, submission: Submission) -> Settings:
         """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""
@@ -174,11 +169,7 @@ class Grader:
     def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> Status:
         """Compiles without GPU devices in sight, then runs in another sandbox that has them."""
         with record.stage("build"):
-            started = self._builds.pop(submission.source_hash, None)
-            if started is not None:
-                record.build = started.result().result
-            elif self.workshop.cache.get(submission) is None or not torch.cuda.is_available():
-                record.build = self.workshop.build_apart(submission).result
+            record.build = self._builds.get(submission)
         if not torch.cuda.is_available():
             seen = "it compiles" if record.build and record.build.extensions else "nothing was compiled by importing it"
             message = f"{seen}; running it needs a CUDA device, and there is none here"
@@ -198,19 +189,11 @@ class Grader:
             finally:
                 record.peak_device_bytes = memory.peak_bytes
 
-    def _build_ahead(self, pool: ThreadPoolExecutor, submission: Submission) -> None:
-        if not torch.cuda.is_available():
-            return  # timing on the CPU wants the cores to itself
-        on_gpu = self.settings_for(submission).device is Device.CUDA
-        if on_gpu and submission.source_hash not in self._builds and self.workshop.cache.get(submission) is None:
-            self._builds[submission.source_hash] = pool.submit(self.workshop.build_apart, submission)
-
     def _look_ahead(self, work: Sequence[tuple[Problem, Submission]]) -> None:
         """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
         problems = {problem.source_hash: problem for problem, _ in work}
-        building = self._builds.get(work[0][1].source_hash)
         for problem in islice(problems.values(), DESKS_KEPT[Device.CUDA]):
-            if building is None or building.done():
+            if not self._builds.under_way(work[0][1]):
                 return
             try:
                 plan.make(self.workshop.desk(problem, Device.CUDA), variant=self._variant, quick=self._quick)

@@ -23,7 +23,7 @@ ORDER = [
     {"grader.remote", "grader.gradable", "grader.device_memory"},
     {"grader.stages", "grader.machine"},
     {"grader.record", "grader.workshop"},
-    {"grader.appraisal", "grader.trials"},
+    {"grader.appraisal", "grader.builds", "grader.trials"},
     {"grader.pipeline", "grader.selftest", "grader.checking"},
     {"grader.api"},
     {"db"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,15 +14,13 @@ from grader import protocol as p
 from grader.worker import clock, engine, peaks, queue, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
+from grader.worker.guarded import guard
+from grader.worker.late import late_stream
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.precision import set_precision
 from grader.worker.profile import profile
-from grader.worker.redzones import Redzones
 from grader.worker.substitutes import substituted
-from grader.worker.tensors import describe, flatten, plain
-
-LATE_CYCLES = 20_000_000
-"""How long the side stream is busy before the inputs arrive: about 10 ms, far longer than a launch takes."""
+from grader.worker.tensors import describe, flatten, plain, state_of
 
 
 @dataclass
@@ -75,7 +73,7 @@ class Bench:
             case p.Construct():
                 return self.construct(step)
             case p.SetState():
-                return self.set_state(step)
+                return self.setstate_of(step)
             case p.PutInputs():
                 return self.put_inputs(step)
             case p.Forward():
@@ -103,7 +101,7 @@ class Bench:
             case p.Gauge():
                 return peaks.gauge(step)
             case p.Guard():
-                return self.guard(step)
+                return guard(self, step)
             case p.Profile():
                 return profile(self, step)
             case p.Drop():
@@ -147,8 +145,8 @@ class Bench:
             builds=tuple(self.builder.events[first:]),
         )
 
-    def set_state(self, step: p.SetState) -> p.Result:
-        state = _state(self.models[step.model])
+    def setstate_of(self, step: p.SetState) -> p.Result:
+        state = state_of(self.models[step.model])
         for name, slot in step.values.items():
             value = self.regions["inbox"].slot(slot)
             # `.data` leaves the version counter alone: a cache keyed on `_version` must not notice.
@@ -191,7 +189,7 @@ class Bench:
         for name in step.frozen:
             if leaves[name].requires_grad:
                 self.frozen.append(leaves[name].requires_grad_(False))
-        late = self.stream(step.side_stream, inputs.leaves.values())
+        late = late_stream(self.device, inputs.leaves.values(), there=step.side_stream)
         with late, substituted(step.substitute):
             if step.clone_inputs:
                 arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
@@ -212,8 +210,8 @@ class Bench:
         pairs = [(tape.outputs[name], g) for name, g in self.given[step.grads].items()]
         pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
         set_precision(step.tf32)
-        guard = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
-        with self.stream(step.side_stream, [g for _, g in pairs]), guard:
+        dense = contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
+        with late_stream(self.device, [g for _, g in pairs], there=step.side_stream), dense:
             if step.into != "result":
                 found = engine.accumulated(pairs, tape.leaves, step)
             else:
@@ -245,30 +243,6 @@ class Bench:
             self.synchronize()
         return p.Exported(refused=tuple(refused))
 
-    def guard(self, step: p.Guard) -> p.Result:
-        zones = Redzones(step.fill)
-        tensors = {**_state(self.models[step.forward.model]), **self.inputs[step.forward.inputs].leaves}
-        held = {name: value.data for name, value in tensors.items()}
-        try:
-            for name, value in tensors.items():
-                value.data = zones.copy(value, name)
-            with zones:
-                outputs = self.call_forward(step.forward)
-                if step.backward is not None:
-                    self.backward(step.backward)
-            self.synchronize()
-        finally:
-            for name, value in held.items():
-                tensors[name].data = value
-        for name, output in outputs.items():
-            zones.rename(output, name)
-        if step.backward is not None:
-            for name, gradient in self.grads[step.backward.grads].items():
-                zones.rename(gradient, f"grad:{name}")
-            for name, given in self.given[step.backward.grads].items():
-                zones.rename(given, f"cotangent:{name}")
-        return p.Guarded(breaches=zones.breaches())
-
     def drop(self, step: p.Drop) -> p.Result:
         self.thaw()
         self.inputs.clear()
@@ -297,7 +271,7 @@ class Bench:
             return self.given[key].get(name)
         if kind == "input":
             return self.inputs[key].arguments[int(name)]
-        return _state(self.models[key]).get(name)
+        return state_of(self.models[key]).get(name)
 
     def cotangent(self, given: p.Cotangent) -> torch.Tensor:
         value = self.regions["inbox"].slot(given.slot).to(self.device, copy=True)
@@ -308,28 +282,6 @@ class Bench:
         if given.layout == "sliced":
             return _empty(value.shape, value.dtype, self.device, "strided").copy_(value)
         return value
-
-    @contextlib.contextmanager
-    def stream(self, side: bool, arguments: Iterable[torch.Tensor]) -> Iterator[None]:
-        """The default stream, or one of our own on which the arguments' values arrive late.
-
-        Work that goes to any other stream does not wait for them, and reads NaN.
-        """
-        if not side or self.device.type != "cuda":
-            yield
-            return
-        late = [argument for argument in arguments if argument.is_floating_point()]
-        values = [leaf.detach().clone() for leaf in late]
-        for leaf in late:
-            leaf.data.fill_(float("nan"))
-        torch.cuda.synchronize()
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream):
-            torch.cuda._sleep(LATE_CYCLES)  # type: ignore[no-untyped-call]
-            for leaf, value in zip(late, values, strict=True):
-                leaf.data.copy_(value)
-            yield
-        stream.synchronize()
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -347,10 +299,6 @@ def _compile(model: nn.Module, mode: str) -> None:
 def _alone(value: object) -> object:
     """Without the graph, which holds the leaves and more."""
     return value.detach() if isinstance(value, torch.Tensor) else value
-
-
-def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def _empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, layout: str) -> torch.Tensor:

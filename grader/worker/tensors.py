@@ -1,10 +1,11 @@
-"""Names and descriptions of the tensors in whatever a model returns."""
+"""Names and descriptions of the tensors in whatever a model holds and returns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from grader.protocol import TensorInfo
 
@@ -43,3 +44,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Without graph and without a subclass that could run code when it is read."""
     with torch.no_grad():
         return tensor.detach().as_subclass(torch.Tensor)
+
+
+def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -1,7 +1,8 @@
 """Both workers, reference and candidate, ready to run the same calls on the same fresh values.
 
-Forward and backward of a training step are two jobs: the grad_output is released when the outputs are sealed. One
-arm's processes stand still while the other runs. Inputs, parameters and grad_outputs are new in every call.
+Forward and backward of a training step are two jobs: the grad_output is released when the outputs are sealed. The
+candidate's processes stand still while the reference runs, and on a CPU the other way round too. Inputs, parameters and
+grad_outputs are new in every call.
 """
 
 from __future__ import annotations
