@@ -88,7 +88,13 @@ def test_cpu_twin(graders, catalog, path):
 @pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU they are run, not only compiled")
-@pytest.mark.parametrize("problem", [*CONVOLUTIONS, "conv_transpose3d_leaky_relu_mul_leaky_relu_max"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "conv_transpose3d_leaky_relu_mul_leaky_relu_max",
+        *(pytest.param(problem, marks=pytest.mark.deep) for problem in CONVOLUTIONS),
+    ],
+)
 def test_cuda_solution_compiles(graders, catalog, problem):
     verdict = grade(graders("auto"), catalog, ROOT / "reference_solutions" / f"{problem}.py")
     assert verdict.status is Status.NOT_RUN, story(verdict)
