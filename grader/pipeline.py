@@ -191,7 +191,8 @@ class Grader:
 
     def _look_ahead(self, work: Sequence[tuple[Problem, Submission]]) -> None:
         """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
-        problems = {problem.source_hash: problem for problem, _ in work}
+        on_gpu = (problem for problem, submission in work if self.settings_for(submission).device is Device.CUDA)
+        problems = {problem.source_hash: problem for problem in on_gpu}
         for problem in islice(problems.values(), DESKS_KEPT[Device.CUDA]):
             if not self._builds.under_way(work[0][1]):
                 return

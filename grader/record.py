@@ -26,7 +26,7 @@ from grader.models import (
 )
 from grader.stages.cases import Case
 from grader.stages.inspection import Inspected
-from grader.stages.outcome import errors_first
+from grader.stages.outcome import errors_first, streams_blamed
 
 
 @dataclass
@@ -54,15 +54,13 @@ class Record:
             self.seconds = self.seconds.model_copy(update={name: total})
 
     def failed_while_timed(self, status: Status) -> Status:
-        """What a stage passed is wrong in a timed call. A stream that the checks could only warn of is the cause."""
+        """What a stage passed is wrong in a timed call."""
         failed = {"status": StageStatus.FAILED}
         if status is Status.WRONG_BACKWARD and self.backward is not None:
             self.backward = self.backward.model_copy(update=failed)
         if status is Status.WRONG_OUTPUT and self.forward is not None:
             self.forward = self.forward.model_copy(update=failed)
-        causes = [diagnosis for diagnosis in self.diagnoses if diagnosis.code == "wrong_stream"]
-        others = [diagnosis for diagnosis in self.diagnoses if diagnosis.code != "wrong_stream"]
-        self.diagnoses = [cause.model_copy(update={"severity": "error"}) for cause in causes] + others
+        self.diagnoses = streams_blamed(self.diagnoses)
         return status
 
     def verdict(

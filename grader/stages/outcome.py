@@ -68,3 +68,14 @@ def first_line(failure: Failure) -> str:
 def errors_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
     """Errors, warnings, information; among each, in the order in which they came."""
     return sorted(diagnoses, key=lambda diagnosis: ("error", "warning", "info").index(diagnosis.severity))
+
+
+def streams_blamed(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Of a wrong timed call: a stream that the checks could only warn of is its cause, and comes first."""
+    causes, others = [], []
+    for diagnosis in diagnoses:
+        if diagnosis.code == "wrong_stream":
+            causes.append(diagnosis.model_copy(update={"severity": "error"}))
+        else:
+            others.append(diagnosis)
+    return causes + others

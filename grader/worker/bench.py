@@ -73,7 +73,7 @@ class Bench:
             case p.Construct():
                 return self.construct(step)
             case p.SetState():
-                return self.setstate_of(step)
+                return self.set_state(step)
             case p.PutInputs():
                 return self.put_inputs(step)
             case p.Forward():
@@ -145,7 +145,7 @@ class Bench:
             builds=tuple(self.builder.events[first:]),
         )
 
-    def setstate_of(self, step: p.SetState) -> p.Result:
+    def set_state(self, step: p.SetState) -> p.Result:
         state = state_of(self.models[step.model])
         for name, slot in step.values.items():
             value = self.regions["inbox"].slot(slot)

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tarfile
+import tempfile
 import time
 import types
 from collections.abc import Callable
@@ -27,8 +28,10 @@ from grader.worker.lean import lean_headers
 LOG_HEAD_CHARACTERS = 24 << 10
 """Of a build log; the first error is what an author needs."""
 LOG_TAIL_CHARACTERS = 8 << 10
-BUNDLE_FOLDER = Path("/tmp/bundle")
-LEAN_FOLDER = Path("/tmp/lean")
+SCRATCH = Path(tempfile.gettempdir())
+"""This sandbox's own: /tmp is not everywhere."""
+BUNDLE_FOLDER = SCRATCH / "bundle"
+LEAN_FOLDER = SCRATCH / "lean"
 ERROR_LIMIT = "-fmax-errors=20"
 """PyTorch's headers under a standard that is too old give thirty thousand: 40 s, and 18 MB that nobody reads."""
 
@@ -143,7 +146,7 @@ def import_source(source: str, file_name: str, class_name: str) -> tuple[types.M
 
     Raises MissingClass, or whatever the import raises.
     """
-    path = Path("/tmp/submission") / Path(file_name).name
+    path = SCRATCH / "submission" / Path(file_name).name
     path.parent.mkdir(exist_ok=True)
     path.write_text(source, encoding="utf-8")
     name = "submission" if not path.stem.isidentifier() else path.stem

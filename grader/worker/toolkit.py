@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-
-LINKS = Path("/tmp/cuda-links")
 
 
 def complete_toolkit() -> None:
@@ -23,12 +22,13 @@ def complete_toolkit() -> None:
         return
     folders = list(_packages())
     _search_too("CPLUS_INCLUDE_PATH", [folder / "include" for folder in folders])
-    LINKS.mkdir(exist_ok=True)
+    links = Path(tempfile.gettempdir()) / "cuda-links"
+    links.mkdir(exist_ok=True)
     for library in (library for folder in folders for library in sorted((folder / "lib").glob("lib*.so.*"))):
-        link = LINKS / f"{library.name.partition('.so.')[0]}.so"
+        link = links / f"{library.name.partition('.so.')[0]}.so"
         if not link.is_symlink():
             link.symlink_to(library)
-    _search_too("LIBRARY_PATH", [LINKS])
+    _search_too("LIBRARY_PATH", [links])
 
 
 def _packages() -> Iterator[Path]:

@@ -69,6 +69,7 @@ def judge_timing(
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     try:
+        # A CPU's times are too noisy for one to speak for those that follow.
         known = desk.remember(("calls", case.variant, tf32), dict[Phase, int]) if desk.device is Device.CUDA else {}
         rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases, desk.device, known)
         timings, disagreements, watch = _figures(rounds, plan, desk.device)

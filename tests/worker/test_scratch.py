@@ -1,0 +1,41 @@
+"""What a worker writes lies in its sandbox's own folder, which is not /tmp without mounts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from grader.errors import SandboxUnavailable
+from grader.pipeline import Grader
+from tests import expected as cases
+
+WRITES = """
+import os
+from pathlib import Path
+import torch
+from grader.worker import build, toolkit
+
+toolkit.complete_toolkit()
+_, found = build.import_source("class ModelNew: pass", "mine.py", "ModelNew")
+print(os.environ["LIBRARY_PATH"], build.BUNDLE_FOLDER, build.LEAN_FOLDER, sep="\\n")
+"""
+
+
+def test_a_worker_writes_where_its_sandbox_lets_it(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path), "CUDA_HOME": str(tmp_path)}
+    environment.pop("LIBRARY_PATH", None)
+    done = subprocess.run([sys.executable, "-c", WRITES], env=environment, capture_output=True, text=True, check=True)
+    assert all(line.startswith(f"{tmp_path}/") for line in done.stdout.splitlines())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cuda-links", "submission"]
+
+
+@pytest.mark.slow
+def test_the_weak_sandbox_reaches_a_verdict():
+    path, expected = next(e.values for e in cases.listed("honest_plain") if e.values[0].stem == "scale_bias_relu")
+    try:
+        grader = Grader(device="cpu", sandbox="weak", quick=True)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    with grader:
+        cases.compare(cases.grade(lambda _: grader, path, expected), expected)
