@@ -1,12 +1,13 @@
 """What is asked of both arms, round by round; the arms are of our own making, so that there need be no GPU."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from grader.models import Device
-from grader.stages.timing.arms import NotQueued
 from grader.stages.timing.call import PARTS
+from grader.stages.timing.arms import NotQueued
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.device_clocks import ClockWatch
 from grader.stages.timing.judge import Plan, _collect, _figures, _Rounds
@@ -18,10 +19,10 @@ LAUNCHES_MS = 0.9
 class Arms:
     """A part takes so long; what launching takes comes on top while calls are not queued."""
 
-    def __init__(self, ms, *, waits_at=(), lies_until=0):
+    def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1):
         self.queues = False
         self.asked = []
-        self._ms, self._waits_at, self._lies_until = ms, waits_at, lies_until
+        self._ms, self._waits_at, self._lies_until, self._slower = ms, waits_at, lies_until, slower
 
     def pair(self, phase, reference_first, calls):
         self.asked.append((phase, reference_first, calls, self.queues))
@@ -29,16 +30,17 @@ class Arms:
             raise NotQueued
         ms = self._ms if self.queues else self._ms + LAUNCHES_MS
         times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
+        theirs = {part: Time(ms * self._slower, ms * self._slower + 0.4) for part in PARTS[phase]}
         claims = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
-        return times, claims if len(self.asked) <= self._lies_until else times, None
+        return times, claims if len(self.asked) <= self._lies_until else theirs, None
 
     def wake(self, phase):
         pass
 
 
-def collect(arms, known=None):
+def collect(arms, known=None, plan=PLAN):
     rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known)
-    samples = _collect(rounds, ClockWatch(None), PLAN, Device.CUDA)
+    samples = _collect(rounds, ClockWatch(None), plan, Device.CUDA)
     return rounds, {name: [r.claim for pairs in of.rounds for r, _ in pairs] for name, of in samples.items()}
 
 
@@ -94,3 +96,16 @@ def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
     assert [said.code for said in disagreements] == ["clock_disagreement"] * told
     assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
     assert timings["total"].speedup == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("slower", "gives_up", "rounds"), [(4, True, 1), (4, False, 3), (2.5, True, 3)])
+def test_only_a_quick_grading_gives_up_on_whoever_takes_three_times_as_long(slower, gives_up, rounds):
+    _, claims = collect(Arms(2.0, slower=slower), plan=replace(PLAN, gives_up=gives_up))
+    assert len(claims["total"]) == 2 * rounds
+
+
+@pytest.mark.parametrize(("slower", "verdict"), [(4, "slower"), (2.5, "inconclusive")])
+def test_one_round_says_slower_of_hopeless_ones_alone(slower, verdict):
+    rounds = _Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {})
+    timings, _, _ = _figures(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
+    assert {name: timing.verdict for name, timing in timings.items()} == dict.fromkeys(timings, verdict)

@@ -19,7 +19,7 @@ from grader.stages.timing.arms import Arms, NotQueued
 from grader.stages.timing.call import FIGURES, Part, Phase
 from grader.stages.timing.clocks import Samples, Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
-from grader.stages.timing.statistics import PRECISIONS, speedup
+from grader.stages.timing.statistics import HOPELESS, PRECISIONS, speedup
 
 LEAST_KEPT = 3
 """Rounds, however late it is."""
@@ -38,9 +38,11 @@ class Plan:
     min_rounds: int
     max_rounds: int
     seconds: float
+    gives_up: bool = False
+    """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time."""
 
 
-QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0)
+QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0, gives_up=True)
 THOROUGH = Plan(min_rounds=7, max_rounds=25, seconds=20.0)
 
 
@@ -185,8 +187,9 @@ def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, device: Device) -> 
             count += 1
             for name, of_round in made.items():
                 samples[name].rounds.append(of_round)
-            ranking = samples["total" if "total" in made else "forward"].claims()
-            enough = count >= plan.min_rounds and speedup(ranking).half_width <= PRECISIONS[device].half_width
+            figures = speedup(samples["total" if "total" in made else "forward"].claims())
+            enough = count >= plan.min_rounds and figures.half_width <= PRECISIONS[device].half_width
+            enough |= plan.gives_up and figures.ci_high < HOPELESS
         if enough or (late and count >= LEAST_KEPT):
             break
     return samples

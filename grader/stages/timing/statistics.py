@@ -15,7 +15,10 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 LEAST_PAIRS = 6
 """The interval of n pairs is at most from the least to the largest ratio, which holds the true median with a
-probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called."""
+probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called, but for HOPELESS ones."""
+HOPELESS = 1 / 3
+"""A speedup below this needs no interval: what disturbs a machine does not make one process three times slower than
+another, call by call and in turn."""
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 
@@ -87,7 +90,7 @@ def verdict_of(low: float, high: float, rounds: int, device: Device, reference_m
     margin = PRECISIONS[device].margin_at(reference_ms)
     least, most = 1 / (1 + margin), 1 + margin
     if 2 * rounds < LEAST_PAIRS:
-        return "inconclusive"
+        return "slower" if high < HOPELESS else "inconclusive"
     if low > most:
         return "faster"
     if high < least:
