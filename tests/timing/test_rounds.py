@@ -7,7 +7,7 @@ import pytest
 
 from grader.models import Device
 from grader.stages.timing.call import PARTS
-from grader.stages.timing.arms import NotQueued
+from grader.stages.timing.caller import NotQueued
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.device_clocks import ClockWatch
 from grader.stages.timing.judge import Plan, _collect, _figures, _Rounds

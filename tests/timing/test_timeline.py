@@ -1,9 +1,11 @@
 """Calls on the referee's own GPU timeline."""
 
+from pathlib import Path
+
 import pytest
 
 from grader.catalog import find_problems
-from grader.models import Submission
+from grader.models import Problem, Submission
 from grader.pipeline import Grader
 from grader.remote.timeline import RELEASE_SECONDS
 from grader.stages import plan
@@ -26,6 +28,28 @@ class ModelNew(nn.Module):
         y = x * self.scale
         {wait}
         return y
+"""
+
+MANY = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.scales = nn.ParameterList(nn.Parameter(torch.randn(1)) for _ in range(count))
+
+    def forward(self, x):
+        return x * torch.cat(list(self.scales)).mean()
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return [1500]
 """
 
 
@@ -57,3 +81,12 @@ def test_one_that_waits_for_the_device_is_let_in_and_both_sides_are_timed_with_t
     assert "launches_timed" in [told.code for told in verdict.diagnoses]
     assert "clock_disagreement" not in [told.code for told in verdict.diagnoses]
     assert 0.01 < verdict.timing.forward.reference_ms < RELEASE_SECONDS * 1e3 / 100, "launches, and not the wait"
+
+
+def test_more_tensors_than_a_gpu_takes_launches_hold_nobody_up(grader):
+    """Neither side can queue its copies behind a gate: the referee's go as one, the workers are let in."""
+    problem = Problem(id="many_scales", path=Path("many_scales.py"), source=MANY)
+    source = MANY.replace("class Model(", "class ModelNew(")
+    verdict = grader.grade(problem, Submission(author="ann", problem_id=problem.id, path="it.py", source=source))
+    assert verdict.status == "correct"
+    assert "launches_timed" in [told.code for told in verdict.diagnoses]

@@ -1,7 +1,7 @@
 """How fast is it? Reference and candidate in turn, on fresh inputs, every timed output compared."""
 
-from grader.stages.timing.arms import flush_bytes
 from grader.stages.timing.baselines import BaselineStore, measure
+from grader.stages.timing.caller import flush_bytes
 from grader.stages.timing.judge import TimingJudgement, judge_timing
 from grader.stages.timing.light import SpeedOfLight, too_fast
 

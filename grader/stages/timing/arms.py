@@ -1,6 +1,6 @@
 """Both workers, reference and candidate, ready to run the same calls on the same fresh values.
 
-Forward and backward of a training step are two jobs: the grad_output is released when the outputs are sealed. The
+Forward and backward of a training step are two parts: the grad_output is released when the outputs are sealed. The
 candidate's processes stand still while the reference runs, and on a CPU the other way round too. Inputs, parameters and
 grad_outputs are new in every call.
 """
@@ -12,32 +12,26 @@ import os
 import secrets
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
-from grader import protocol as p
 from grader.models import Device, Diagnosis
 from grader.problem_module import Variant
-from grader.remote import Finding, Script, TensorSpec, TimelineScript, WorkerLost
-from grader.stages.candidate import MODEL, Candidate, exports, output_specs
+from grader.remote import WorkerLost
+from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_cotangent, draw_inputs, is_float
 from grader.stages.outcome import lost
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing.call import PARTS, Call, Draw, Part, Phase, Side
+from grader.stages.timing.call import Call, Draw, Part, Phase, Side
+from grader.stages.timing.caller import Caller
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.comparison import Comparison
 
-HOST_FLUSH_BYTES = 64 << 20
 MOVE = 0.05
 """Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
 SAME_INPUT_NOISE = 1e-3
 """Relative size of what is added to the inputs of a problem that draws the same ones each time."""
-
-
-class NotQueued(Exception):
-    """A call waited for the GPU before all of it was queued, and was let in late: its time says nothing."""
 
 
 class Arms:
@@ -54,9 +48,9 @@ class Arms:
             Side(desk.worker, ours, shapes, {name: name for name in case.state}),
             Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
         )
+        self._caller = Caller(self._sides, candidate, desk, case, tf32=tf32)
         if desk.device is Device.CUDA:
             self._release_memory()
-        self._flush_bytes = flush_bytes(desk.device)
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
         self._same_inputs = self._draws_the_same()
@@ -72,8 +66,7 @@ class Arms:
         made: dict[int, list[Call]] = {}
         for index in (0, 1) if reference_first else (1, 0):
             with self._other_paused(index), _out_of_the_way(self._desk.device):
-                self._prepare(index)
-                made[index] = [self._call(index, phase, draw) for draw in draws]
+                made[index] = self._caller.calls(index, phase, draws, queued=self.queues)
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
         return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
@@ -82,8 +75,7 @@ class Arms:
         """A GPU that had nothing to do for a while takes some percent longer for the next call: one that counts not."""
         if self._desk.device is Device.CUDA:
             with self._other_paused(0):
-                self._prepare(0)
-                self._call(0, phase, self._draw(phase))
+                self._caller.calls(0, phase, [self._draw(phase)], queued=self.queues)
 
     def _draw(self, phase: Phase) -> Draw:
         device = self._desk.device
@@ -130,76 +122,6 @@ class Arms:
         except WorkerLost as error:
             raise lost(error, "timing", "standing still while the reference is timed") from error
 
-    def _prepare(self, index: int) -> None:
-        """Before the clock runs: nothing of the last call is there, and caches are cold."""
-        script = Script(self._sides[index].worker, self._desk.device)
-        script.step(p.Drop(empty_cache=False))
-        if self._desk.device is Device.CPU:
-            script.step(p.Flush(nbytes=self._flush_bytes))
-        self._run(index, script, "preparing a timed call")
-
-    def _call(self, index: int, phase: Phase, draw: Draw) -> Call:
-        side, training = self._sides[index], phase == "training"
-        times: dict[Part, Time] = {}
-        sealed: dict[str, torch.Tensor] = {}
-        for part in PARTS[phase]:
-            script = self._timed_script(side)
-            if part != "backward":
-                script.set_state(
-                    MODEL, {side.names[name]: value for name, value in draw.state.items() if name in side.names}
-                )
-                script.put_inputs("t", draw.inputs, requires_grad=training)
-            script.step(
-                self._timed_step(
-                    part=part,
-                    model=MODEL,
-                    inputs="t",
-                    tape="t",
-                    grads="t",
-                    cotangents=script.cotangents(draw.cotangents) if part == "backward" else {},
-                    wrt=tuple(side.operands.values()) if part == "backward" else (),
-                    training=self._case.training,
-                    tf32=self._tf32,
-                    flush_bytes=self._flush_bytes if self._desk.device is Device.CUDA else 0,
-                    clone_inputs=self._case.clone_inputs,
-                )
-            )
-            if part == "backward":
-                gradients = {
-                    side.operands[name]: TensorSpec(shape, self._case.operand(name).dtype)
-                    for name, shape in side.shapes.items()
-                }
-                script.export(exports("grad", "t", gradients))
-            else:
-                script.export(exports("output", "t", output_specs(self._case)))
-                script.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
-            finding = self._run(index, script, f"timing {phase} on variant {self._case.variant}")
-            if not finding.queued:
-                raise NotQueued
-            times[part] = Time(finding.of(p.Timed)[0].ms, finding.bracket_ms)
-            sealed |= finding.sealed
-        script = Script(side.worker, self._desk.device)
-        script.step(p.Drop(empty_cache=False))
-        self._run(index, script, "after a timed call")
-        return Call(times, sealed)
-
-    def _timed_script(self, side: Side) -> Script:
-        if self._desk.device is Device.CUDA:
-            return TimelineScript(side.worker, queued=self.queues)
-        return Script(side.worker, Device.CPU)
-
-    def _timed_step(self, **part: Any) -> p.Step:
-        if self._desk.device is Device.CUDA:
-            return p.Queue(**part, alone=not self.queues)
-        return p.Time(**part)
-
-    def _run(self, index: int, script: Script, doing: str) -> Finding:
-        return self._candidate.run(script, "timing", doing) if index else self._desk.run(script)
-
-    def _buffers(self, side: Side) -> dict[str, TensorSpec]:
-        found = {name: of for name, of in self._case.buffers.items() if name in side.names}
-        return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
-
 
 @contextlib.contextmanager
 def _out_of_the_way(device: Device) -> Iterator[None]:
@@ -213,13 +135,6 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
-
-
-def flush_bytes(device: Device) -> int:
-    """To write so that caches are cold."""
-    if device is Device.CUDA:
-        return 2 * int(torch.cuda.get_device_properties(0).L2_cache_size)
-    return HOST_FLUSH_BYTES
 
 
 def _moved(value: torch.Tensor, share: float) -> torch.Tensor:

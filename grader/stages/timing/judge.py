@@ -15,8 +15,9 @@ from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing.arms import Arms, NotQueued
+from grader.stages.timing.arms import Arms
 from grader.stages.timing.call import FIGURES, Part, Phase
+from grader.stages.timing.caller import NotQueued
 from grader.stages.timing.clocks import Samples, Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.stages.timing.statistics import HOPELESS, PRECISIONS, speedup
