@@ -21,27 +21,30 @@ class NeverStill(Exception):
 
 
 @contextlib.contextmanager
-def paused(root: int) -> Iterator[None]:
+def paused(root: int, likely: set[int]) -> Iterator[None]:
     """Stop a process and all its descendants, and let them go on afterwards. Raises NeverStill.
 
-    A pid namespace's first process adopts every orphan, so that nobody in a sandbox is outside this tree.
+    `likely` is who was there last time, which saves one look at all processes; it is brought up to date. A pid
+    namespace's first process adopts every orphan, so that nobody in a sandbox is outside this tree.
     """
-    held = _stop(root)
+    held = _stop(root, likely)
+    likely.clear()
+    likely.update(held)
     try:
         yield
     finally:
         _signal(held, signal.SIGCONT)
 
 
-def _stop(root: int) -> set[int]:
+def _stop(root: int, likely: set[int]) -> set[int]:
     """All pids of the tree, stopped.
 
     One that runs on may fork, or continue another, until it is stopped too: done is when all that are known stand, and
     a look at the tree after that finds nobody new and nobody running.
     """
     known: set[int] = set()
-    for _ in range(PASSES):
-        tree = _tree(root)
+    for count in range(PASSES):
+        tree = _tree(root, likely | {root} if likely and count == 0 else None)
         running = [pid for pid, state in tree.items() if state not in STILL]
         if not running and known >= tree.keys():
             return known
@@ -69,13 +72,11 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _tree(root: int) -> dict[int, str]:
-    """State by pid, of a process and its descendants."""
+def _tree(root: int, among: set[int] | None = None) -> dict[int, str]:
+    """State by pid, of a process and its descendants; of all processes, or of those among which they are sought."""
     parents: dict[int, int] = {}
     states: dict[int, str] = {}
-    with os.scandir("/proc") as entries:
-        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    for pid in pids:
+    for pid in _all() if among is None else among:
         found = _stat(pid)
         if found is not None:
             states[pid], parents[pid] = found
@@ -85,6 +86,11 @@ def _tree(root: int) -> dict[int, str]:
         if not children:
             return {pid: states[pid] for pid in tree}
         tree |= children
+
+
+def _all() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

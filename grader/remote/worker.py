@@ -59,6 +59,8 @@ class RemoteWorker:
         self._ready = False
         self._warming: Job | None = None
         self._regions: dict[str, Region] = {}
+        self._seen: set[int] = set()
+        """Its processes, when they were paused last."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._socket.setblocking(False)
@@ -117,7 +119,7 @@ class RemoteWorker:
     def paused(self) -> Iterator[None]:
         """None of its processes runs meanwhile. Raises WorkerLost where they cannot be held."""
         try:
-            with paused(self._process.pid):
+            with paused(self._process.pid, self._seen):
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
