@@ -175,9 +175,11 @@ class Grader:
             message = f"{seen}; running it needs a CUDA device, and there is none here"
             record.diagnoses.append(diagnose("needs_cuda", message, severity="info"))
             return Status.NOT_RUN
+        launcher = self.workshop.launcher
         with record.stage("start"):
-            worker = self.workshop.launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
-        with worker, PeakMemory(self._baseline_bytes) as memory:
+            launcher.bury()  # whose memory would be taken for the next one's
+            worker = launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
+        with launcher.dismissing(worker), PeakMemory(self._baseline_bytes) as memory:
             try:
                 with record.stage("start"):
                     built = build.import_submission(

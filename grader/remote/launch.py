@@ -8,6 +8,8 @@ import shutil
 import sys
 import tempfile
 from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -49,6 +51,7 @@ class Launcher:
         self._architecture = architecture or DEFAULT_ARCHITECTURE
         self._stage = Path(tempfile.mkdtemp(prefix="grader-"))
         self._spares: defaultdict[tuple[Role, Device], deque[RemoteWorker]] = defaultdict(deque)
+        self._dismissed: list[RemoteWorker] = []
         self._copy_worker_source()
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> RemoteWorker:
@@ -76,7 +79,22 @@ class Launcher:
                     spares.remove(spare)
                     spare.close()
 
+    @contextmanager
+    def dismissing(self, worker: RemoteWorker) -> Iterator[RemoteWorker]:
+        """As the worker itself would be a context manager, but that it is gone by the next `bury`."""
+        try:
+            yield worker
+        finally:
+            worker.dismiss()
+            self._dismissed.append(worker)
+
+    def bury(self) -> None:
+        """Nothing is left of dismissed workers."""
+        while self._dismissed:
+            self._dismissed.pop().close()
+
     def close(self) -> None:
+        self.bury()
         for spares in self._spares.values():
             for spare in spares:
                 spare.close()

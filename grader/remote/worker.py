@@ -149,6 +149,10 @@ class RemoteWorker:
         """What the worker printed, head and tail."""
         return self._process.output().text
 
+    def dismiss(self) -> None:
+        """Have it ended; `close` waits for that, which on a GPU takes a tenth of a second."""
+        self._process.end()
+
     def close(self) -> None:
         self._process.kill()
         with contextlib.suppress(OSError):

@@ -66,11 +66,15 @@ class SandboxedProcess:
             raise self._error
         return self._exit
 
-    def kill(self) -> None:
-        """Ends the whole tree, and returns when nothing is left of it: no process, no cgroup, no descriptor."""
+    def end(self) -> None:
+        """Has the whole tree ended, without waiting for it."""
         with self._stop_lock:
             if not self._finished.is_set():
                 os.eventfd_write(self._stop_fd, 1)
+
+    def kill(self) -> None:
+        """Ends the whole tree, and returns when nothing is left of it: no process, no cgroup, no descriptor."""
+        self.end()
         self.wait()
 
     def output(self) -> Output:
