@@ -152,7 +152,7 @@ class Grader:
     ) -> Status:
         build.check_source(submission)
         if device is Device.CPU or torch.cuda.is_available():
-            self.workshop.get_ready(problem, device)
+            self.workshop.get_ready([problem], device)
         if device is Device.CUDA:
             return self._grade_on_gpu(problem, submission, record, more_to_come)
         with record.stage("start"):
@@ -195,6 +195,8 @@ class Grader:
         """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
         on_gpu = (problem for problem, submission in work if self.settings_for(submission).device is Device.CUDA)
         problems = {problem.source_hash: problem for problem in on_gpu}
+        if problems and torch.cuda.is_available():
+            self.workshop.get_ready(list(problems.values()), Device.CUDA)
         for problem in islice(problems.values(), DESKS_KEPT[Device.CUDA]):
             if not self._builds.under_way(work[0][1]):
                 return

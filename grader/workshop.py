@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
@@ -66,11 +66,15 @@ class Workshop:
         """What a verdict on this device is reached with."""
         return environment(device, self._toolchain, self._sandbox)
 
-    def get_ready(self, problem: Problem, device: Device) -> None:
-        """Start in the background what grading a submission for this problem will need."""
+    def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
+        """Start in the background what grading submissions will need, for the first of these problems now, and for the
+        others where there is room for their references."""
         self.launcher.prepare(Role.RUN, device)
-        if (problem.source_hash, device) not in self._desks:
-            self.launcher.prepare(Role.REFERENCE, device)
+        missing = [(problem.source_hash, device) not in self._desks for problem in problems]
+        room = DESKS_KEPT[device] - sum(of is device for _, of in self._desks)
+        count = min(sum(missing), max(room, int(missing[0])))
+        if count:
+            self.launcher.prepare(Role.REFERENCE, device, count)
 
     def desk(self, problem: Problem, device: Device) -> ReferenceDesk:
         """The problem's reference, warm or started now. Raises ProblemError."""
