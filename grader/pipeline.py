@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -230,9 +231,9 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            if candidate.device is Device.CPU:  # there a worker that starts would be timed along
-                self.workshop.launcher.settle()
-            with record.stage("timing"):
+            # On a CPU a worker that starts would be timed along.
+            quiet = self.workshop.launcher.quiet() if candidate.device is Device.CPU else contextlib.nullcontext()
+            with record.stage("timing"), quiet:
                 timing = judge_timing(
                     candidate,
                     desk,

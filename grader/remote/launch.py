@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from grader.sandbox import Limits, Sandbox
 from grader.toolchain import Toolchain
 
 GIB = 1 << 30
-SPARES = {Device.CPU: 1, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
+SPARES = {Device.CPU: 2, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
 """Workers that start while others work. On a GPU, a quick grading takes less time than a start, which keeps one core
 busy. Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is
 timed at."""
@@ -57,7 +57,9 @@ class Launcher:
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> RemoteWorker:
         """A worker of our own from now on; with `more_to_come` the next ones start in the background."""
         self.prepare(role, device)
-        worker = self._spares[role, device].popleft()
+        while (worker := self._spares[role, device].popleft()).ended:  # no submission's doing
+            worker.close()
+            self.prepare(role, device)
         if more_to_come:
             self.prepare(role, device, SPARES[device])
         return worker
@@ -69,15 +71,18 @@ class Launcher:
             spares.append(self.start(role, device))
         spares[0].warm_up()
 
-    def settle(self) -> None:
-        """Wait until no spare is busy starting, so that it does not disturb a measurement."""
-        for spares in self._spares.values():
-            for spare in list(spares):
-                try:
-                    spare.wait_ready()
-                except WorkerLost:
-                    spares.remove(spare)
-                    spare.close()
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Spares stand still meanwhile, so that one that starts does not disturb a measurement."""
+        with ExitStack() as standing:
+            for spares in self._spares.values():
+                for spare in list(spares):
+                    try:
+                        standing.enter_context(spare.paused())
+                    except WorkerLost:
+                        spares.remove(spare)
+                        spare.close()
+            yield
 
     @contextmanager
     def dismissing(self, worker: RemoteWorker) -> Iterator[RemoteWorker]:

@@ -149,6 +149,11 @@ class RemoteWorker:
         """What the worker printed, head and tail."""
         return self._process.output().text
 
+    @property
+    def ended(self) -> bool:
+        """Nothing of it is left."""
+        return self._process.wait(0) is not None
+
     def dismiss(self) -> None:
         """Have it ended; `close` waits for that, which on a GPU takes a tenth of a second."""
         self._process.end()
@@ -277,7 +282,8 @@ def signal_name(number: int) -> str:
 
 
 def worker_command(descriptor: int) -> list[str]:
-    """Moves the control socket to its fixed number, then runs the worker."""
+    """Moves the control socket to its fixed number, then runs the worker; no garbage is looked for before it listens,
+    which saves some of importing torch."""
     move = f"import os; os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
-    code = f"{move}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
+    code = f"import gc; gc.disable(); {move}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
     return [sys.executable, "-c", code]

@@ -1,0 +1,37 @@
+"""Workers that start ahead of need do not disturb a measurement."""
+
+import time
+
+from grader.models import Device
+from grader.pipeline import Grader
+from grader.remote.launch import SPARES, Role
+from grader.remote.pause import STILL, _tree
+
+
+def processes(launcher):
+    return [state for spare in launcher._spares[Role.RUN, Device.CPU] for state in _tree(spare._process.pid).values()]
+
+
+def test_spares_stand_still_while_they_start_and_start_all_the_same():
+    with Grader(device="cpu") as grader:
+        launcher = grader.workshop.launcher
+        launcher.prepare(Role.RUN, Device.CPU, SPARES[Device.CPU])
+        with launcher.quiet():
+            for _ in range(5):
+                assert len(processes(launcher)) >= 2 * SPARES[Device.CPU]
+                assert set(processes(launcher)) <= set(STILL)
+                time.sleep(0.05)
+        for _ in range(SPARES[Device.CPU]):
+            with launcher.take(Role.RUN, Device.CPU) as worker:
+                worker.wait_ready()
+
+
+def test_a_spare_that_died_is_no_hindrance():
+    with Grader(device="cpu") as grader:
+        launcher = grader.workshop.launcher
+        launcher.prepare(Role.RUN, Device.CPU)
+        launcher._spares[Role.RUN, Device.CPU][0]._process.kill()
+        with launcher.quiet():
+            pass
+        with launcher.take(Role.RUN, Device.CPU) as worker:
+            worker.wait_ready()
