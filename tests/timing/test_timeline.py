@@ -49,7 +49,7 @@ def get_inputs():
 
 
 def get_init_inputs():
-    return [1500]
+    return [1100]
 """
 
 
