@@ -13,6 +13,9 @@ from grader.models import BuildResult, Submission
 from grader.stages import build
 from grader.workshop import Workshop
 
+LATER_NICENESS = 10
+"""Of builds that nobody waits for yet: a tenth of the share of the first, of references and of what is graded."""
+
 
 class Builds:
     """Those that have been started and not yet asked for."""
@@ -39,7 +42,9 @@ class Builds:
         if self._pool is None or not torch.cuda.is_available():
             return
         if submission.source_hash not in self._started and self._workshop.cache.get(submission) is None:
-            self._started[submission.source_hash] = self._pool.submit(self._workshop.build_apart, submission)
+            niceness = LATER_NICENESS if self._started else 0
+            made = self._pool.submit(self._workshop.build_apart, submission, niceness=niceness)
+            self._started[submission.source_hash] = made
 
     def under_way(self, submission: Submission) -> bool:
         """It would have to be waited for."""

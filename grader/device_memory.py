@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
+from typing import Any
 
 import pynvml
 import torch
@@ -13,9 +15,14 @@ INTERVAL_SECONDS = 0.01
 
 def used_bytes() -> int:
     """In use on torch's first device, by whomever."""
+    return int(pynvml.nvmlDeviceGetMemoryInfo(_device()).used)
+
+
+@cache
+def _device() -> Any:
+    """NVML's handle; what says which one takes longer than what is asked."""
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
-    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
 
 
 class PeakMemory:

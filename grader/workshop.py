@@ -100,10 +100,10 @@ class Workshop:
         if desk is not None:
             desk.worker.close()
 
-    def build_apart(self, submission: Submission) -> build.Built:
+    def build_apart(self, submission: Submission, *, niceness: int = 0) -> build.Built:
         """In a sandbox of its own that sees no GPU. Raises Stopped."""
         build.check_source(submission)
-        with self.launcher.start(Role.BUILD, Device.CUDA) as worker:
+        with self.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
             return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
 
     @contextmanager

@@ -112,7 +112,7 @@ class Launcher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self, role: Role, device: Device) -> RemoteWorker:
+    def start(self, role: Role, device: Device, *, niceness: int = 0) -> RemoteWorker:
         """A new worker, which does not listen yet. Safe in any thread."""
         gpu = device is Device.CUDA and role is not Role.BUILD
         home = self._toolchain.cuda_home
@@ -122,6 +122,7 @@ class Launcher:
             environment=self._environment(),
             readonly=(self._stage, *package_folders(), *([home] if home else [])),
             hidden=our_folders(),
+            niceness=niceness,
         )
         return RemoteWorker(self.sandbox, options)
 

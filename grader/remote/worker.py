@@ -47,6 +47,8 @@ class WorkerOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     readonly: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    niceness: int = 0
+    """Of it and all that it starts."""
 
 
 class RemoteWorker:
@@ -66,7 +68,7 @@ class RemoteWorker:
         self._socket.setblocking(False)
         with theirs:
             self._process: SandboxedProcess = sandbox.spawn(
-                worker_command(theirs.fileno()),
+                worker_command(theirs.fileno(), options.niceness),
                 limits=options.limits,
                 gpu=options.gpu,
                 pass_fds=(theirs.fileno(),),
@@ -281,9 +283,10 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def worker_command(descriptor: int) -> list[str]:
+def worker_command(descriptor: int, niceness: int) -> list[str]:
     """Moves the control socket to its fixed number, then runs the worker; no garbage is looked for before it listens,
     which saves some of importing torch."""
-    move = f"import os; os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
-    code = f"import gc; gc.disable(); {move}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
+    move = f"os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
+    start = f"import gc, os; gc.disable(); os.nice({niceness}); {move}"
+    code = f"{start}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
     return [sys.executable, "-c", code]

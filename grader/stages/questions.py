@@ -189,6 +189,10 @@ def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, flo
 
 def work(desk: ReferenceDesk, case: Case) -> p.Counted:
     """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
+    return desk.remember(("work", case.seed, case.training), lambda: _work(desk, case))
+
+
+def _work(desk: ReferenceDesk, case: Case) -> p.Counted:
     desk.ready(case)
     script = Script(desk.worker, desk.device)
     script.set_state(MODEL, case.state)
