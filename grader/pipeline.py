@@ -180,7 +180,8 @@ class Grader:
         with record.stage("start"):
             launcher.bury()  # whose memory would be taken for the next one's
             worker = launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
-        with launcher.dismissing(worker), PeakMemory(self._baseline_bytes) as memory:
+        ending = launcher.dismissing(worker) if more_to_come else worker
+        with ending, PeakMemory(self._baseline_bytes) as memory:
             try:
                 with record.stage("start"):
                     built = build.import_submission(

@@ -25,7 +25,7 @@ GIB = 1 << 30
 SPARES = {Device.CPU: 2, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
 """Workers that start while others work. On a GPU, a quick grading takes less time than a start, which keeps one core
 busy. Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is
-timed at."""
+timed at. On a CPU starts take turns with what is timed, and two of them use the cores in between."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
