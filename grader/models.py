@@ -195,7 +195,7 @@ class PhaseTiming(Value):
     speedup: float
     """exp(median over pairs of log(reference / candidate))."""
     ci_low: float
-    """Lower end of the 95% bootstrap interval over pairs; this ranks."""
+    """Lower end of the 95% interval over pairs; this ranks."""
     ci_high: float
     bound_ms: float | None = None
     """Speed of light: no implementation can be faster on this device."""

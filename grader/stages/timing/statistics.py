@@ -17,8 +17,10 @@ LEAST_PAIRS = 6
 """The interval of n pairs is at most from the least to the largest ratio, which holds the true median with a
 probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called, but for HOPELESS ones."""
 HOPELESS = 1 / 3
-"""A speedup below this needs no interval: what disturbs a machine does not make one process three times slower than
+"""Below this, a few pairs are enough: what disturbs a machine does not make one process three times slower than
 another, call by call and in turn."""
+STUDENTS_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+"""97.5% quantiles by degrees of freedom: Abramowitz and Stegun, table 26.10."""
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 
@@ -73,11 +75,15 @@ class Speedup(NamedTuple):
 
 
 def speedup(rounds: Sequence[Round]) -> Speedup:
-    """exp(median of log ratios) with a percentile bootstrap interval over pairs.
+    """exp(median of log ratios) with a percentile bootstrap interval over pairs; of fewer than LEAST_PAIRS, Student's.
 
     The seed is fixed: the same samples give the same interval.
     """
     ratios = [ratio for r in rounds for ratio in r.log_ratios]
+    if len(ratios) < LEAST_PAIRS:
+        half = STUDENTS_T[len(ratios) - 1] * statistics.stdev(ratios) / math.sqrt(len(ratios))
+        middle = statistics.median(ratios)
+        return Speedup(*map(math.exp, (middle, middle - half, middle + half)))
     source = random.Random(0)
     medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
