@@ -94,7 +94,8 @@ class TimelineScript(Script):
         if self._packed is None:
             super()._release()
         else:
-            self._worker.region("inbox", "cuda", 0).flat[: self._sent.nbytes].copy_(self._packed)
+            inbox = self._worker.region("inbox", "cuda", self._sent.nbytes)
+            inbox.flat[: self._sent.nbytes].copy_(self._packed)
 
     def _with_claim(self, evidence: p.Evidence, timeout_seconds: float) -> p.Evidence:
         if evidence.failure is not None:

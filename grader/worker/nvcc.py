@@ -59,8 +59,10 @@ def main() -> int:
 
 def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
     """None where the halves cannot be told apart."""
-    # Without -MD -MF FILE, which is another command: nobody builds twice in one folder.
-    kept = re.sub(r"\x00-MD\x00-MF\x00[^\x00]*", "", "".join(f"\0{argument}" for argument in arguments)).split("\0")[1:]
+    kept = list(arguments)
+    if "-MD" in kept:  # with -MF FILE; nobody builds twice in one folder
+        at = kept.index("-MD")
+        del kept[at : at + 3]
     dry = subprocess.run([nvcc, "--dryrun", *kept], capture_output=True, text=True, check=False)
     lines = [line.removeprefix("#$ ") for line in dry.stderr.splitlines() if line.startswith("#$ ")]
     assigned = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
@@ -84,7 +86,7 @@ def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
 
 
 def unique_id(source: Path, arguments: Sequence[str]) -> str:
-    """In nvcc's form; its own are made of the same."""
+    """In nvcc's form; another for another source, or for other arguments."""
     digest = hashlib.sha256("\0".join((str(source.absolute()), *arguments)).encode() + source.read_bytes()).hexdigest()
     name = re.sub(r"\W", "_", source.name)
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"

@@ -14,8 +14,9 @@ from grader.models import Device
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 LEAST_PAIRS = 6
-"""The interval of n pairs is at most from the least to the largest ratio, which holds the true median with a
-probability of 1 - 2 / 2^n: below 6 that is less than 95%, and no difference is called, but for HOPELESS ones."""
+"""A bootstrap interval of n pairs is at most from the least to the largest ratio, which holds the true median with a
+probability of 1 - 2 / 2^n: below 6 that is less than 95%. Of fewer the interval supposes normal noise, and no
+difference is called but of HOPELESS ones."""
 HOPELESS = 1 / 3
 """Below this, a few pairs are enough: what disturbs a machine does not make one process three times slower than
 another, call by call and in turn."""
