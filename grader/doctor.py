@@ -121,3 +121,9 @@ def _sandbox() -> Iterator[Finding]:
     yield Finding("sandbox", "ok", chosen.name)
     for layer in sandbox.probe():
         yield Finding(f"  {layer.name}", "ok" if layer.active else "limited", layer.detail)
+    if chosen.copies:
+        yield Finding("  copied workers", "ok", "a process that has imported torch is copied into sandboxes")
+    else:
+        yield Finding(
+            "  copied workers", "limited", "no process can join a sandbox here: each worker imports torch, 2 s"
+        )

@@ -13,19 +13,16 @@ from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import grader
 from grader import allocator
 from grader.models import Device
-from grader.remote.worker import RemoteWorker, WorkerLost, WorkerOptions
-from grader.sandbox import Limits, Sandbox
+from grader.remote.worker import MODULE, RemoteWorker, WorkerLost, WorkerOptions
+from grader.sandbox import Limits, Sandbox, Zygote
 from grader.toolchain import Toolchain
 
 GIB = 1 << 30
-SPARES = {Device.CPU: 2, Device.CUDA: max(1, min(5, (os.cpu_count() or 1) // 3))}
-"""Workers that start while others work. On a GPU, a quick grading takes less time than a start, which keeps one core
-busy. Only the next one makes its context there ahead of need: that takes memory, and would disturb what another is
-timed at. On a CPU starts take turns with what is timed, and two of them use the cores in between."""
 WORKER_LIFETIME_SECONDS = 3600.0
 """Backstop only: every job has a limit of its own."""
 DEFAULT_ARCHITECTURE = "9.0"
@@ -50,18 +47,20 @@ class Launcher:
         self._thread_count = thread_count
         self._architecture = architecture or DEFAULT_ARCHITECTURE
         self._stage = Path(tempfile.mkdtemp(prefix="grader-"))
+        self._zygotes: dict[bool, Zygote] = {}
+        self._zygotes_lock = Lock()
         self._spares: defaultdict[tuple[Role, Device], deque[RemoteWorker]] = defaultdict(deque)
         self._dismissed: list[RemoteWorker] = []
         self._copy_worker_source()
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> RemoteWorker:
-        """A worker of our own from now on; with `more_to_come` the next ones start in the background."""
+        """A worker of our own from now on; with `more_to_come` the next one starts in the background."""
         self.prepare(role, device)
         while (worker := self._spares[role, device].popleft()).ended:  # no submission's doing
             worker.close()
             self.prepare(role, device)
         if more_to_come:
-            self.prepare(role, device, SPARES[device])
+            self.prepare(role, device)
         return worker
 
     def prepare(self, role: Role, device: Device, count: int = 1) -> None:
@@ -104,6 +103,9 @@ class Launcher:
             for spare in spares:
                 spare.close()
         self._spares.clear()
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
         shutil.rmtree(self._stage, ignore_errors=True)
 
     def __enter__(self) -> Launcher:
@@ -124,7 +126,18 @@ class Launcher:
             hidden=our_folders(),
             niceness=niceness,
         )
-        return RemoteWorker(self.sandbox, options)
+        return RemoteWorker(self.sandbox, options, self._zygote(gpu=gpu) if self.sandbox.copies else None)
+
+    def _zygote(self, *, gpu: bool) -> Zygote:
+        """The process with torch imported that all workers are copies of; on a GPU they have another environment."""
+        with self._zygotes_lock:
+            zygote = self._zygotes.get(gpu)
+            if zygote is not None and zygote.ended:
+                zygote.close()
+                zygote = None
+            if zygote is None:
+                zygote = self._zygotes[gpu] = Zygote(MODULE, self._environment(), gpu=gpu)
+            return zygote
 
     def _environment(self) -> dict[str, str]:
         environment = {

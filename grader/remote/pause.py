@@ -21,13 +21,13 @@ class NeverStill(Exception):
 
 
 @contextlib.contextmanager
-def paused(root: int, likely: set[int]) -> Iterator[None]:
-    """Stop a process and all its descendants, and let them go on afterwards. Raises NeverStill.
+def paused(roots: set[int], likely: set[int]) -> Iterator[None]:
+    """Stop processes and all their descendants, and let them go on afterwards. Raises NeverStill.
 
     `likely` is who was there last time, which saves one look at all processes; it is brought up to date. A pid
-    namespace's first process adopts every orphan, so that nobody in a sandbox is outside this tree.
+    namespace's first process, one of the roots, adopts every orphan, so that nobody in a sandbox is outside this tree.
     """
-    held = _stop(root, likely)
+    held = _stop(roots, likely)
     likely.clear()
     likely.update(held)
     try:
@@ -36,7 +36,7 @@ def paused(root: int, likely: set[int]) -> Iterator[None]:
         _signal(held, signal.SIGCONT)
 
 
-def _stop(root: int, likely: set[int]) -> set[int]:
+def _stop(roots: set[int], likely: set[int]) -> set[int]:
     """All pids of the tree, stopped.
 
     One that runs on may fork, or continue another, until it is stopped too: done is when all that are known stand, and
@@ -44,7 +44,7 @@ def _stop(root: int, likely: set[int]) -> set[int]:
     """
     known: set[int] = set()
     for count in range(PASSES):
-        tree = _tree(root, likely | {root} if likely and count == 0 else None)
+        tree = _tree(roots, likely | roots if likely and count == 0 else None)
         running = [pid for pid, state in tree.items() if state not in STILL]
         if not running and known >= tree.keys():
             return known
@@ -72,15 +72,15 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _tree(root: int, among: set[int] | None = None) -> dict[int, str]:
-    """State by pid, of a process and its descendants; of all processes, or of those among which they are sought."""
+def _tree(roots: set[int], among: set[int] | None = None) -> dict[int, str]:
+    """State by pid, of processes and their descendants; of all processes, or of those among which they are sought."""
     parents: dict[int, int] = {}
     states: dict[int, str] = {}
     for pid in _all() if among is None else among:
         found = _stat(pid)
         if found is not None:
             states[pid], parents[pid] = found
-    tree = {root} & states.keys()
+    tree = roots & states.keys()
     while True:
         children = {pid for pid, parent in parents.items() if parent in tree} - tree
         if not children:

@@ -11,15 +11,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from grader import protocol
+from grader.errors import SandboxError
 from grader.models import Status
-from grader.protocol import CONTROL_FD, HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm
+from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm
 from grader.remote.memory import Region
 from grader.remote.pause import NeverStill, paused
-from grader.sandbox import Limits, Sandbox, SandboxedProcess
+from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
+
+MODULE = "grader.worker.main"
+"""What a worker runs; its `main` is told the descriptor of its socket and how nice to be."""
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is our failure, not the submission's."""
@@ -54,8 +59,9 @@ class WorkerOptions:
 class RemoteWorker:
     """Starts at once; `wait_ready` or the first `run` waits until it listens."""
 
-    def __init__(self, sandbox: Sandbox, options: WorkerOptions) -> None:
-        self.options = options
+    def __init__(self, sandbox: Sandbox, options: WorkerOptions, zygote: Zygote | None = None) -> None:
+        """A copy of the zygote, whose module is `MODULE` and whose environment is the options'; else started anew."""
+        self.options, self._zygote = options, zygote
         self.peak_device_bytes = 0
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._ready = False
@@ -66,16 +72,11 @@ class RemoteWorker:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._socket.setblocking(False)
-        with theirs:
-            self._process: SandboxedProcess = sandbox.spawn(
-                worker_command(theirs.fileno(), options.niceness),
-                limits=options.limits,
-                gpu=options.gpu,
-                pass_fds=(theirs.fileno(),),
-                environment=options.environment,
-                readonly=options.readonly,
-                hidden=options.hidden,
-            )
+        with theirs, contextlib.ExitStack() as unless_started:
+            unless_started.callback(self._selector.close)
+            unless_started.callback(self._socket.close)
+            self._process = _start(sandbox, options, theirs.fileno(), zygote)
+            unless_started.pop_all()
 
     def warm_up(self) -> None:
         """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells."""
@@ -85,13 +86,17 @@ class RemoteWorker:
                 self._send(protocol.encode(self._warming), (), time.monotonic() + START_SECONDS)
 
     def wait_ready(self) -> None:
-        """Raises WorkerLost when the worker dies before it listens."""
+        """Raises SandboxError when the worker dies before it listens: nobody's code but ours has run in it."""
         if self._ready:
             return
         deadline = time.monotonic() + START_SECONDS
-        self._receive(deadline)
-        if self._warming is not None:
-            self._checked(self._warming, self._receive(deadline))
+        try:
+            self._receive(deadline)
+            if self._warming is not None:
+                self._checked(self._warming, self._receive(deadline))
+        except WorkerLost as lost:
+            said = lost.output.strip().splitlines() or [self._zygote.last_words() if self._zygote else ""]
+            raise SandboxError(f"a worker did not start: {lost}; {said[-1]}") from lost
         self._ready = True
 
     def run(
@@ -102,7 +107,8 @@ class RemoteWorker:
         at_answer: Callable[[], None] | None = None,
         patience_seconds: float | None = None,
     ) -> Evidence:
-        """Have one job carried out. Raises WorkerLost; a step that raised is in the evidence.
+        """Have one job carried out. Raises WorkerLost, or SandboxError for a worker that never listened; a step that
+        raised is in the evidence.
 
         The evidence fits the job: `protocol.check_answer`. `at_answer` is called when the first byte of it is there,
         before anything is read, and no later than `patience_seconds` after the job was sent.
@@ -121,7 +127,7 @@ class RemoteWorker:
     def paused(self) -> Iterator[None]:
         """None of its processes runs meanwhile. Raises WorkerLost where they cannot be held."""
         try:
-            with paused(self._process.pid, self._seen):
+            with paused(self._process.roots, self._seen):
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
@@ -260,8 +266,10 @@ class RemoteWorker:
         return WorkerLost(status, message, self.output())
 
     def _ended(self) -> WorkerLost:
-        """The socket closed: find out how the process ended."""
+        """The socket closed: find out how the process ended. Raises SandboxError where that was no doing of its own."""
         exit_ = self._process.wait(timeout_seconds=5.0)
+        if self._zygote is not None and self._zygote.ended:
+            raise SandboxError("the process that workers are copied from was ended, and they with it")
         if exit_ is None:
             return self.lost(Status.CRASHED, "closed its control socket")
         self._process.kill()
@@ -283,10 +291,18 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def worker_command(descriptor: int, niceness: int) -> list[str]:
-    """Moves the control socket to its fixed number, then runs the worker; no garbage is looked for before it listens,
-    which saves some of importing torch."""
-    move = f"os.dup2({descriptor}, {CONTROL_FD}); " if descriptor != CONTROL_FD else ""
-    start = f"import gc, os; gc.disable(); os.nice({niceness}); {move}"
-    code = f"{start}import runpy; runpy.run_module('grader.worker', run_name='__main__')"
-    return [sys.executable, "-c", code]
+def _start(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
+    spawn: Callable[..., SandboxedProcess]
+    if zygote is not None:
+        spawn = partial(sandbox.spawn_copy, zygote, [options.niceness])
+    else:
+        # No garbage is looked for before it listens, which saves some of importing torch.
+        code = f"import gc; gc.disable(); from {MODULE} import main; main({descriptor}, {options.niceness})"
+        spawn = partial(sandbox.spawn, [sys.executable, "-c", code], environment=options.environment)
+    return spawn(
+        limits=options.limits,
+        gpu=options.gpu,
+        pass_fds=(descriptor,),
+        readonly=options.readonly,
+        hidden=options.hidden,
+    )

@@ -5,6 +5,9 @@ clock and ends them. The *inner launcher* (`_inside.py`) is trusted code within 
 privileges and becomes the command. The *command* is untrusted, from its first instruction to its last child: nothing
 it prints or returns is evidence of anything but itself.
 
+A command may also be the copy of a process that has done a part of its work beforehand, outside: a *zygote*, trusted
+like the keeper, and nothing untrusted ever comes near it.
+
 A command that fails is an `Exit`. A sandbox that fails is a `SandboxError`, and says nothing about the command.
 """
 
@@ -12,5 +15,6 @@ from grader.sandbox._base import Sandbox
 from grader.sandbox._choose import choose, probe
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._values import Exit, Layer, Limits, Output
+from grader.sandbox._zygote import Zygote
 
-__all__ = ["Exit", "Layer", "Limits", "Output", "Sandbox", "SandboxedProcess", "choose", "probe"]
+__all__ = ["Exit", "Layer", "Limits", "Output", "Sandbox", "SandboxedProcess", "Zygote", "choose", "probe"]

@@ -4,10 +4,13 @@ As root, bubblewrap is not a sandbox by itself: it keeps capabilities, and behin
 would still be 0. So there the inner launcher becomes another real uid. An ordinary user gets a user namespace.
 """
 
+import base64
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from grader.errors import SandboxUnavailable
 from grader.sandbox import _environment, _mounts
@@ -21,6 +24,7 @@ from grader.sandbox._spawn import Pipe
 from grader.sandbox._tree import NamespaceTree
 from grader.sandbox._user_id import UserId, is_root
 from grader.sandbox._values import Limits
+from grader.sandbox._zygote import Copy, Zygote
 
 _AS_ROOT = (
     *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -59,6 +63,43 @@ class Bubblewrap(Sandbox):
         readonly: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
+        orders = {
+            "argv": list(argv),
+            "environment": _environment.inside("/tmp", environment, gpu=gpu),
+            "keep_fds": list(pass_fds),
+        }
+        return self._start(limits, gpu, readonly, hidden, orders, pass_fds)
+
+    def spawn_copy(
+        self,
+        zygote: Zygote,
+        arguments: Sequence[str | int] = (),
+        *,
+        limits: Limits,
+        gpu: bool,
+        pass_fds: Sequence[int] = (),
+        readonly: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
+    ) -> SandboxedProcess:
+        end = Pipe()
+        try:
+            orders = {"end_fd": end.read_fd, "keep_fds": [end.read_fd]}
+            copy = partial(Copy, zygote, arguments, pass_fds=pass_fds, end_fd=end.write_fd, own_user=not is_root())
+            return self._start(limits, gpu, readonly, hidden, orders, [end.read_fd], copy)
+        finally:
+            end.close()
+
+    def _start(
+        self,
+        limits: Limits,
+        gpu: bool,
+        readonly: Sequence[Path],
+        hidden: Sequence[Path],
+        orders: Mapping[str, Any],
+        pass_fds: Sequence[int],
+        copy: Callable[..., Copy] | None = None,
+    ) -> SandboxedProcess:
+        """A sandbox with its first command; `orders` say what is particular to that."""
         user = UserId() if is_root() else None
         info, files = Pipe(), _mounts.Files()
         cgroup: Cgroup | None = None
@@ -74,27 +115,27 @@ class Bubblewrap(Sandbox):
             user_id = user.number if user is not None else os.getuid()
             mounts = _mounts.arguments(limits, user_id, readonly, hidden, gpu, files)
             filter_fd = files.add(program())
+            restrictions = {
+                "directory": "/tmp",
+                "user_id": user.number if user is not None else None,
+                "parent_pid": None,
+                "rlimits": rlimits(limits, memory=not gpu and "memory" not in self._hierarchies, processes=True),
+                "landlock_read": ["/"],
+                "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
+                "seccomp": None,
+            }
+            of_copy = {**restrictions, "seccomp": base64.b64encode(program()).decode()}  # not bubblewrap's child
             plan = Plan(
                 command=[
                     *cgroup.join_command,
                     *(self._bubblewrap, *(_AS_ROOT if user is not None else _AS_USER), *_ALWAYS),
                     *("--info-fd", str(info.write_fd), *mounts, "--seccomp", filter_fd, "--"),
                 ],
-                orders={
-                    "argv": list(argv),
-                    "environment": _environment.inside("/tmp", environment, gpu=gpu),
-                    "directory": "/tmp",
-                    "keep_fds": list(pass_fds),
-                    "user_id": user.number if user is not None else None,
-                    "parent_pid": None,
-                    "rlimits": rlimits(limits, memory=not gpu and "memory" not in self._hierarchies, processes=True),
-                    "landlock_read": ["/"],
-                    "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
-                    "seccomp": None,
-                },
+                orders={**restrictions, **orders},
                 # Both ends of `info`: were ours the only reader, our death would end bubblewrap by SIGPIPE at a moment
                 # when its child, told nothing, would wait forever.
                 pass_fds=(*pass_fds, *files.fds, info.write_fd, info.read_fd),
+                copy=copy(orders=of_copy, cgroups=cgroup.folders) if copy is not None else None,
             )
             launched = launch(plan, info)
         except BaseException:

@@ -13,7 +13,7 @@ from grader.sandbox._values import Limits
 
 # With the pid namespace, since a grader in another container may share the hierarchy, but not our pids.
 _PREFIX = f"grader-{Path('/proc/self/ns/pid').stat().st_ino}-"
-_OWN_PROCESSES = 3  # bubblewrap outside, its reaper inside, and the shell before it
+_OWN_PROCESSES = 3  # bubblewrap outside, its reaper inside, and the first command where that only waits
 
 Hierarchies = dict[str, Path]
 """Controller ("memory", "pids") to the directory below which groups can be made. In version 2 they are the same."""
@@ -49,9 +49,14 @@ class Cgroup:
             raise SandboxError(f"cgroup {name}: {error}; is another program changing this hierarchy?") from error
 
     @property
+    def folders(self) -> list[str]:
+        """For whoever joins by itself, by writing 0 into `cgroup.procs` of each."""
+        return sorted(map(str, set(self._groups.values())))
+
+    @property
     def join_command(self) -> list[str]:
         """A prefix that joins and becomes the rest: nothing is ever forked outside the group."""
-        script = "".join(f"echo 0 >'{group}/cgroup.procs' && " for group in sorted(set(self._groups.values())))
+        script = "".join(f"echo 0 >'{group}/cgroup.procs' && " for group in self.folders)
         return ["/bin/sh", "-c", script + 'exec "$@"', "sh"] if script else []
 
     def out_of_memory(self) -> bool:

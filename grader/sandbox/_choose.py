@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from grader.sandbox._bubblewrap import Bubblewrap
 from grader.sandbox._user_id import is_root
 from grader.sandbox._values import Layer, Limits
 from grader.sandbox._weak import Weak
+from grader.sandbox._zygote import Zygote
 
 _TRIAL_LIMITS = Limits(
     wall_seconds=60,
@@ -35,22 +37,7 @@ _NAMESPACES = {
     "user": "user-namespace",
 }
 
-# Runs inside, and is believed: it is our code, before any submission.
-_LOOK = """
-import json, os, resource
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(json.dumps({
-    "namespaces": {name: os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")},
-    "user_id": os.getuid(),
-    "seccomp": int(status["Seccomp"]),
-    "no_new_privileges": int(status["NoNewPrivs"]),
-    "capabilities": max(int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")),
-    "file_bytes": resource.getrlimit(resource.RLIMIT_FSIZE)[0],
-    "data_bytes": resource.getrlimit(resource.RLIMIT_DATA)[0],
-    "process_count": resource.getrlimit(resource.RLIMIT_NPROC)[0],
-    "scratch_bytes": os.statvfs(os.environ["TMPDIR"]).f_blocks * os.statvfs(os.environ["TMPDIR"]).f_frsize,
-}))
-"""
+_HERE = Path(__file__).parent
 
 
 def choose(name: Literal["auto", "bubblewrap", "weak"]) -> Sandbox:
@@ -71,7 +58,7 @@ def probe() -> list[Layer]:
 def _tried(name: str) -> tuple[Sandbox, tuple[Layer, ...]]:
     hierarchies = _cgroup.find()
     sandbox = Weak(hierarchies) if name == "weak" else Bubblewrap(hierarchies)
-    argv = [sys.executable, "-I", "-S", "-c", _LOOK]
+    argv = [sys.executable, "-I", "-S", "-c", (_HERE / "_look.py").read_text()]
     try:
         with sandbox.spawn(argv, limits=_TRIAL_LIMITS, gpu=False) as process:
             ending = process.wait()
@@ -84,8 +71,27 @@ def _tried(name: str) -> tuple[Sandbox, tuple[Layer, ...]]:
         said = process.output().text.strip().splitlines()[-1:]
         raise SandboxUnavailable(f"{name} does not work here: the trial ended with {ending}, {said}") from error
     layers = tuple(_layers(seen, process.applied, hierarchies))
-    sandbox.layers = tuple(layer.name for layer in layers if layer.active)
+    sandbox.layers = _active(layers)
+    if isinstance(sandbox, Bubblewrap):
+        sandbox.copies = _active(_around_a_copy(sandbox, hierarchies)) == sandbox.layers
     return sandbox, layers
+
+
+def _active(layers: Iterable[Layer]) -> tuple[str, ...]:
+    return tuple(layer.name for layer in layers if layer.active)
+
+
+def _around_a_copy(sandbox: Sandbox, hierarchies: _cgroup.Hierarchies) -> list[Layer]:
+    """The layers around a process that came into the sandbox from outside; none where that does not work."""
+    try:
+        with (
+            Zygote("_look", {"PYTHONPATH": str(_HERE)}, gpu=False) as zygote,
+            sandbox.spawn_copy(zygote, limits=_TRIAL_LIMITS, gpu=False) as process,
+        ):
+            process.wait()
+            return _layers(json.loads(process.output().text), process.applied, hierarchies)
+    except (SandboxError, ValueError):
+        return []
 
 
 def _layers(seen: dict[str, Any], applied: tuple[str, ...], hierarchies: _cgroup.Hierarchies) -> list[Layer]:

@@ -4,6 +4,9 @@ It runs as `python -I -S -c <this file> GO_FD STATUS_FD`, so it imports nothing 
 alive, reads its orders until end of file, gives up every privilege, reports what it applied as a line of JSON, and
 becomes the command. A grader that dies before the orders are complete leaves an end of file without the closing
 newline, and then nothing is run: bubblewrap's --die-with-parent alone has a race there.
+
+Where the command is a zygote's copy (`_copying.py`), which comes into the sandbox by itself and gives up its privileges
+by `restrict` too, this process becomes none: it waits to be told how the copy ended, and ends the same way.
 """
 
 import base64
@@ -19,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
@@ -34,6 +38,9 @@ RIGHTS_OF_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}  # from 5
 NETWORK_RIGHTS = 3  # bind and connect TCP, ABI 4
 SCOPES = 3  # abstract unix sockets and signals, ABI 6
 
+LOST = 126
+"""The status where nobody is left who would give orders, or tell how a copy ended."""
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -44,6 +51,9 @@ def main(go_fd: int, status_fd: int) -> None:
         applied = restrict(orders, {0, 1, 2, status_fd, *orders["keep_fds"]})
         os.set_inheritable(status_fd, False)
         os.write(status_fd, json.dumps({"applied": applied}).encode() + b"\n")
+        if "end_fd" in orders:
+            os.close(status_fd)
+            os._exit(int(os.read(orders["end_fd"], 16) or LOST))
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(orders["argv"][0], orders["argv"], orders["environment"])
@@ -57,7 +67,7 @@ def read_orders(go_fd: int) -> dict[str, Any]:
     while chunk := os.read(go_fd, 1 << 16):
         text += chunk
     if not text.endswith(b"\n"):
-        os._exit(126)
+        os._exit(LOST)
     orders: dict[str, Any] = json.loads(text)
     return orders
 
@@ -77,12 +87,15 @@ def restrict(orders: dict[str, Any], keep_fds: set[int]) -> list[str]:
     if orders["user_id"] is not None:
         become(orders["user_id"])
         applied.append("user-id")
+    no_capabilities = struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24)  # setresuid leaves the inheritable ones
+    check(libc.capset(*no_capabilities), "capabilities")
+    check(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root, and CUDA writes there
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no-new-privileges")
     applied.append("no-new-privileges")
     if orders["parent_pid"] is not None:
         check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent-death signal")
         if os.getppid() != orders["parent_pid"]:
-            os._exit(126)
+            os._exit(LOST)
     if landlock(orders["landlock_read"], orders["landlock_write"]):
         applied.append("landlock")
     if orders["seccomp"] is not None:
@@ -113,8 +126,6 @@ def become(user_id: int) -> None:
     os.setgroups([])
     os.setresgid(user_id, user_id, user_id)
     os.setresuid(user_id, user_id, user_id)
-    no_capabilities = struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24)  # setresuid leaves the inheritable ones
-    check(libc.capset(*no_capabilities), "capabilities")
 
 
 def landlock(read: Sequence[str], write: Sequence[str]) -> bool:

@@ -6,6 +6,8 @@ Popen, from the one spawning thread
 the tree is known, orders are sent
                                             privileges given up, {"applied": [...]}, exec
 end of file on the status pipe: released
+
+Where the command is a zygote's copy, nothing is executed, and the copy is asked for at the end (`_zygote.py`).
 """
 
 import json
@@ -23,6 +25,7 @@ from typing import Any
 
 from grader.errors import SandboxError
 from grader.sandbox._spawn import Pipe, spawn
+from grader.sandbox._zygote import Copy
 
 START_SECONDS = 60.0  # ours, not the submission's: a loaded machine may take long to start a process
 
@@ -39,6 +42,9 @@ class Plan:
 
     pass_fds: tuple[int, ...]
     """Descriptors for the command, or for bubblewrap itself."""
+
+    copy: Copy | None = None
+    """The command, if it is not executed."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,14 @@ class Launched:
     applied: tuple[str, ...]
     """The layers that the inner launcher applied."""
 
+    entered_fd: int
+    """The read end of where a copy's pid comes; end of file where there is none."""
+
 
 def launch(plan: Plan, info: Pipe | None = None) -> Launched:
     """Raises SandboxError with the sandbox's own words when it does not start. `info` is bubblewrap's --info-fd."""
     deadline = time.monotonic() + START_SECONDS
-    go, status, output = Pipe(), Pipe(), Pipe()
+    go, status, output, entered = Pipe(), Pipe(), Pipe(), Pipe()
     process: subprocess.Popen[bytes] | None = None
     pid_fd: int | None = None
     try:
@@ -75,7 +84,6 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
         process = spawn(plan.command + inner, (*plan.pass_fds, go.read_fd, status.write_fd), output.write_fd)
         go.close(go.read_fd)
         status.close(status.write_fd)
-        output.close(output.write_fd)
         pid = process.pid
         if info is not None:
             info.close(info.write_fd)
@@ -86,8 +94,11 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
         with os.fdopen(go.detach(go.write_fd), "wb") as orders:
             orders.write(json.dumps(plan.orders).encode() + b"\n")
         applied = _read_status(_read_until(status.read_fd, None, deadline))
+        if plan.copy is not None:
+            plan.copy.enter(pid_fd, output.write_fd, entered.write_fd)
         stop_fd = os.eventfd(0)  # here and not later, so that running out of descriptors ends what was started
-        return Launched(process, pid, pid_fd, output.detach(output.read_fd), stop_fd, applied)
+        output_fd, entered_fd = output.detach(output.read_fd), entered.detach(entered.read_fd)
+        return Launched(process, pid, pid_fd, output_fd, stop_fd, applied, entered_fd)
     except BaseException as error:
         go.close()
         if pid_fd is not None:
@@ -100,7 +111,7 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
             raise SandboxError(f"{error}: {said}" if said else str(error)) from error
         raise
     finally:
-        for pipe in (go, status, output):
+        for pipe in (go, status, output, entered):
             pipe.close()
 
 

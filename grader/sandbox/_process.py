@@ -19,6 +19,7 @@ from grader.sandbox._tree import Tree
 from grader.sandbox._values import Exit, Limits, Output
 
 END_SECONDS = 30.0  # a killed process may sit in a driver call; beyond this it is our failure, said aloud
+ENTER_SECONDS = 60.0  # a zygote may still import what its copies need
 LONGEST_POLL_SECONDS = 1e6  # poll takes milliseconds as an int
 
 _live: set["SandboxedProcess"] = set()
@@ -29,6 +30,9 @@ class SandboxedProcess:
 
     pid: int
     """The tree's first process, seen from outside; with bubblewrap the pid namespace's init, not the command."""
+
+    applied: tuple[str, ...]
+    """The layers that the inner launcher applied."""
 
     def __init__(
         self,
@@ -43,6 +47,8 @@ class SandboxedProcess:
         self.applied = launched.applied
         self._process = launched.process
         self._output_fd = launched.output_fd
+        self._entered_fd = launched.entered_fd
+        self._roots: set[int] | None = None
         self._pid_fd = launched.pid_fd
         self._tree = tree
         self._wall_seconds = limits.wall_seconds
@@ -57,6 +63,18 @@ class SandboxedProcess:
         self._started = time.monotonic()
         _live.add(self)
         threading.Thread(target=self._keep, name=f"sandbox-keep-{self.pid}", daemon=True).start()
+
+    @property
+    def roots(self) -> set[int]:
+        """Those whom all of the tree descend from, seen from outside: beside the first process a zygote's copy.
+
+        Waits for a copy that is still to come.
+        """
+        if self._roots is None:
+            with self._stop_lock:
+                entered = b"" if self._finished.is_set() else _read_within(self._entered_fd, ENTER_SECONDS)
+            self._roots = {self.pid, *map(int, entered.split())}
+        return self._roots
 
     def wait(self, timeout_seconds: float | None = None) -> Exit | None:
         """The exit, once nothing of the tree is left; None when the timeout passes first (the sandbox runs on)."""
@@ -159,13 +177,19 @@ class SandboxedProcess:
         except Exception as error:
             self._error = self._error or self._ours(error)
         with self._stop_lock:
-            for fd in (self._output_fd, self._stop_fd, self._pid_fd):
+            for fd in (self._output_fd, self._stop_fd, self._pid_fd, self._entered_fd):
                 os.close(fd)
             _live.discard(self)
             self._finished.set()
 
     def _ours(self, error: Exception) -> SandboxError:
         return error if isinstance(error, SandboxError) else SandboxError(f"sandbox {self.pid}: {error}")
+
+
+def _read_within(fd: int, seconds: float) -> bytes:
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return os.read(fd, 16) if poller.poll(1000 * seconds) else b""
 
 
 @atexit.register

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
 from queue import SimpleQueue
@@ -27,7 +27,14 @@ class Pipe:
         return fd
 
 
-def spawn(command: Sequence[str], pass_fds: tuple[int, ...], output_fd: int) -> subprocess.Popen[bytes]:
+def spawn(
+    command: Sequence[str],
+    pass_fds: tuple[int, ...],
+    output_fd: int,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """`environment` in place of a minimal one."""
+
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
@@ -37,7 +44,7 @@ def spawn(command: Sequence[str], pass_fds: tuple[int, ...], output_fd: int) -> 
             pass_fds=pass_fds,
             start_new_session=True,
             cwd="/",
-            env=_outer_environment(),
+            env=_outer_environment() if environment is None else environment,
         )
 
     return _spawner().run(start)

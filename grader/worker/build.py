@@ -22,9 +22,16 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import torch
 
 from grader.protocol import BuildEvent
 from grader.worker.lean import lean_headers
+
+with mock.patch.object(torch.cuda, "is_available", return_value=True):
+    # It asks, and the answer would start CUDA's driver in a process that is still to be copied: no copy could use it.
+    from torch.utils import cpp_extension
 
 LOG_HEAD_CHARACTERS = 24 << 10
 """Of a build log; the first error is what an author needs."""
@@ -52,8 +59,6 @@ class Builder:
 
     def install(self) -> None:
         """Put this builder between PyTorch and ninja."""
-        from torch.utils import cpp_extension
-
         stock = cpp_extension._write_ninja_file_and_build_library
         signature = inspect.signature(stock)
 
@@ -112,8 +117,6 @@ class Builder:
 
 def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments, folder: Path) -> None:
     """With lean headers where that may work; what the stock headers say is what counts."""
-    from torch.utils import cpp_extension
-
     told = bound.arguments
     flags = [*told["extra_cflags"], *told["extra_cuda_cflags"]]
     sources = [Path(source) for source in told["sources"]]
@@ -133,8 +136,6 @@ def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments,
 @contextlib.contextmanager
 def _halves_side_by_side() -> Iterator[None]:
     """nvcc.py in place of nvcc, unless a submission has something else there."""
-    from torch.utils import cpp_extension
-
     home = cpp_extension.CUDA_HOME
     if home is None or "PYTORCH_NVCC" in os.environ:
         yield

@@ -113,7 +113,8 @@ ATTACKS = {
         """,
         {Status.CORRECT},
     ),
-    "signals_everybody": ("def attack():\n    os.kill(-1, signal.SIGKILL)", RUN_LOST),
+    # Nobody is there but the sandbox's first commands, which newer kernels shield from it.
+    "signals_everybody": ("def attack():\n    os.kill(-1, signal.SIGKILL)", {*RUN_LOST, Status.CORRECT}),
     "signals_the_referee": (
         f"""
         def attack():

@@ -65,7 +65,7 @@ def traces():
     """What an attack could leave behind: processes below us, mounts, cgroups, files, shared memory, descriptors."""
     ours = f"-{os.getpid()}-"
     return {
-        "processes": set(_tree(os.getpid())),
+        "processes": set(_tree({os.getpid()})),
         "mounts": Path("/proc/self/mountinfo").read_text().splitlines(),
         "cgroups": {path for path in Path("/sys/fs/cgroup").glob("**/grader-*") if ours in path.name},
         "files": {path for folder in ("/tmp", "/var/tmp", "/dev/shm") for path in sandboxed_files(Path(folder))},

@@ -169,9 +169,9 @@ def test_paused_processes_use_no_cpu_and_go_on_afterwards(started):
     process = started(SPINNERS)
     for _ in range(3):
         process.stdout.readline()
-    pids = _tree(process.pid)
+    pids = _tree({process.pid})
     assert len(pids) == 3
-    with paused(process.pid, likely := set()):
+    with paused({process.pid}, likely := set()):
         before = cpu_seconds(pids)
         time.sleep(0.3)
         assert cpu_seconds(pids) == before
@@ -186,12 +186,12 @@ def test_who_was_there_last_time_is_only_where_to_look_first(started, likely):
     for each in (process, other):
         for _ in range(3):
             each.stdout.readline()
-    pids, others = _tree(process.pid), _tree(other.pid)
+    pids, others = _tree({process.pid}), _tree({other.pid})
     guess = {"none of them": set(), "all of them": set(pids), "one of them": {max(pids)}, "others": set(others)}[likely]
-    with paused(process.pid, guess):
+    with paused({process.pid}, guess):
         assert guess == pids.keys()
-        assert set(_tree(process.pid).values()) == {"T"}
-        assert "T" not in _tree(other.pid).values()
+        assert set(_tree({process.pid}).values()) == {"T"}
+        assert "T" not in _tree({other.pid}).values()
 
 
 FORK_CHAIN = """
@@ -207,8 +207,8 @@ def test_a_process_that_keeps_forking_is_caught_or_reported(started):
     process = started("import os\nexec(" + repr(FORK_CHAIN) + ".replace('{root}', str(os.getpid())))")
     process.stdout.readline()
     try:
-        with paused(process.pid, set()):
-            states = _tree(process.pid)
+        with paused({process.pid}, set()):
+            states = _tree({process.pid})
             assert set(states.values()) <= set("TtZX")
     except NeverStill:
         pass

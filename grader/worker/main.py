@@ -1,10 +1,12 @@
-"""`python -m grader.worker`: reads jobs from descriptor 3 until the referee hangs up."""
+"""The worker's process: reads jobs from a socket until the referee hangs up."""
 
 from __future__ import annotations
 
 import gc
+import os
 import traceback
 
+import numpy
 import torch
 
 from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result
@@ -16,7 +18,13 @@ from grader.worker.toolkit import complete_toolkit
 TEXT_CHARACTERS = 32 << 10
 
 
-def main() -> None:
+def main(descriptor: int, niceness: int) -> None:
+    """`niceness` is added to its own, and to that of all that it starts."""
+    os.nice(niceness)
+    if descriptor != CONTROL_FD:
+        os.dup2(descriptor, CONTROL_FD)
+        os.close(descriptor)
+    numpy.random.seed()  # else all copies of one process would draw the same numbers; Python's own sees to it
     complete_toolkit()
     bench = Bench(Builder())
     bench.builder.install()
@@ -73,7 +81,3 @@ def _cut(text: str) -> str:
         if len(text) <= TEXT_CHARACTERS
         else text[: TEXT_CHARACTERS // 2] + "\n[...]\n" + text[-TEXT_CHARACTERS // 2 :]
     )
-
-
-if __name__ == "__main__":
-    main()

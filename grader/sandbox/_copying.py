@@ -1,0 +1,150 @@
+"""The zygote's own program: imports once what every copy of it would import, then copies itself into sandboxes.
+
+Trusted code of the standard library, in a process that never runs anything of a submission's; it knows no more than
+this file, `_inside.py` and the module that it is told. A copy comes to be in three steps, because joining a pid
+namespace counts for the children alone:
+
+zygote                     helper                            copy
+fork
+                           joins cgroup and namespaces
+                           fork
+                           ends                              privileges given up, becomes the command
+takes the copy over as its child (subreaper), and tells the sandbox's first command how it ended
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import _inside  # type: ignore[import-not-found]  # beside this file, wherever that is
+
+PR_SET_CHILD_SUBREAPER = 36
+MAX_REQUEST_BYTES = 1 << 16
+MAX_DESCRIPTORS = 16
+
+
+def start(requests_fd: int, parent_pid: int, module: str) -> None:
+    """Serves until the grader hangs up; in a copy, returns when the command, `main` of the module, does."""
+    libc = _inside.libc
+    _inside.check(libc.prctl(_inside.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent-death signal")
+    _inside.check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
+    if os.getppid() != parent_pid:
+        return
+    gc.disable()  # saves some of importing torch
+    main: Callable[..., None] = importlib.import_module(module).main
+    gc.freeze()  # these objects stay: to look at them is to copy their memory
+    request = _serve(requests_fd)
+    if request is not None:
+        main(*request)
+
+
+def _serve(requests_fd: int) -> list[Any] | None:
+    """Only a copy gets out of here with something: what its command is to be told."""
+    woken_fd, wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+    poller = select.poll()
+    poller.register(requests_fd, select.POLLIN)
+    poller.register(woken_fd, select.POLLIN)
+    end_fds: dict[int, int] = {}
+    asked = True
+    while asked or end_fds:
+        ready = {fd for fd, _ in poller.poll()}
+        if woken_fd in ready:
+            os.read(woken_fd, 1 << 12)
+            _tell_ends(end_fds)
+        if requests_fd in ready:
+            message, fds = _receive(requests_fd)
+            if message:
+                command = _copy(json.loads(message), fds, end_fds)
+                if command is not None:
+                    return command
+            else:
+                asked = False
+                poller.unregister(requests_fd)
+    return None
+
+
+def _receive(requests_fd: int) -> tuple[bytes, list[int]]:
+    requests = socket.socket(fileno=requests_fd)
+    try:
+        message, fds, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
+        return message, fds
+    finally:
+        requests.detach()  # a copy closes descriptors by their numbers, and no object may do it again
+
+
+def _tell_ends(end_fds: dict[int, int]) -> None:
+    """Of copies that have ended, as a shell would give it."""
+    for pid in list(end_fds):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            end_fd = end_fds.pop(pid)
+            _write(end_fd, str(code if code >= 0 else 128 - code))
+            os.close(end_fd)
+
+
+def _copy(request: dict[str, Any], fds: list[int], end_fds: dict[int, int]) -> list[Any] | None:
+    """None in the zygote; in the copy, what its command is to be told."""
+    init_fd, output_fd, end_fd, entered_fd, *passed = fds
+    told_fd, tell_fd = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        try:
+            _enter(init_fd, request)
+            pid = os.fork()
+            if pid == 0:
+                _become(request["orders"], output_fd, passed)
+                return [*passed, *request["arguments"]]
+            os.write(tell_fd, str(pid).encode())
+        except BaseException as error:
+            os.write(output_fd, f"a copy cannot enter its sandbox: {error}\n".encode())
+        os._exit(0)
+    os.close(tell_fd)
+    entered = os.read(told_fd, 16)
+    os.waitpid(helper, 0)
+    if entered:
+        end_fds[int(entered)] = end_fd
+        _write(entered_fd, f"{int(entered)}\n")
+    for fd in (told_fd, init_fd, output_fd, entered_fd, *passed, *([] if entered else [end_fd])):
+        os.close(fd)
+    return None
+
+
+def _enter(init_fd: int, request: dict[str, Any]) -> None:
+    """Everything of the sandbox's that a process can be moved into. The pid namespace is for its children."""
+    for group in request["cgroups"]:
+        Path(group, "cgroup.procs").write_text("0")
+    libc = _inside.libc
+    libc.setns.argtypes = [ctypes.c_int, ctypes.c_int]
+    _inside.check(libc.setns(init_fd, request["namespaces"]), "setns")
+
+
+def _become(orders: dict[str, Any], output_fd: int, passed: list[int]) -> None:
+    """As `_inside.py` does for commands that are executed; what is left open is what was passed, and the output."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    try:
+        _inside.restrict(orders, {0, 1, 2, *passed})
+    except BaseException as error:
+        os.write(2, f"a copy cannot give up its privileges: {error}\n".encode())
+        os._exit(_inside.LOST)
+
+
+def _write(fd: int, text: str) -> None:
+    """Whether anybody still reads it, or not."""
+    with suppress(BrokenPipeError):
+        os.write(fd, text.encode())

@@ -1,0 +1,124 @@
+"""Copies of a process that has imported what each of them needs. That they are as confined as any other command, the
+conformance list says."""
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from grader.errors import SandboxError, SandboxUnavailable
+from grader.sandbox import Zygote, choose
+from tests.sandbox.conformance import LIMITS, wait_for
+
+MODULE = """
+import os, socket, sys, time
+imported = []
+
+def main(*told):
+    *fds, what = told
+    if what == "say":
+        imported.append(os.getpid())
+        socket.socket(fileno=fds[0]).send(f"{os.getpid()} {os.getppid()} {len(imported)}".encode())
+    elif what == "raise":
+        raise ValueError("of the command's own")
+    elif what == "exit":
+        sys.exit(7)
+    elif what == "abort":
+        os.abort()
+    elif what == "sleep":
+        time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    try:
+        found = choose("auto")
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    if not found.copies:
+        pytest.skip("no process can join a sandbox here")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("modules")
+    (path / "said.py").write_text(MODULE)
+    (path / "broken.py").write_text("import time; time.sleep(1); import no_such_module")
+    return str(path)
+
+
+@pytest.fixture
+def zygote(folder):
+    with Zygote("said", {"PYTHONPATH": folder}, gpu=False) as made:
+        yield made
+
+
+def ended(sandbox, zygote, what):
+    with sandbox.spawn_copy(zygote, [what], limits=LIMITS, gpu=False) as process:
+        return process.wait(), process.output().text
+
+
+def there(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_each_copy_begins_where_the_zygote_stands(sandbox, zygote):
+    for _ in range(3):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            process = sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False, pass_fds=[theirs.fileno()])
+            assert process.wait().returncode == 0
+            pid, parent, count = map(int, ours.recv(100).split())
+        assert (parent, count) == (0, 1)
+        assert 1 < pid < 20
+
+
+def test_how_a_copy_ends_is_told_as_of_any_command(sandbox, zygote):
+    ending, text = ended(sandbox, zygote, "raise")
+    assert ending.returncode == 1
+    assert text.endswith("ValueError: of the command's own\n")
+    assert ended(sandbox, zygote, "exit")[0].returncode == 7
+    assert ended(sandbox, zygote, "abort")[0].signal == signal.SIGABRT
+
+
+def test_roots_are_those_whom_all_descend_from(sandbox, zygote):
+    with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
+        (copy,) = process.roots - {process.pid}
+        assert Path(f"/proc/{copy}/ns/pid").readlink() == Path(f"/proc/{process.pid}/ns/pid").readlink()
+        started = time.monotonic()
+        process.kill()
+        assert time.monotonic() - started < 2
+    assert not there(copy)
+
+
+def test_copies_do_not_outlive_what_keeps_them(sandbox, folder):
+    with Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote:
+        with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
+            (copy,) = process.roots - {process.pid}
+        pid = zygote._process.pid
+    wait_for(lambda: not there(copy) and not there(pid))
+
+
+def test_a_zygote_that_cannot_import_says_so(sandbox, folder):
+    with Zygote("broken", {"PYTHONPATH": folder}, gpu=False) as zygote:
+        with sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False) as early:
+            assert early.wait().returncode == 126
+        wait_for(lambda: zygote.ended)
+        assert zygote.last_words() == "ModuleNotFoundError: No module named 'no_such_module'"
+        with pytest.raises(SandboxError, match="has ended: ModuleNotFoundError"):
+            sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False)
+
+
+def test_a_killed_zygote_takes_its_copies_with_it(sandbox, folder):
+    with (
+        Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote,
+        sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process,
+    ):
+        assert len(process.roots) == 2
+        zygote._process.kill()
+        # The sandbox's first command has nobody left who would tell it of the copy's end.
+        assert process.wait(10).returncode == 126

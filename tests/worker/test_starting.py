@@ -1,0 +1,67 @@
+"""How workers come to be, and whose fault it is when they do not."""
+
+import json
+
+import pytest
+
+from grader import protocol as p
+from grader.errors import SandboxError
+from grader.models import Device
+from grader.remote.launch import Role
+from grader.workshop import Workshop
+from tests.sandbox.conformance import wait_for
+
+DRAWS = """
+import json, os, random, sys, uuid
+import numpy, torch
+raise ValueError(json.dumps({
+    "drawn": [random.random(), numpy.random.rand(), str(uuid.uuid4())],
+    "cuda": torch.cuda.is_initialized(),
+    "stdin": os.readlink("/proc/self/fd/0"),
+    "open": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:4],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def workshop():
+    with Workshop() as made:
+        yield made
+
+
+def told(workshop):
+    with workshop.launcher.start(Role.RUN, Device.CPU) as worker:
+        evidence = worker.run([p.Import(source=DRAWS, file_name="x.py", class_name="ModelNew")], 60.0)
+    return json.loads(evidence.failure.text)
+
+
+def test_no_two_workers_draw_the_same_numbers(workshop):
+    one, other = (told(workshop) for _ in range(2))
+    assert set(one["drawn"]).isdisjoint(other["drawn"])
+    assert one["stdin"] == "/dev/null"
+    assert one["open"] == [0, 1, 2, p.CONTROL_FD]
+    assert not one["cuda"]
+
+
+def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
+    monkeypatch.setattr("grader.remote.launch.MODULE", "grader.worker.no_such_module")
+    monkeypatch.setattr("grader.remote.worker.MODULE", "grader.worker.no_such_module")
+    with (
+        Workshop() as broken,
+        pytest.raises(SandboxError, match="no_such_module"),
+        broken.launcher.start(Role.RUN, Device.CPU) as worker,
+    ):
+        worker.run([p.Drop(empty_cache=False)], 60.0)
+
+
+def test_nor_is_one_whose_zygote_was_killed():
+    with Workshop() as other, other.launcher.start(Role.RUN, Device.CPU) as worker:
+        if not other.launcher.sandbox.copies:
+            pytest.skip("workers are not copied here")
+        worker.wait_ready()
+        other.launcher._zygote(gpu=False)._process.kill()
+        wait_for(lambda: worker.ended)
+        with pytest.raises(SandboxError, match="copied from was ended"):
+            worker.run([p.Drop(empty_cache=False)], 60.0)
+        with other.launcher.start(Role.RUN, Device.CPU) as another:
+            another.wait_ready()
