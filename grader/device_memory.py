@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -28,11 +29,13 @@ def _device() -> Any:
 class PeakMemory:
     """Samples the device's used memory in the background; a context manager.
 
-    What was in use at `baseline_bytes` is somebody else's; another program that grows meanwhile is counted in.
+    What was in use at `baseline_bytes` is somebody else's; another program that grows meanwhile is counted in. Nothing
+    is while `shared` says so: while a worker that was graded before has not given its memory back.
     """
 
-    def __init__(self, baseline_bytes: int) -> None:
+    def __init__(self, baseline_bytes: int, shared: Callable[[], bool] = lambda: False) -> None:
         self.peak_bytes = 0
+        self._shared = shared
         self._baseline_bytes = baseline_bytes
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -47,4 +50,5 @@ class PeakMemory:
 
     def _sample(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, used_bytes() - self._baseline_bytes)
+            if not self._shared():
+                self.peak_bytes = max(self.peak_bytes, used_bytes() - self._baseline_bytes)

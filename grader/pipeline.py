@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import traceback
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -169,6 +168,7 @@ class Grader:
 
     def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> Status:
         """Compiles without GPU devices in sight, then runs in another sandbox that has them."""
+        launcher = self.workshop.launcher
         with record.stage("build"):
             record.build = self._builds.get(submission)
         if not torch.cuda.is_available():
@@ -176,22 +176,20 @@ class Grader:
             message = f"{seen}; running it needs a CUDA device, and there is none here"
             record.diagnoses.append(diagnose("needs_cuda", message, severity="info"))
             return Status.NOT_RUN
-        launcher = self.workshop.launcher
         with record.stage("start"):
-            launcher.bury()  # whose memory would be taken for the next one's
             worker = launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
-        ending = launcher.dismissing(worker) if more_to_come else worker
-        with ending, PeakMemory(self._baseline_bytes) as memory:
-            try:
-                with record.stage("start"):
-                    built = build.import_submission(
-                        worker, submission, self.workshop.cache, keep=False, timeout_seconds=self.workshop.limits.build
-                    )
-                record.build = record.build or built.result
-                require_import(built)
-                return self._examine(problem, Candidate(worker, Device.CUDA, self.workshop.limits), record, memory)
-            finally:
-                record.peak_device_bytes = memory.peak_bytes
+        with launcher.dismissing(worker) if more_to_come else worker:
+            with record.stage("start"):
+                built = build.import_submission(
+                    worker, submission, self.workshop.cache, keep=False, timeout_seconds=self.workshop.limits.build
+                )
+            record.build = record.build or built.result
+            require_import(built)
+            with PeakMemory(self._baseline_bytes, shared=lambda: launcher.leaving) as memory:
+                try:
+                    return self._examine(problem, Candidate(worker, Device.CUDA, self.workshop.limits), record, memory)
+                finally:
+                    record.peak_device_bytes = memory.peak_bytes
 
     def _look_ahead(self, work: Sequence[tuple[Problem, Submission]]) -> None:
         """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
@@ -232,9 +230,8 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            # On a CPU a worker that starts would be timed along.
-            quiet = self.workshop.launcher.quiet() if candidate.device is Device.CPU else contextlib.nullcontext()
-            with record.stage("timing"), quiet:
+            # A worker that starts would be timed along.
+            with record.stage("timing"), self.workshop.launcher.quiet(candidate.device):
                 timing = judge_timing(
                     candidate,
                     desk,

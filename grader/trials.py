@@ -42,8 +42,7 @@ def time_alone(
     Raises Stopped, ProblemError.
     """
     desk = workshop.desk(problem, device)
-    starts_beside = device is Device.CUDA  # the times of a CPU would notice
-    with workshop.candidate(submission, device, more_to_come=starts_beside) as candidate:
+    with workshop.candidate(submission, device) as candidate:
         case = desk.case(plan.variants(desk)[-1])
         judged = judge_timing(candidate, desk, case, plan.rounds(quick=False), training=training, tf32=True)
     desk.release()

@@ -84,6 +84,11 @@ class SandboxedProcess:
             raise self._error
         return self._exit
 
+    @property
+    def ended(self) -> bool:
+        """Nothing of the tree is left, or what is left could not be ended, which `wait` raises."""
+        return self._finished.is_set()
+
     def end(self) -> None:
         """Has the whole tree ended, without waiting for it."""
         with self._stop_lock:

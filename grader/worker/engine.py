@@ -14,6 +14,13 @@ from torch.autograd.graph import _engine_run_backward
 from grader.protocol import Backward
 
 
+def start(device: str) -> None:
+    """Have what a first convolution and its backward would wait for: a context, cuDNN, the engine's own thread."""
+    x, weight = (torch.ones(1, 1, size, size, device=device, requires_grad=True) for size in (8, 3))
+    output = torch.nn.functional.conv2d(x, weight)
+    gradients([output], [x, weight], [torch.ones_like(output)])
+
+
 def gradients(
     outputs: Sequence[torch.Tensor],
     inputs: Sequence[torch.Tensor],

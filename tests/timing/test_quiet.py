@@ -9,14 +9,18 @@ from grader.remote.pause import STILL, _tree
 
 
 def processes(launcher):
-    return [state for spare in launcher._spares[Role.RUN, Device.CPU] for state in _tree(spare._process.roots).values()]
+    return [
+        state
+        for spare in launcher._spares[Role.RUN, Device.CPU]
+        for state in _tree(spare.result()._process.roots).values()
+    ]
 
 
 def test_spares_stand_still_while_they_start_and_start_all_the_same():
     with Grader(device="cpu") as grader:
         launcher = grader.workshop.launcher
         launcher.prepare(Role.RUN, Device.CPU, 2)
-        with launcher.quiet():
+        with launcher.quiet(Device.CPU):
             for _ in range(5):
                 assert len(processes(launcher)) >= 2 * 2
                 assert set(processes(launcher)) <= set(STILL)
@@ -30,8 +34,8 @@ def test_a_spare_that_died_is_no_hindrance():
     with Grader(device="cpu") as grader:
         launcher = grader.workshop.launcher
         launcher.prepare(Role.RUN, Device.CPU)
-        launcher._spares[Role.RUN, Device.CPU][0]._process.kill()
-        with launcher.quiet():
+        launcher._spares[Role.RUN, Device.CPU][0].result()._process.kill()
+        with launcher.quiet(Device.CPU):
             pass
         with launcher.take(Role.RUN, Device.CPU) as worker:
             worker.wait_ready()

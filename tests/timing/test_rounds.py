@@ -19,10 +19,11 @@ LAUNCHES_MS = 0.9
 class Arms:
     """A part takes so long; what launching takes comes on top while calls are not queued."""
 
-    def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1):
+    def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1, first_slower=None):
         self.queues = False
         self.asked = []
         self._ms, self._waits_at, self._lies_until, self._slower = ms, waits_at, lies_until, slower
+        self._first_slower = first_slower or slower
 
     def pair(self, phase, reference_first, calls):
         self.asked.append((phase, reference_first, calls, self.queues))
@@ -30,7 +31,8 @@ class Arms:
             raise NotQueued
         ms = self._ms if self.queues else self._ms + LAUNCHES_MS
         times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
-        theirs = {part: Time(ms * self._slower, ms * self._slower + 0.4) for part in PARTS[phase]}
+        slower = self._slower if self.queues else self._first_slower
+        theirs = {part: Time(ms * slower, ms * slower + 0.4) for part in PARTS[phase]}
         claims = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
         return times, claims if len(self.asked) <= self._lies_until else theirs, None
 
@@ -39,7 +41,7 @@ class Arms:
 
 
 def collect(arms, known=None, plan=PLAN):
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known)
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known, plan)
     samples = _collect(rounds, ClockWatch(None), plan, Device.CUDA)
     return rounds, {name: [r.claim for pairs in of.rounds for r, _ in pairs] for name, of in samples.items()}
 
@@ -91,7 +93,7 @@ def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_cou
 @pytest.mark.parametrize(("lies_until", "told"), [(0, 0), (16, 0), (100, 3)])
 def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
     arms = Arms(2.0, lies_until=lies_until)
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {})
+    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {}, PLAN)
     timings, disagreements, _ = _figures(rounds, PLAN, Device.CUDA)
     assert [said.code for said in disagreements] == ["clock_disagreement"] * told
     assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
@@ -104,8 +106,28 @@ def test_only_a_quick_grading_gives_up_on_whoever_takes_three_times_as_long(slow
     assert len(claims["total"]) == 2 * rounds
 
 
+LONG = {"inference": 1, "training": 1}
+
+
+def test_the_first_call_of_whoever_is_beyond_hope_counts():
+    arms = Arms(5.0, slower=30)
+    _, claims = collect(arms, dict(LONG), replace(PLAN, gives_up=True))
+    assert len(arms.asked) == 4
+    assert claims["total"] == [10.0] * 2  # without launches: the reference's first call does not count
+    for one, other in ((arms.asked[0], arms.asked[2]), (arms.asked[1], arms.asked[3])):
+        assert (one[0], one[1]) == (other[0], not other[1])
+
+
+@pytest.mark.parametrize(("slower", "gives_up"), [(1, True), (30, False)])
+def test_a_first_call_that_loads_something_does_not(slower, gives_up):
+    arms = Arms(5.0, slower=slower, first_slower=30)
+    _, claims = collect(arms, dict(LONG), replace(PLAN, gives_up=gives_up))
+    assert len(claims["total"]) == 6
+    assert set(claims["forward"]) == {5.0}
+
+
 @pytest.mark.parametrize(("slower", "verdict"), [(4, "slower"), (2.5, "inconclusive")])
 def test_one_round_says_slower_of_hopeless_ones_alone(slower, verdict):
-    rounds = _Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {})
+    rounds = _Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, PLAN)
     timings, _, _ = _figures(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
     assert {name: timing.verdict for name, timing in timings.items()} == dict.fromkeys(timings, verdict)

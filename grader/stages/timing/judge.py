@@ -20,7 +20,7 @@ from grader.stages.timing.call import FIGURES, Part, Phase
 from grader.stages.timing.caller import NotQueued
 from grader.stages.timing.clocks import Samples, Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
-from grader.stages.timing.statistics import HOPELESS, PRECISIONS, speedup
+from grader.stages.timing.statistics import BEYOND_HOPE, HOPELESS, PRECISIONS, speedup
 
 LEAST_KEPT = 3
 """Rounds, however late it is."""
@@ -40,7 +40,8 @@ class Plan:
     max_rounds: int
     seconds: float
     gives_up: bool = False
-    """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time."""
+    """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time. Where that is far
+    beyond, and stays so, its very first call counts too."""
 
 
 QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0, gives_up=True)
@@ -74,7 +75,7 @@ def judge_timing(
     try:
         # A CPU's times are too noisy for one to speak for those that follow.
         known = desk.remember(("calls", case.variant, tf32), dict[Phase, int]) if desk.device is Device.CUDA else {}
-        rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases, desk.device, known)
+        rounds = _Rounds(Arms(candidate, desk, case, tf32=tf32), phases, desk.device, known, plan)
         timings, disagreements, watch = _figures(rounds, plan, desk.device)
     except _WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
@@ -107,18 +108,25 @@ OfRound = tuple[tuple[Time, Time], tuple[Time, Time]]
 class _Rounds:
     """ABBA rounds over all phases, warmed up. Making it and each round raise _WrongOutput and Stopped."""
 
-    def __init__(self, arms: Arms, phases: Sequence[Phase], device: Device, known: dict[Phase, int]) -> None:
+    def __init__(
+        self, arms: Arms, phases: Sequence[Phase], device: Device, known: dict[Phase, int], plan: Plan
+    ) -> None:
         """`known` is filled with how often a call is repeated in one sample; it may know that from other candidates."""
         self._arms, self._phases = arms, phases
         self._calls = dict.fromkeys(phases, 1)
+        self._first_calls: dict[Phase, tuple[bool, Mapping[Part, Time]]] = {}
+        """Whether the reference was first, and the candidate's times, where they may count."""
         for phase in phases:  # lazy initialisation and autotuning stay out of the samples
-            self._pair(phase, random.random() < 0.5)
+            reference_first = random.random() < 0.5
+            pair = self._pair(phase, reference_first)
+            if plan.gives_up and known.get(phase) == 1 and _beyond_hope(pair):
+                self._first_calls[phase] = reference_first, pair[1]
         arms.queues = True
         for phase in phases:
             if known.get(phase) != 1:  # of a long call, one is warm-up enough
                 with contextlib.suppress(NotQueued):
                     reference, _ = self._pair(phase, random.random() < 0.5)
-                    known[phase] = repeats(sum(part.claim for part in reference.values()), device)
+                    known[phase] = repeats(_total(reference), device)
             self._calls[phase] = known.get(phase, 1)
 
     def launch_in_the_open(self) -> None:
@@ -139,10 +147,13 @@ class _Rounds:
         made: dict[str, OfRound] = {}
         self._arms.wake(self._phases[0])
         for phase in self._phases:
-            reference_first = random.random() < 0.5
-            pairs = []
-            for first in (reference_first, not reference_first):
-                pairs.append(self._pair(phase, first))
+            reference_first, first_call = self._first_calls.pop(phase, (random.random() < 0.5, None))
+            pairs = [self._pair(phase, not reference_first)]
+            look()
+            if first_call is not None and _beyond_hope(pairs[0]):
+                pairs.append((pairs[0][0], first_call))
+            else:
+                pairs.append(self._pair(phase, reference_first))
                 look()
             for name, parts in FIGURES[phase].items():
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
@@ -199,6 +210,16 @@ def _collect(rounds: _Rounds, watch: ClockWatch, plan: Plan, device: Device) -> 
 def repeats(call_ms: float, device: Device) -> int:
     """Calls in one sample."""
     return max(1, min(MAX_CALLS[device], math.ceil(CALLS_MS[device] / max(call_ms, 1e-6))))
+
+
+def _total(times: Mapping[Part, Time]) -> float:
+    """Milliseconds claimed for all parts."""
+    return sum(part.claim for part in times.values())
+
+
+def _beyond_hope(pair: Pair) -> bool:
+    reference, candidate = pair
+    return _total(reference) < BEYOND_HOPE * _total(candidate)
 
 
 def _sum(times: Mapping[Part, Time], parts: Sequence[Part]) -> Time:
