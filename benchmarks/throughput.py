@@ -1,6 +1,6 @@
 """Submissions an hour: a batch through this grader and through KernelBench's evaluator, on one GPU, in one run.
 
-    python -m benchmarks.throughput [--count 32] [--kernelbench CHECKOUT] [--kernelbench-count 8]
+    python -m benchmarks.throughput [--count 32] [--full-count 8] [--kernelbench CHECKOUT] [--kernelbench-count 8]
 
 The batch is the shipped CUDA submissions for the three convolution problems that are right, again and again with
 another last line, so that each is a text and a build of its own. Ours are graded cold, then with their builds kept,
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=32)
     parser.add_argument("--kernelbench", type=Path, metavar="CHECKOUT")
     parser.add_argument("--kernelbench-count", type=int, default=8)
-    parser.add_argument("--full", action="store_true", help="also regrade in full")
+    parser.add_argument("--full-count", type=int, default=0, help="also regrade so many of them in full")
     chosen = parser.parse_args()
     catalog = find_problems()
     batch = distinct(catalog, chosen.count)
@@ -75,8 +75,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         each["cold, --quick"] = ours(catalog, batch, Path(folder), quick=True)
         each["builds kept, --quick"] = ours(catalog, batch, Path(folder), quick=True)
-        if chosen.full:
-            each["builds kept, in full"] = ours(catalog, batch, Path(folder), quick=False)
+        if chosen.full_count:
+            each["builds kept, in full"] = ours(catalog, batch[: chosen.full_count], Path(folder), quick=False)
     if chosen.kernelbench:
         theirs = kernelbench(chosen.kernelbench, catalog, batch[: chosen.kernelbench_count])
         print(f"cold, KernelBench's seconds over ours: {theirs / each['cold, --quick']:.1f}")

@@ -46,12 +46,13 @@ class Precision:
 
 
 PRECISIONS = {
-    Device.CUDA: Precision(margin=0.01, half_width=0.005, least_ms=0.0015, most=0.04),
+    Device.CUDA: Precision(margin=0.01, half_width=0.005, least_ms=0.0015, most=0.1),
     Device.CPU: Precision(margin=0.05, half_width=0.02),
 }
 """Where a process's memory happens to lie is worth some percent on a CPU. On an H200 processes that run the same differ
 steadily, wherever their memory lies: sixty that ran two kernels of 16 us together by up to 3.4% from another one (a
-standard deviation of 1.2%), those of 60 us in seven kernels by 1.3%, and 0.1% from 0.3 ms on."""
+standard deviation of 1.2%), and two of 29, in other runs, by 7%; those of 60 us in seven kernels by 1.4%, and 0.1% from
+0.3 ms on."""
 
 
 class Round(NamedTuple):
