@@ -33,9 +33,10 @@ MAX_DESCRIPTORS = 16
 
 
 def start(requests_fd: int, parent_pid: int, module: str) -> None:
-    """Serves until the grader hangs up; in a copy, returns when the command, `main` of the module, does."""
+    """Serves until the grader hangs up or dies, and its copies have ended; in a copy, returns when the command, `main`
+    of the module, does."""
     libc = _inside.libc
-    _inside.check(libc.prctl(_inside.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent-death signal")
+    _inside.check(libc.prctl(_inside.PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "parent-death signal")
     _inside.check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
     if os.getppid() != parent_pid:
         return
@@ -50,27 +51,23 @@ def start(requests_fd: int, parent_pid: int, module: str) -> None:
 def _serve(requests_fd: int) -> list[Any] | None:
     """Only a copy gets out of here with something: what its command is to be told."""
     woken_fd, wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
-    poller = select.poll()
-    poller.register(requests_fd, select.POLLIN)
-    poller.register(woken_fd, select.POLLIN)
     end_fds: dict[int, int] = {}
     asked = True
     while asked or end_fds:
-        ready = {fd for fd, _ in poller.poll()}
+        ready, _, _ = select.select([woken_fd, *([requests_fd] if asked else [])], [], [])
         if woken_fd in ready:
-            os.read(woken_fd, 1 << 12)
+            asked &= signal.SIGTERM not in os.read(woken_fd, 1 << 12)
             _tell_ends(end_fds)
-        if requests_fd in ready:
+        if asked and requests_fd in ready:
             message, fds = _receive(requests_fd)
-            if message:
+            asked = bool(message)
+            if asked:
                 command = _copy(json.loads(message), fds, end_fds)
                 if command is not None:
                     return command
-            else:
-                asked = False
-                poller.unregister(requests_fd)
     return None
 
 
@@ -133,7 +130,8 @@ def _enter(init_fd: int, request: dict[str, Any]) -> None:
 def _become(orders: dict[str, Any], output_fd: int, passed: list[int]) -> None:
     """As `_inside.py` does for commands that are executed; what is left open is what was passed, and the output."""
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     os.setsid()
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)

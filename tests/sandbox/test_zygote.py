@@ -1,8 +1,11 @@
 """Copies of a process that has imported what each of them needs. That they are as confined as any other command, the
 conformance list says."""
 
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -122,3 +125,44 @@ def test_a_killed_zygote_takes_its_copies_with_it(sandbox, folder):
         zygote._process.kill()
         # The sandbox's first command has nobody left who would tell it of the copy's end.
         assert process.wait(10).returncode == 126
+
+
+KEEPER = """
+import os, sys, time
+from grader.sandbox import Zygote, choose
+from tests.sandbox.conformance import LIMITS
+zygote = Zygote("said", {"PYTHONPATH": sys.argv[1]}, gpu=False)
+process = choose("auto").spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False)
+print(os.getpid(), zygote._process.pid, *process.roots, flush=True)
+time.sleep(1000)
+"""
+NOBODY_WAITS = f"""
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER, as the first process of a container is one
+subprocess.Popen([sys.executable, "-c", {KEEPER!r}, sys.argv[1]])
+time.sleep(1000)
+"""
+
+
+def test_nothing_is_left_of_a_keeper_that_was_killed(sandbox, folder):
+    """Not even where nobody above waits for the copy: the zygote does so before it ends itself."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", NOBODY_WAITS, folder], stdout=subprocess.PIPE, env=environment
+    ) as above:
+        keeper, *others = map(int, above.stdout.readline().split())
+        assert len(others) == 3
+        assert all(map(runs, others))
+        os.kill(keeper, signal.SIGKILL)
+        try:
+            wait_for(lambda: not any(map(runs, others)))
+        finally:
+            above.kill()
+
+
+def runs(pid):
+    """And is not dead, waiting for whoever is above."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
