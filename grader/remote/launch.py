@@ -81,15 +81,14 @@ class Launcher:
         with ExitStack() as standing:
             for spares in self._spares.values():
                 for spare in list(spares):
-                    worker = spare.result()
                     try:
                         if device is Device.CPU:
-                            standing.enter_context(worker.paused())
+                            standing.enter_context(spare.result().paused())
                         else:
-                            worker.wait_ready()
+                            spare.result().wait_ready()
                     except (WorkerLost, SandboxError):
                         spares.remove(spare)
-                        worker.close()
+                        _close(spare)
             yield
 
     @contextmanager
@@ -114,8 +113,7 @@ class Launcher:
             worker.close()
         for spares in self._spares.values():
             for spare in spares:
-                with suppress(SandboxError):
-                    spare.result().close()
+                _close(spare)
         self._spares.clear()
         self._starter.shutdown()
         for zygote in self._zygotes.values():
@@ -182,6 +180,11 @@ class Launcher:
         shutil.copytree(source / "worker", target / "worker", ignore=shutil.ignore_patterns("__pycache__"))
         for path in [self._stage, *self._stage.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _close(spare: Future[RemoteWorker]) -> None:
+    with suppress(SandboxError):
+        spare.result().close()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import time
 
+from grader.errors import SandboxError
 from grader.models import Device
 from grader.pipeline import Grader
 from grader.remote.launch import Role
@@ -39,3 +40,19 @@ def test_a_spare_that_died_is_no_hindrance():
             pass
         with launcher.take(Role.RUN, Device.CPU) as worker:
             worker.wait_ready()
+
+
+def test_nor_is_one_that_could_not_start(monkeypatch):
+    with Grader(device="cpu") as grader:
+        launcher = grader.workshop.launcher
+        with monkeypatch.context() as broken:
+            broken.setattr(launcher, "start", refuse)
+            launcher.prepare(Role.RUN, Device.CPU)
+            with launcher.quiet(Device.CPU):
+                assert not launcher._spares[Role.RUN, Device.CPU]
+        with launcher.take(Role.RUN, Device.CPU) as worker:
+            worker.wait_ready()
+
+
+def refuse(role, device):
+    raise SandboxError("no room")
