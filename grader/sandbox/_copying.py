@@ -57,7 +57,10 @@ def _serve(requests_fd: int) -> list[Any] | None:
     end_fds: dict[int, int] = {}
     asked = True
     while asked or end_fds:
-        ready, _, _ = select.select([woken_fd, *([requests_fd] if asked else [])], [], [])
+        poller = select.poll()
+        for fd in (woken_fd, requests_fd) if asked else (woken_fd,):
+            poller.register(fd, select.POLLIN)
+        ready = {fd for fd, _ in poller.poll()}
         if woken_fd in ready:
             asked &= signal.SIGTERM not in os.read(woken_fd, 1 << 12)
             _tell_ends(end_fds)

@@ -2,6 +2,7 @@
 conformance list says."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -104,6 +105,19 @@ def test_copies_do_not_outlive_what_keeps_them(sandbox, folder):
             (copy,) = process.roots - {process.pid}
         pid = zygote._process.pid
     wait_for(lambda: not there(copy) and not there(pid))
+
+
+def test_a_keeper_may_have_many_descriptors(sandbox, folder):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        with Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote:
+            assert ended(sandbox, zygote, "exit")[0].returncode == 7
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_zygote_that_cannot_import_says_so(sandbox, folder):
