@@ -1,6 +1,9 @@
 """How workers come to be, and whose fault it is when they do not."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -41,6 +44,28 @@ def test_no_two_workers_draw_the_same_numbers(workshop):
     assert one["stdin"] == "/dev/null"
     assert one["open"] == [0, 1, 2, p.CONTROL_FD]
     assert not one["cuda"]
+
+
+ASKED = """
+import os, torch
+
+def refuse(*_):
+    raise AssertionError("asked the driver")
+
+for name in ("_cuda_getDeviceCount", "_cuda_init"):
+    if hasattr(torch._C, name):
+        setattr(torch._C, name, refuse)
+import grader.worker.main
+print([os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")])
+"""
+
+
+def test_importing_what_a_worker_needs_leaves_cudas_driver_alone():
+    """No copy of a process that has started it could use it."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", ASKED], check=False, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "nvidia" not in ended.stdout
 
 
 def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
