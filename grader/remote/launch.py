@@ -48,7 +48,7 @@ class Launcher:
         self._toolchain = toolchain
         self._thread_count = thread_count
         self._architecture = architecture or DEFAULT_ARCHITECTURE
-        self._stage = Path(tempfile.mkdtemp(prefix="grader-"))
+        self._stage = _new_stage()
         self._zygotes: dict[bool, Zygote] = {}
         self._zygotes_lock = Lock()
         self._spares: defaultdict[tuple[Role, Device], deque[Future[RemoteWorker]]] = defaultdict(deque)
@@ -185,6 +185,16 @@ class Launcher:
 def _close(spare: Future[RemoteWorker]) -> None:
     with suppress(SandboxError):
         spare.result().close()
+
+
+def _new_stage() -> Path:
+    """A folder of our own. Those that killed graders left are removed: nobody else would."""
+    # With the pid namespace, since a grader in another container may share the folder, but not our pids.
+    prefix = f"grader-{Path('/proc/self/ns/pid').stat().st_ino}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if not Path("/proc", left.name.removeprefix(prefix).partition("-")[0]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
 
 
 @cache

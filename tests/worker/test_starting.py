@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from grader import protocol as p
 from grader.errors import SandboxError
 from grader.models import Device
-from grader.remote.launch import Role
+from grader.remote.launch import Role, _new_stage
 from grader.workshop import Workshop
 from tests.sandbox.conformance import wait_for
 
@@ -44,6 +46,20 @@ def test_no_two_workers_draw_the_same_numbers(workshop):
     assert one["stdin"] == "/dev/null"
     assert one["open"] == [0, 1, 2, p.CONTROL_FD]
     assert not one["cuda"]
+
+
+def test_folders_of_graders_that_were_killed_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    ours = _new_stage()
+    left = Path(str(ours).replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
+    left.mkdir()
+    (left / "file").touch()
+    others = tmp_path / f"grader-1-{dead.pid}-of-another-namespace"
+    others.mkdir()
+    another = _new_stage()
+    assert set(tmp_path.iterdir()) == {ours, others, another}
 
 
 ASKED = """
