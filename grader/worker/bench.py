@@ -15,6 +15,7 @@ from grader.worker import clock, engine, peaks, queue, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.guarded import guard
+from grader.worker.heap import Heap
 from grader.worker.late import late_stream
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.precision import set_precision
@@ -55,6 +56,7 @@ class Bench:
     """Lies where the next tensors would, so that they come to lie elsewhere."""
     filler: torch.Tensor | None = None
     """On the CPU: what caches are flushed with."""
+    heap: Heap = field(default_factory=Heap)
     frozen: list[torch.Tensor] = field(default_factory=list)
     """Leaves that require no gradient until the next forward."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None

@@ -65,6 +65,7 @@ def flush(bench: Bench, step: Flush) -> Done:
         if bench.filler is None or bench.filler.numel() < step.nbytes:
             bench.filler = torch.empty(step.nbytes, dtype=torch.uint8)  # kept: new pages take longer
         _fill(bench.filler[: step.nbytes])
+        bench.heap.own()
         cores.use_first()
     else:
         flush_caches(bench.device, step.nbytes)
