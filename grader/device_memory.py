@@ -33,7 +33,7 @@ class PeakMemory:
     is while `shared` says so: while a worker that was graded before has not given its memory back.
     """
 
-    def __init__(self, baseline_bytes: int, shared: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, baseline_bytes: int, shared: Callable[[], bool]) -> None:
         self.peak_bytes = 0
         self._shared = shared
         self._baseline_bytes = baseline_bytes

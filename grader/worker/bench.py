@@ -57,6 +57,7 @@ class Bench:
     filler: torch.Tensor | None = None
     """On the CPU: what caches are flushed with."""
     heap: Heap = field(default_factory=Heap)
+    """On the CPU: all there before a sample."""
     frozen: list[torch.Tensor] = field(default_factory=list)
     """Leaves that require no gradient until the next forward."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None

@@ -623,7 +623,6 @@ def _repository() -> str:
 def named(name: str) -> Sandbox:
     if name != "copied":
         return choose("weak" if name == "weak" else "bubblewrap")
-    sys.path.append(str(Path(__file__).parent))
     from copied import Copied  # type: ignore[import-not-found]
 
     sandbox = choose("bubblewrap")

@@ -23,7 +23,6 @@ class Copied(Sandbox):
             __name__.rpartition(".")[2], {"PYTHONPATH": os.pathsep.join([_folder(), *sys.path])}, gpu=False
         )
         self.layers = sandbox.layers
-        self.copies = True
 
     def spawn(
         self,
@@ -35,9 +34,6 @@ class Copied(Sandbox):
     ) -> SandboxedProcess:
         told = [json.dumps(list(argv)), json.dumps(dict(environment or {})), json.dumps(list(pass_fds))]
         return self._sandbox.spawn_copy(self._zygote, told, pass_fds=pass_fds, **options)
-
-    def spawn_copy(self, *arguments: Any, **options: Any) -> SandboxedProcess:
-        return self._sandbox.spawn_copy(*arguments, **options)
 
 
 def main(*told: Any) -> None:
