@@ -35,6 +35,8 @@ ROUNDING_UNITS = 32.0
 ELEMENT_TOLERANCE = 1e-5
 CHUNK_ELEMENTS = 1 << 22
 """Tensors are compared in pieces, so that float64 temporaries stay at some 200 MB."""
+HOST_ELEMENTS = 1 << 14
+"""As many as these a CPU compares sooner than a GPU launches the kernels for it."""
 NARROW_RMS = (1e-9, 1e14)
 """Of tensors whose differences, some 1e-7 of that, can be squared and added in float32."""
 SUM_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 25}
@@ -52,7 +54,8 @@ class Expected:
     dtype: torch.dtype
     """Of the float32 run: what the candidate must return."""
     golden: torch.Tensor
-    """The float64 run's values; the float32 run's for integers, and where float64 does not run."""
+    """The float64 run's values, of a large one rounded to float32; the float32 run's for integers, and where float64
+    does not run."""
     error_l2: float = 0.0
     """||E_e||, worst of the eager runs."""
     error_max: float = 0.0
@@ -66,6 +69,11 @@ class Expected:
     def norm(self) -> float:
         """Euclidean norm over finite elements of `golden`, in float64."""
         return norm(self.golden)
+
+    @cached_property
+    def on_host(self) -> torch.Tensor:
+        """`golden` there."""
+        return self.golden.cpu()
 
 
 @dataclass(frozen=True)
@@ -128,8 +136,11 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     floor = (
         YARDSTICK_FACTOR_MAX * expected.error_max + slope * rms + (0 if expected.has_float64 else FALLBACK_TOLERANCE)
     )
+    golden = expected.golden
+    if candidate.numel() <= HOST_ELEMENTS:
+        candidate, golden = candidate.cpu(), expected.on_host
     starts, figures = [], []
-    for start, c, g in _chunks(candidate, expected.golden):
+    for start, c, g in _chunks(candidate, golden):
         finite = torch.isfinite(g) & torch.isfinite(c)
         error = torch.where(finite, (c - g).abs(), 0.0)
         size = torch.where(finite, g.abs(), 0.0)
@@ -150,7 +161,7 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     squares, golden_squares, worst, at, ratios, all_1e_4, all_1e_2, same = zip(*rows, strict=True) if rows else [()] * 8
     piece = max(range(len(worst)), key=worst.__getitem__, default=None)
     worst_at = None if piece is None or not worst[piece] else starts[piece] + int(at[piece])
-    flat_c, flat_g = candidate.reshape(-1), expected.golden.reshape(-1)
+    flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
     return Difference(
         l2=math.sqrt(sum(squares)),
         max=max(worst, default=0.0),

@@ -235,27 +235,28 @@ class ReferenceDesk:
             script.step(p.Backward(tape="a", grads="a", cotangents=given, wrt=tuple(wrt), tf32=tf32))
         tensors = {f"input[{i}]": value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
         tensors |= state
-        outputs = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.outputs if info.kind == "tensor"}
-        buffers = {info.name: _widened(TensorSpec.of(info), wide) for info in traits.buffers}
-        operands = {name: _widened(TensorSpec(tuple(tensors[name].shape), tensors[name].dtype), wide) for name in wrt}
+        outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
+        buffers = {info.name: TensorSpec.of(info) for info in traits.buffers}
+        operands = {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in wrt}
         wanted = {
             **{f"output:a:{name}": spec for name, spec in outputs.items()},
             **{f"grad:a:{name}": spec for name, spec in operands.items()},
             **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
         }
         if large:
-            sealed = self._one_by_one(script, wanted, park=wide)
+            sealed = self._one_by_one(script, wanted, wide=wide)
         else:
-            script.export(wanted)
+            script.export({source: _widened(spec, wide) for source, spec in wanted.items()})
             script.step(p.Drop())
-            sealed = dict(self.run(script).sealed)
+            found = self.run(script).sealed.items()
+            sealed = {source: _waiting(value, wanted[source]) if wide else value for source, value in found}
         return Evaluation(
             {name: sealed[f"output:a:{name}"] for name in outputs},
             {name: sealed.get(f"grad:a:{name}") for name in operands},
             {name: sealed[f"state:{model}:{name}"] for name in buffers},
         )
 
-    def _one_by_one(self, script: Script, wanted: Mapping[str, TensorSpec], *, park: bool) -> dict[str, torch.Tensor]:
+    def _one_by_one(self, script: Script, wanted: Mapping[str, TensorSpec], *, wide: bool) -> dict[str, torch.Tensor]:
         """At full size: results come back when what computing them took is free again, one after another."""
         script.step(p.Drop(keep_results=True))
         self.run(script)
@@ -263,9 +264,9 @@ class ReferenceDesk:
         sealed: dict[str, torch.Tensor] = {}
         for source, spec in wanted.items():
             script = Script(self.worker, self.device)
-            script.export({source: spec})
+            script.export({source: _widened(spec, wide)})
             found = self.run(script).sealed
-            sealed |= {source: parked(value) if park else value for source, value in found.items()}
+            sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
         self.step(p.Drop())
         return sealed
 
@@ -296,6 +297,15 @@ class ReferenceDesk:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return finding
+
+
+def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """A float64 result until it is needed; `spec`: what it is in float32.
+
+    A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
+    adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
+    """
+    return parked(exact, torch.promote_types(spec.dtype, torch.float32) if spec.dtype.is_floating_point else None)
 
 
 def _widened(spec: TensorSpec, wide: bool) -> TensorSpec:

@@ -86,9 +86,10 @@ def is_large(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= LARGE_BYTES
 
 
-def parked(value: torch.Tensor) -> torch.Tensor:
-    """Where a tensor waits until it is needed: a large one of a device in pinned host memory, any other where it is."""
+def parked(value: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Where a tensor waits until it is needed: a large one of a device in pinned host memory, as `dtype` where that is
+    given, any other where and as it is."""
     if is_large(value) and value.is_cuda:
-        host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+        host = torch.empty(value.shape, dtype=dtype or value.dtype, pin_memory=True)
         return host.copy_(value)
     return value

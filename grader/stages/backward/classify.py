@@ -150,7 +150,7 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
 def _wrong(
     name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: numerics.Expected
 ) -> GradientFault:
-    golden = expected.golden.to(gradient.device)
+    golden = expected.golden.to(gradient.device).double()
     odd = ~torch.isfinite(gradient) & torch.isfinite(golden)
     if bool(odd.any()):
         said = (
