@@ -273,7 +273,8 @@ class RemoteWorker:
         """The socket closed: find out how the process ended. Raises SandboxError where that was no doing of its own."""
         exit_ = self._process.wait(timeout_seconds=5.0)
         if self._zygote is not None and self._zygote.ended:
-            raise SandboxError("the process that workers are copied from was ended, and they with it")
+            said = self._zygote.last_words()
+            raise SandboxError(f"the process that workers are copied from was ended, and they with it; {said}")
         if exit_ is None:
             return self.lost(Status.CRASHED, "closed its control socket")
         self._process.kill()
