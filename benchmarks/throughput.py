@@ -15,8 +15,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,7 +99,10 @@ def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: b
     started = time.monotonic()
     with Grader(device="cuda", quick=quick, build_cache=cache) as grader:
         work = [(catalog.problem(one.problem_id), one) for one in batch]
-        verdicts = [verdict for _, _, verdict in grader.grade_many(work)]
+        verdicts, ended = [], [started]
+        for _, _, verdict in grader.grade_many(work):
+            verdicts.append(verdict)
+            ended.append(time.monotonic())
     each = (time.monotonic() - started) / len(batch)
     stages = {
         name: sum(getattr(verdict.seconds, name) or 0.0 for verdict in verdicts) / len(batch)
@@ -106,9 +111,14 @@ def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: b
     statuses = ", ".join(sorted({str(verdict.status) for verdict in verdicts}))
     how = "--quick" if quick else "in full"
     spent = ", ".join(f"{name} {value:.2f}" for name, value in stages.items())
+    kernels = defaultdict[str, list[float]](list)
+    for one, (since, until) in zip(batch, itertools.pairwise(ended), strict=True):
+        kernels["/".join(Path(one.path).parts[-2:])].append(until - since)
+    medians = "".join(f"\n    {statistics.median(of):.2f} {path}" for path, of in kernels.items())
     peak = max((verdict.backward.peak_device_bytes or 0 for verdict in verdicts if verdict.backward), default=0) / 2**30
     print(
-        f"ours, {len(batch)} {how}: {each:.2f} s each ({spent}); up to the backward {peak:.1f} GiB at most; {statuses}",
+        f"ours, {len(batch)} {how}: {each:.2f} s each ({spent}); up to the backward {peak:.1f} GiB at most; {statuses}"
+        f"; medians by kernel:{medians}",
         flush=True,
     )
     return each
