@@ -230,6 +230,8 @@ class Grader:
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
+            with record.stage("timing"):
+                self.workshop.align(desk, candidate, todo.timed, todo.rounds)
             # A worker that starts would be timed along.
             with record.stage("timing"), self.workshop.launcher.quiet(candidate.device):
                 timing = judge_timing(

@@ -44,6 +44,8 @@ def time_alone(
     desk = workshop.desk(problem, device)
     with workshop.candidate(submission, device) as candidate:
         case = desk.case(plan.variants(desk)[-1])
-        judged = judge_timing(candidate, desk, case, plan.rounds(quick=False), training=training, tf32=True)
+        rounds = plan.rounds(device, quick=False)
+        workshop.align(desk, candidate, case, rounds)
+        judged = judge_timing(candidate, desk, case, rounds, training=training, tf32=True)
     desk.release()
     return judged

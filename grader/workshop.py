@@ -12,18 +12,23 @@ import torch
 
 from grader.machine import architecture, environment, thread_count
 from grader.models import Device, Environment, Problem, Submission, TimeLimits
+from grader.remote import RemoteWorker
 from grader.remote.launch import Launcher, Role
 from grader.sandbox import choose
-from grader.stages import build
+from grader.stages import build, questions
 from grader.stages.candidate import Candidate
+from grader.stages.cases import Case
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing import BaselineStore, SpeedOfLight
+from grader.stages.timing.rounds import Plan
 from grader.toolchain import find_toolchain
 
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
 DESKS_KEPT = {Device.CPU: 6, Device.CUDA: 3}
 """References that stay warm; each holds a process, and its cases hold memory."""
+ALIGN_TRIES = 8
+"""Processes that are started until one is like the candidate's, each in half a second; on an H200, one in three is."""
 
 
 class Workshop:
@@ -58,7 +63,7 @@ class Workshop:
     def close(self) -> None:
         """End all processes."""
         for desk in self._desks.values():
-            desk.worker.close()
+            desk.close()
         self._desks.clear()
         self.launcher.close()
 
@@ -91,14 +96,36 @@ class Workshop:
             other.release()
         self._desks[key] = desk
         while len(self._desks) > DESKS_KEPT[device]:
-            self._desks.pop(next(iter(self._desks))).worker.close()
+            self._desks.pop(next(iter(self._desks))).close()
         return desk
 
     def drop_desk(self, problem: Problem, device: Device) -> None:
         """Forget a reference that something went wrong with."""
         desk = self._desks.pop((problem.source_hash, device), None)
         if desk is not None:
-            desk.worker.close()
+            desk.close()
+
+    def align(self, desk: ReferenceDesk, candidate: Candidate, case: Case, plan: Plan) -> None:
+        """Where launches show, have the reference in a process in which they cost as much as in the candidate's, as
+        nearly as the plan wants and processes go. Raises ProblemError."""
+        wanted = candidate.worker.launch_ms
+        if wanted is None or not case.values_comparable or not questions.launches_show(desk, case):
+            return
+
+        def apart(worker: RemoteWorker) -> float:
+            return abs((worker.launch_ms or 0.0) / wanted - 1)
+
+        nearest, started = min(desk.workers, key=apart), list[RemoteWorker]()
+        try:
+            while apart(nearest) > plan.alike and len(started) < ALIGN_TRIES:
+                started.append(self.launcher.take(Role.REFERENCE, desk.device))
+                started[-1].wait_ready()
+                nearest = min(nearest, started[-1], key=apart)
+            desk.move_to(nearest)
+        finally:
+            for worker in started:
+                if worker not in desk.workers:
+                    worker.close()
 
     def build_apart(self, submission: Submission, *, niceness: int = 0) -> build.Built:
         """In a sandbox of its own that sees no GPU. Raises Stopped."""

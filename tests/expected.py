@@ -12,7 +12,7 @@ import pytest
 from grader.models import Problem, Submission
 from grader.pipeline import Grader
 from grader.stages import plan
-from grader.stages.timing.judge import Plan
+from grader.stages.timing.rounds import Plan
 
 CASES = Path(__file__).parent / "cases"
 SHIPPED = CASES.parents[1] / "problems"

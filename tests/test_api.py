@@ -11,7 +11,7 @@ import pytest
 from grader import Grader, Problem, Status, Submission, UserError, grade, reward
 from grader.models import Diagnosis, PhaseTiming, Settings
 from grader.stages import plan
-from grader.stages.timing.judge import Plan
+from grader.stages.timing.rounds import Plan
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -36,6 +36,7 @@ from grader.protocol.evidence import (
     Result,
     Timed,
     Traced,
+    Warmed,
     Work,
 )
 from grader.protocol.steps import (
@@ -139,6 +140,7 @@ __all__ = [
     "Trace",
     "Traced",
     "Warm",
+    "Warmed",
     "Work",
     "check_answer",
     "decode_evidence",

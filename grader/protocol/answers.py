@@ -17,6 +17,7 @@ from grader.protocol.evidence import (
     Profiled,
     Timed,
     Traced,
+    Warmed,
 )
 from grader.protocol.steps import (
     Backward,
@@ -32,10 +33,12 @@ from grader.protocol.steps import (
     Profile,
     Time,
     Trace,
+    Warm,
 )
 from grader.protocol.wire import MalformedMessage
 
 ANSWERS: dict[type[Message], type[Message]] = {
+    Warm: Warmed,
     Import: Imported,
     Construct: Constructed,
     Forward: Outputs,

@@ -30,6 +30,12 @@ class Done(Message):
     did: Literal["done"] = "done"
 
 
+class Warmed(Message):
+    did: Literal["warmed"] = "warmed"
+    launch_ms: Milliseconds
+    """One of a few queued kernels that do nothing: what a launch costs the GPU in this process."""
+
+
 class BuildEvent(Message):
     """One call of `load_inline` or `load`."""
 
@@ -112,6 +118,8 @@ class Timed(Message):
 class Work(Message):
     """What one pass of the reference does. A multiplication and an addition are two operations."""
 
+    operations: Count = 0
+    """Calls of PyTorch's operations, views and allocations apart: about as many kernels, or more, are launched."""
     matmul: Count = 0
     """Floating-point operations in matrix products and attention."""
     convolution: Count = 0
@@ -182,6 +190,7 @@ class Profiled(Message):
 
 Result = Annotated[
     Done
+    | Warmed
     | Imported
     | Constructed
     | Outputs

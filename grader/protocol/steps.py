@@ -19,8 +19,8 @@ class Attach(Message):
 
 
 class Warm(Message):
-    """Make this process's context on the GPU and load what nearly all need there: tenths of a second, and half a
-    gigabyte of its memory."""
+    """Make this process's context on the GPU, load what nearly all need there and see what a launch costs: tenths of a
+    second, and half a gigabyte of its memory."""
 
     do: Literal["warm"] = "warm"
 

@@ -18,7 +18,7 @@ from typing import Literal
 from grader import protocol
 from grader.errors import SandboxError
 from grader.models import Status
-from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm
+from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm, Warmed
 from grader.remote.memory import Region
 from grader.remote.pause import NeverStill, paused
 from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
@@ -63,6 +63,8 @@ class RemoteWorker:
         """A copy of the zygote, whose module is `MODULE` and whose environment is the options'; else started anew."""
         self.options, self._zygote = options, zygote
         self.peak_device_bytes = 0
+        self.launch_ms: float | None = None
+        """What a launch costs the GPU there, seen before anybody's code ran in it; None until a warm one is ready."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._ready = False
         self._warming: Job | None = None
@@ -93,7 +95,8 @@ class RemoteWorker:
         try:
             self._receive(deadline)
             if self._warming is not None:
-                self._checked(self._warming, self._receive(deadline))
+                evidence = self._checked(self._warming, self._receive(deadline))
+                self.launch_ms = next((of.launch_ms for of in evidence.results if isinstance(of, Warmed)), None)
         except WorkerLost as lost:
             said = lost.output.strip().splitlines() or [self._zygote.last_words() if self._zygote else ""]
             raise SandboxError(f"a worker did not start: {lost}; {said[-1]}") from lost

@@ -10,7 +10,7 @@ from grader.problem_module import FULL
 from grader.stages.backward.experiments import Cases
 from grader.stages.cases import Case
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing.judge import QUICK, THOROUGH, Plan
+from grader.stages.timing.rounds import QUICK, THOROUGH, Plan
 
 CPU = "cpu"
 """The variant that stands for full sizes on the CPU board."""
@@ -52,12 +52,14 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
             second=desk.case(first, draw=1),
             constant=desk.case(first, draw=0, constant_cotangents=True),
         )
-    return Todo(tuple(forward), tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(quick=quick))
+    return Todo(
+        tuple(forward), tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(desk.device, quick=quick)
+    )
 
 
-def rounds(*, quick: bool) -> Plan:
+def rounds(device: Device, *, quick: bool) -> Plan:
     """Of timing."""
-    return QUICK if quick else THOROUGH
+    return QUICK if quick else THOROUGH[device]
 
 
 def variants(desk: ReferenceDesk, only: str | None = None) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -17,6 +18,9 @@ from grader.stages.drawing import draw_inputs, edited_input, is_float
 from grader.stages.first_look import GOLDEN, MODEL
 from grader.stages.reference import ReferenceDesk
 from grader.stages.trackers import Trackers
+
+SHORT_MS = 0.1
+"""Of an operation. In one process a launch costs a GPU 0.1 us more than in another: a thousandth of this."""
 
 
 def edited(desk: ReferenceDesk, case: Case) -> Case:
@@ -210,6 +214,29 @@ def _work(desk: ReferenceDesk, case: Case) -> p.Counted:
     script.step(p.Drop())
     counted: p.Counted = desk.run(script).of(p.Counted)[0]
     return counted
+
+
+def launches_show(desk: ReferenceDesk, case: Case) -> bool:
+    """Its kernels are so short that what a launch costs is a share of a call that is seen."""
+    return desk.remember(("launches", case.seed, case.training), lambda: _ms_each(desk, case) < SHORT_MS)
+
+
+def _ms_each(desk: ReferenceDesk, case: Case) -> float:
+    """Milliseconds of one operation of a forward, on average; infinite where they cannot be counted."""
+    desk.ready(case)
+    script = Script(desk.worker, desk.device)
+    script.set_state(MODEL, case.state)
+    script.put_inputs("a", case.inputs)
+    run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
+    script.step(p.Count(model=MODEL, **run))
+    for _ in range(3):
+        script.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
+    script.step(p.Drop())
+    finding = desk.run(script, tolerate_failure=True)
+    if finding.failure is not None:
+        return math.inf
+    operations = finding.of(p.Counted)[0].forward.operations
+    return float(min(timed.ms for timed in finding.of(p.Timed)) / max(operations, 1))
 
 
 def gauge(desk: ReferenceDesk) -> p.Gauged:

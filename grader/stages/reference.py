@@ -22,6 +22,8 @@ from grader.stages.trackers import Evaluation, Trackers, is_large, parked
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
 PERTURBED_RUNS = 3
+WORKERS_KEPT = 2
+"""Of one problem: contexts on a GPU are of two kinds (worker/launches.py)."""
 _Answer = TypeVar("_Answer")
 
 
@@ -40,14 +42,40 @@ class ReferenceDesk:
     """The reference of one problem on one device, with its worker."""
 
     def __init__(self, problem: Problem, device: Device, worker: RemoteWorker) -> None:
-        self.problem, self.device, self.worker = problem, device, worker
+        self.problem, self.device = problem, device
+        self.workers = [worker]
+        """The one that is asked, and others that it was, ready to be asked again."""
         self.module: ProblemModule = load_problem(problem)
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._constructed: _Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         self._answers: dict[Hashable, Any] = {}
         self._released = False
-        self.step(p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model"))
+        self._import()
+
+    @property
+    def worker(self) -> RemoteWorker:
+        """Who is asked."""
+        return self.workers[0]
+
+    def move_to(self, worker: RemoteWorker) -> None:
+        """Ask this one from now on, who is new or one of `workers`; what was answered stands. Raises ProblemError."""
+        if worker is self.worker:
+            return
+        self.release()
+        self._constructed = None
+        new = worker not in self.workers
+        others = [other for other in self.workers if other is not worker]
+        self.workers = [worker, *others[: WORKERS_KEPT - 1]]
+        for other in others[WORKERS_KEPT - 1 :]:
+            other.close()
+        if new:
+            self._import()
+
+    def close(self) -> None:
+        """End its processes."""
+        for worker in self.workers:
+            worker.close()
 
     def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
         """The draw-th case of a variant; the same one each time it is asked for.
@@ -94,6 +122,9 @@ class ReferenceDesk:
         return any(not alike(results[0].outputs[name], results[1].outputs[name]) for name in results[0].outputs) or any(
             not alike(results[0].buffers[name], results[1].buffers[name]) for name in results[0].buffers
         )
+
+    def _import(self) -> None:
+        self.step(p.Import(source=self.problem.source, file_name=f"{self.problem.id}.py", class_name="Model"))
 
     def _make(self, variant: Variant, training: bool, draw: int, constant_cotangents: bool) -> Case:
         seed = secrets.randbits(62)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.worker import clock, engine, peaks, queue, work
+from grader.worker import clock, engine, launches, peaks, queue, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.guarded import guard
@@ -70,7 +70,7 @@ class Bench:
                 return self.attach(step, descriptors)
             case p.Warm():
                 engine.start("cuda")
-                return p.Done()
+                return p.Warmed(launch_ms=launches.cost_ms())
             case p.Import():
                 return self.import_class(step, descriptors)
             case p.Construct():

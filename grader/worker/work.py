@@ -56,7 +56,7 @@ class Counter(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
-        self._pointwise = 0
+        self._operations = self._pointwise = 0
         # What FlopCounterMode counts by. The mode itself asks each operation for a decomposition: seconds of imports.
         from torch.utils.flop_counter import flop_registry  # and with it Triton, which few workers need
 
@@ -77,6 +77,7 @@ class Counter(TorchDispatchMode):
         else:
             self._matmul += flops
         if not func.is_view and not name.startswith(_READS_NOTHING) and not name.endswith("_like"):
+            self._operations += 1
             returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
             self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
         if torch.Tag.pointwise in func.tags and name != "clone":
@@ -90,6 +91,7 @@ class Counter(TorchDispatchMode):
             if isinstance(value, torch.Tensor) and _storage(value) not in self._given:
                 written[_storage(value)] = max(nbytes(value), written.get(_storage(value), 0))
         return p.Work(
+            operations=self._operations,
             matmul=self._matmul,
             convolution=self._convolution,
             pointwise=self._pointwise,

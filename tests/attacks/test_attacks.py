@@ -15,7 +15,7 @@ from grader.models import Problem, Status, Submission, TimeLimits
 from grader.pipeline import Grader
 from grader.remote.pause import _tree
 from grader.stages import plan
-from grader.stages.timing.judge import Plan
+from grader.stages.timing.rounds import Plan
 from tests.attacks import outside, protocol, resources
 from tests.attacks.outside import PROBLEM
 

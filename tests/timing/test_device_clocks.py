@@ -124,6 +124,6 @@ def test_dropped_rounds_are_replaced(monkeypatch, tmp_path):
 
 
 def device_clocks_plan():
-    from grader.stages.timing.judge import Plan
+    from grader.stages.timing.rounds import Plan
 
     return Plan(min_rounds=3, max_rounds=3, seconds=60.0)

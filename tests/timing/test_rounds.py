@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from grader.models import Device
+from grader.stages.timing import rounds as timing_rounds
 from grader.stages.timing.call import PARTS
 from grader.stages.timing.caller import NotQueued
-from grader.stages.timing.clocks import Time
+from grader.stages.timing.clocks import Time, timing_of
 from grader.stages.timing.device_clocks import ClockWatch
-from grader.stages.timing.judge import Plan, _collect, _figures, _Rounds
+from grader.stages.timing.judge import _samples
+from grader.stages.timing.rounds import Plan, Rounds
 
 PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
 LAUNCHES_MS = 0.9
@@ -41,8 +43,8 @@ class Arms:
 
 
 def collect(arms, known=None, plan=PLAN):
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known, plan)
-    samples = _collect(rounds, ClockWatch(None), plan, Device.CUDA)
+    rounds = Rounds(arms, ("inference", "training"), Device.CUDA, {} if known is None else known, plan)
+    samples = timing_rounds.collect(rounds, ClockWatch(None), plan, Device.CUDA)
     return rounds, {name: [r.claim for pairs in of.rounds for r, _ in pairs] for name, of in samples.items()}
 
 
@@ -93,11 +95,12 @@ def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_cou
 @pytest.mark.parametrize(("lies_until", "told"), [(0, 0), (16, 0), (100, 3)])
 def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
     arms = Arms(2.0, lies_until=lies_until)
-    rounds = _Rounds(arms, ("inference", "training"), Device.CUDA, {}, PLAN)
-    timings, disagreements, _ = _figures(rounds, PLAN, Device.CUDA)
-    assert [said.code for said in disagreements] == ["clock_disagreement"] * told
+    rounds = Rounds(arms, ("inference", "training"), Device.CUDA, {}, PLAN)
+    samples, _ = _samples(rounds, PLAN, Device.CUDA)
+    figures = {name: timing_of(of) for name, of in samples.items()}
+    assert sum(disputed for _, disputed in figures.values()) == told
     assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
-    assert timings["total"].speedup == pytest.approx(1.0, rel=0.01)
+    assert figures["total"][0].speedup == pytest.approx(1.0, rel=0.01)
 
 
 @pytest.mark.parametrize(("slower", "gives_up", "rounds"), [(4, True, 1), (4, False, 3), (2.5, True, 3)])
@@ -128,6 +131,6 @@ def test_a_first_call_that_loads_something_does_not(slower, gives_up):
 
 @pytest.mark.parametrize(("slower", "verdict"), [(4, "slower"), (2.5, "inconclusive")])
 def test_one_round_says_slower_of_hopeless_ones_alone(slower, verdict):
-    rounds = _Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, PLAN)
-    timings, _, _ = _figures(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
-    assert {name: timing.verdict for name, timing in timings.items()} == dict.fromkeys(timings, verdict)
+    rounds = Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, PLAN)
+    samples, _ = _samples(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
+    assert {name: timing_of(of)[0].verdict for name, of in samples.items()} == dict.fromkeys(samples, verdict)

@@ -9,7 +9,7 @@ from grader.models import Problem, Submission
 from grader.pipeline import Grader
 from grader.remote.timeline import RELEASE_SECONDS
 from grader.stages import plan
-from grader.stages.timing.judge import Plan
+from grader.stages.timing.rounds import Plan
 from tests.expected import CASES
 
 pytestmark = pytest.mark.gpu
