@@ -76,14 +76,21 @@ def test_on_a_gpu_a_few_microseconds_are_told_apart():
     assert timing.speedup == pytest.approx(1.0, rel=0.05)
 
 
+@pytest.mark.parametrize(("claimed_ms", "clock"), [(0.0146, "worker"), (0.013, "referee"), (0.0115, "referee")])
+def test_on_a_gpu_two_microseconds_may_be_the_processs_own(claimed_ms, clock):
+    """What a bracket holds beside the call is not the same in every process, but steady in each."""
+    timing, disputed = timing_of(samples(0.016, 0.016, claimed_ms, noise_ms=0.0001, rounds=60, device=Device.CUDA))
+    assert (timing.clock, disputed) == (clock, False)
+    assert timing.ci_low == pytest.approx(1.0, rel=0.02)  # which ranks: nothing is gained
+
+
 @pytest.mark.parametrize(
     ("reference_ms", "candidate_ms", "verdict"),
     [
         (0.0163, 0.0166, "same"),
-        (0.0600, 0.0612, "same"),
-        (0.0200, 0.0212, "same"),
-        (0.0200, 0.0230, "slower"),
-        (0.0600, 0.0618, "slower"),
+        (0.0600, 0.0606, "same"),
+        (0.0200, 0.0206, "slower"),
+        (0.0600, 0.0612, "slower"),
         (0.2000, 0.2026, "slower"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Claims three quarters of each time: microseconds, which a host's clock could not tell from its own noise.
+"""Claims three quarters of each time: ten microseconds, which a host's clock could not tell from its own noise.
 
 Attack surface: torch.cuda.Event.
 Why it fails: the referee times on its own GPU timeline, between two events that no other process can reach.
