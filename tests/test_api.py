@@ -52,6 +52,22 @@ def test_a_text_is_graded():
     assert verdict.author == "unknown"
 
 
+GRADED = """
+import sys
+from grader import grade
+verdict = grade(sys.argv[1], problem=sys.argv[2], device="cpu", quick=True)
+print(verdict.status, [name for name in ("sympy", "torch._dynamo", "triton") if name in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_grading_imports_nothing_that_takes_seconds():
+    """Into the referee, beside torch: some of its functions import its compiler, or sympy."""
+    arguments = [sys.executable, "-c", GRADED, str(RIGHT), str(PROBLEM)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "correct []"
+
+
 def test_a_file_name_tells_its_problem(grader):
     verdict = grader.grade(RIGHT)
     assert (verdict.status, verdict.author, verdict.label) == (Status.CORRECT, "honest_plain", None)

@@ -160,5 +160,5 @@ def _with(case: Case, index: int, values: dict[int, float]) -> tuple[object, ...
 def _said(case: Case, index: int, where: int) -> str:
     value = case.inputs[index]
     assert isinstance(value, torch.Tensor)
-    position = [int(i) for i in torch.unravel_index(torch.tensor(where), value.shape)]
+    position = list(numerics.unravel(where, value.shape))
     return f"element {position} of `{case.operand_names.get(f'input[{index}]', f'input[{index}]')}` alone changed"

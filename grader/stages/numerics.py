@@ -166,7 +166,7 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
         l2=math.sqrt(sum(squares)),
         max=max(worst, default=0.0),
         golden_l2=math.sqrt(sum(golden_squares)),
-        worst_index=None if worst_at is None else _unravel(worst_at, expected.shape),
+        worst_index=None if worst_at is None else unravel(worst_at, expected.shape),
         worst_candidate=_element(flat_c, worst_at),
         worst_reference=_element(flat_g, worst_at),
         excess=max(ratios, default=0.0),
@@ -238,7 +238,7 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     if expected.ambiguous is not None:
         wrong &= ~expected.ambiguous
     count = int(wrong.sum())
-    where = _unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
+    where = unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
     message = None
     if where is not None:
         message = (
@@ -287,7 +287,8 @@ def _relative(error: float, size: float) -> float:
     return error / size if size else math.inf
 
 
-def _unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of an element in row-major order. `torch.unravel_index` imports sympy for it, which takes seconds."""
     index = []
     for extent in reversed(shape):
         position, inner = divmod(position, extent)
