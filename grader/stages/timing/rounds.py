@@ -89,18 +89,13 @@ class Rounds:
                     known[phase] = repeats(_total(reference), device)
             self._calls[phase] = known.get(phase, 1)
 
-    @property
-    def queued(self) -> bool:
-        """What launching takes is not timed."""
-        return self._arms.queues
-
     def launch_in_the_open(self) -> None:
         """From now on, what launching takes is timed, on both sides."""
         self._arms.queues = False
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """That launches were timed."""
-        if self.queued:
+        if self._arms.queues:
             return ()
         message = (
             "a call waits for the GPU before all of it is queued: both sides are timed with what launching takes them"
