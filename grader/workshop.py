@@ -93,7 +93,7 @@ class Workshop:
                 worker.close()
                 raise
         for other in self._desks.values():
-            other.release()
+            other.step_back()
         self._desks[key] = desk
         while len(self._desks) > DESKS_KEPT[device]:
             self._desks.pop(next(iter(self._desks))).close()

@@ -72,6 +72,13 @@ class ReferenceDesk:
         if new:
             self._import()
 
+    def step_back(self) -> None:
+        """Leave the device to another reference; who is asked stays, the other processes end."""
+        self.release()
+        for worker in self.workers[1:]:
+            worker.close()
+        del self.workers[1:]
+
     def close(self) -> None:
         """End its processes."""
         for worker in self.workers:

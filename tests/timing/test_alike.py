@@ -123,6 +123,11 @@ def test_what_a_reference_said_stands_when_another_process_is_asked(workshop):
     desk.move_to(others[0])
     assert desk.workers == [others[0], others[1]]
     assert questions.redrawn(desk, case).keys() == before
+    workshop.desk(LONG, Device.CPU)
+    assert desk.workers == [others[0]]
+    assert others[1].ended
+    assert workshop.desk(SHORT, Device.CPU) is desk
+    assert questions.redrawn(desk, case).keys() == before
 
 
 @pytest.mark.gpu
