@@ -228,7 +228,7 @@ def _ms_each(desk: ReferenceDesk, case: Case) -> float:
     script.set_state(MODEL, case.state)
     script.put_inputs("a", case.inputs)
     run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
-    script.step(p.Count(model=MODEL, **run))
+    script.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that a candidate may hold now
     for _ in range(3):
         script.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
     script.step(p.Drop())

@@ -65,24 +65,19 @@ class ReferenceDesk:
         self.release()
         self._constructed = None
         new = worker not in self.workers
-        others = [other for other in self.workers if other is not worker]
-        self.workers = [worker, *others[: WORKERS_KEPT - 1]]
-        for other in others[WORKERS_KEPT - 1 :]:
-            other.close()
+        self.workers = [worker, *(other for other in self.workers if other is not worker)]
+        self._keep(WORKERS_KEPT)
         if new:
             self._import()
 
     def step_back(self) -> None:
         """Leave the device to another reference; who is asked stays, the other processes end."""
         self.release()
-        for worker in self.workers[1:]:
-            worker.close()
-        del self.workers[1:]
+        self._keep(1)
 
     def close(self) -> None:
-        """End its processes."""
-        for worker in self.workers:
-            worker.close()
+        """End its processes; nobody can be asked any more."""
+        self._keep(0)
 
     def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
         """The draw-th case of a variant; the same one each time it is asked for.
@@ -129,6 +124,12 @@ class ReferenceDesk:
         return any(not alike(results[0].outputs[name], results[1].outputs[name]) for name in results[0].outputs) or any(
             not alike(results[0].buffers[name], results[1].buffers[name]) for name in results[0].buffers
         )
+
+    def _keep(self, count: int) -> None:
+        """Of the processes, the first so many."""
+        for worker in self.workers[count:]:
+            worker.close()
+        del self.workers[count:]
 
     def _import(self) -> None:
         self.step(p.Import(source=self.problem.source, file_name=f"{self.problem.id}.py", class_name="Model"))

@@ -32,13 +32,7 @@ class TimingJudgement:
 
 
 def judge_timing(
-    candidate: Candidate,
-    desk: ReferenceDesk,
-    case: Case,
-    plan: Plan,
-    *,
-    training: bool = True,
-    tf32: bool = True,
+    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True, tf32: bool = True
 ) -> TimingJudgement:
     """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped."""
     if not case.values_comparable:
