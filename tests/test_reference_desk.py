@@ -5,7 +5,7 @@ import torch
 
 from grader.catalog import find_problems
 from grader.models import Device
-from grader.stages import trackers
+from grader.stages import parking
 from grader.stages.first_look import GOLDEN, MODEL
 from grader.workshop import Workshop
 
@@ -27,7 +27,7 @@ def test_results_that_come_back_one_by_one_are_the_same(workshop, monkeypatch, p
         return desk.evaluate(model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
 
     at_once = evaluate()
-    monkeypatch.setattr(trackers, "LARGE_BYTES", 1)
+    monkeypatch.setattr(parking, "LARGE_BYTES", 1)
     one_by_one = evaluate()
     for table in ("outputs", "gradients", "buffers"):
         ours, theirs = getattr(at_once, table), getattr(one_by_one, table)

@@ -29,7 +29,7 @@ SEAL_BLOCK_BYTES = 64 << 10
 SEAL_BLOCKS = 32
 _SHUFFLE = random.SystemRandom()
 
-GENEROUS_BYTES = 1 << 30
+GENEROUS_BYTES = 3 << 28
 """From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 

@@ -16,8 +16,9 @@ from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, moved, perturbed, perturbed_state
 from grader.stages.first_look import GOLDEN, MODEL, Traits, alike, first_look
+from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
-from grader.stages.trackers import Evaluation, Trackers, is_large, parked
+from grader.stages.trackers import Evaluation, Trackers
 
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""

@@ -8,12 +8,9 @@ from typing import Literal, NamedTuple
 import torch
 
 from grader.stages import numerics
+from grader.stages.parking import parked
 
 Table = Literal["outputs", "gradients", "buffers"]
-
-LARGE_BYTES = 64 << 20
-"""Tensors from this size on wait in pinned host memory: at full size a case is several GB, and the device's memory is
-the candidate's."""
 
 
 class Evaluation(NamedTuple):
@@ -80,16 +77,3 @@ class Trackers:
             )
             for name, tracker in self._tables[table].items()
         }
-
-
-def is_large(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= LARGE_BYTES
-
-
-def parked(value: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Where a tensor waits until it is needed: a large one of a device in pinned host memory, as `dtype` where that is
-    given, any other where and as it is."""
-    if is_large(value) and value.is_cuda:
-        host = torch.empty(value.shape, dtype=dtype or value.dtype, pin_memory=True)
-        return host.copy_(value)
-    return value
