@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -30,6 +30,12 @@ from grader.stages.timing.comparison import Comparison
 
 MOVE = 0.05
 """Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
+MIDDLE: dict[Device, Callable[[list[float]], float]] = {
+    Device.CPU: statistics.median,
+    Device.CUDA: statistics.fmean,
+}
+"""Of a sample's calls. On a CPU, one that something else held up says nothing; a GPU's are of two kinds (TRIMMED says
+more), and one that is held up goes with its pair."""
 SAME_INPUT_NOISE = 1e-3
 """Relative size of what is added to the inputs of a problem that draws the same ones each time."""
 
@@ -69,7 +75,8 @@ class Arms:
                 made[index] = self._caller.calls(index, phase, draws, queued=self.queues)
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
-        return _typical(made[0]), _typical(made[1]), next((found for found in wrong if found is not None), None)
+        middle = MIDDLE[self._desk.device]
+        return _typical(made[0], middle), _typical(made[1], middle), next((found for found in wrong if found), None)
 
     def wake(self, phase: Phase) -> None:
         """A GPU that had nothing to do for a while takes some percent longer for the next call: one that counts not."""
@@ -141,12 +148,10 @@ def _moved(value: torch.Tensor, share: float) -> torch.Tensor:
     return value * (1 + share * torch.randn_like(value)) if value.is_floating_point() else value
 
 
-def _typical(calls: Sequence[Call]) -> dict[Part, Time]:
-    """Medians: a call that something else on the machine held up says nothing."""
+def _typical(calls: Sequence[Call], middle: Callable[[list[float]], float]) -> dict[Part, Time]:
     return {
         part: Time(
-            statistics.median(call.times[part].claim for call in calls),
-            statistics.median(call.times[part].bracket for call in calls),
+            middle([call.times[part].claim for call in calls]), middle([call.times[part].bracket for call in calls])
         )
         for part in calls[0].times
     }
