@@ -163,11 +163,13 @@ class Export(Message):
 class Flush(Message):
     """Write scratch memory twice and drop it, so that what follows starts with cold caches.
 
-    On the CPU, what is allocated next also comes to lie elsewhere.
+    What is allocated next comes to lie elsewhere, too.
     """
 
     do: Literal["flush"] = "flush"
     nbytes: int
+    spacers: tuple[int, ...] = ()
+    """Bytes of what is allocated before that, and kept until the next one or a `Drop` that empties the cache."""
 
 
 class _TimedPart(Message):

@@ -20,6 +20,7 @@ from grader.worker.late import late_stream
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.precision import set_precision
 from grader.worker.profile import profile
+from grader.worker.spacing import Spacers
 from grader.worker.substitutes import substituted
 from grader.worker.tensors import describe, flatten, plain, state_of
 
@@ -52,8 +53,7 @@ class Bench:
     given: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     """The grad_outputs behind `grads`."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    spacer: torch.Tensor | None = None
-    """Lies where the next tensors would, so that they come to lie elsewhere."""
+    spacers: Spacers = field(default_factory=Spacers)
     filler: torch.Tensor | None = None
     """On the CPU: what caches are flushed with."""
     heap: Heap = field(default_factory=Heap)
@@ -260,6 +260,7 @@ class Bench:
         if step.models:
             self.models.clear()
         if step.empty_cache:
+            self.spacers.clear()
             self.synchronize()
             give_back_memory(self.device, host=step.models)
         return p.Done()

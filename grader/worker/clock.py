@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import random
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 QUEUE_CYCLES = 4_000_000
 """The stream is kept busy this long (about 2 ms) while the host queues the call, so that launch gaps are not timed."""
-SPACER_BYTES = 256 << 10
-LINE_BYTES = 64
 
 
 def measure(bench: Bench, step: Time) -> Timed:
@@ -56,12 +53,8 @@ def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
 
 def flush(bench: Bench, step: Flush) -> Done:
     """Cold caches for the jobs that follow, and other places in memory."""
-    on_cpu = bench.device.type == "cpu"
-    if on_cpu:
-        # Where tensors lie decides how they share a cache, which is worth some percent: drawn for each sample, that is
-        # noise; left as it is, one of two processes would be the slower one throughout.
-        bench.spacer = None
-        bench.spacer = torch.empty(random.randrange(0, SPACER_BYTES, LINE_BYTES), dtype=torch.uint8)
+    bench.spacers.renew(step.spacers, bench.device)
+    if bench.device.type == "cpu":
         if bench.filler is None or bench.filler.numel() < step.nbytes:
             bench.filler = torch.empty(step.nbytes, dtype=torch.uint8)  # kept: new pages take longer
         _fill(bench.filler[: step.nbytes])

@@ -15,6 +15,7 @@ from grader.stages.cases import Case
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import PARTS, Call, Draw, Part, Phase, Side
 from grader.stages.timing.clocks import Time
+from grader.stages.timing.spacing import spacers
 
 HOST_FLUSH_BYTES = 64 << 20
 
@@ -38,8 +39,10 @@ class Caller:
     def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
         """One for each draw, by the side of this index. Raises NotQueued where `queued` calls could not be, Stopped."""
         if self._device is Device.CPU:
-            self._do(index, p.Flush(nbytes=self._flush_bytes))  # once a sample; `Queue` does it for each call
+            self._do(index, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
             return [self._on_host(index, phase, draw) for draw in draws]
+        if len(draws) > 1:  # caches are flushed for each call, by `Queue`
+            self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))
         return [self._on_gpu(index, phase, draw, queued) for draw in draws]
 
     def _on_host(self, index: int, phase: Phase, draw: Draw) -> Call:
