@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -82,6 +83,18 @@ def test_on_a_gpu_two_microseconds_may_be_the_processs_own(claimed_ms, clock):
     timing, disputed = timing_of(samples(0.016, 0.016, claimed_ms, noise_ms=0.0001, rounds=60, device=Device.CUDA))
     assert (timing.clock, disputed) == (clock, False)
     assert timing.ci_low == pytest.approx(1.0, rel=0.02)  # which ranks: nothing is gained
+
+
+@pytest.mark.parametrize(("brackets", "clock"), [(1, "referee"), (2, "worker")])
+def test_on_a_gpu_each_of_two_brackets_may_hold_its_processs_own(brackets, clock):
+    """Forward and backward are two jobs: two honest processes may differ by 3.5 us in their sum."""
+    made = samples(0.060, 0.0635, 0.060, noise_ms=0.0001, rounds=30, device=Device.CUDA)
+    made.rounds = [
+        tuple(tuple(replace(time, brackets=brackets) for time in pair) for pair in pairs) for pairs in made.rounds
+    ]
+    timing, disputed = timing_of(made)
+    assert (timing.clock, disputed) == (clock, False)
+    assert timing.ci_low == pytest.approx(60 / 63.5, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ LEAST_SHARE = {Device.CPU: 0.1, Device.CUDA: 0.01}
 STANDARD_ERRORS = 3.0
 """Of the difference between both clocks: what is no further apart may be noise. More for few samples."""
 STEADY_MS = {Device.CPU: 0.0, Device.CUDA: 0.002}
-"""By so much two processes' overheads may differ, steadily, however many samples there are. On an H200, in brackets of
-0.4 ms, one of eight honest candidates was 1.4 us from the reference, the others less than 0.9 us."""
+"""By so much two processes' overheads may differ in one bracket, steadily, however many samples there are. On an H200,
+in brackets of 0.4 ms, the farthest of twenty honest candidates was 1.7 us from the reference, most less than 0.9 us."""
 NOISE_SHARE = 0.25
 """Of the claim: neither excuses more, so that nobody gains more by a claim that drowns in it."""
 
@@ -38,9 +38,11 @@ class Time:
 
     claim: float
     bracket: float
+    brackets: int = 1
+    """How many `bracket` adds up."""
 
     def __add__(self, other: Time) -> Time:
-        return Time(self.claim + other.claim, self.bracket + other.bracket)
+        return Time(self.claim + other.claim, self.bracket + other.bracket, self.brackets + other.brackets)
 
     @property
     def unexplained(self) -> float:
@@ -81,6 +83,11 @@ class Samples:
         """By how much the referee saw more of the candidate than was claimed; around 0 where claims are true."""
         return statistics.median(c.unexplained for pairs in self.rounds for _, c in pairs) - self.overhead()
 
+    def steady(self) -> float:
+        """What two processes' overheads may differ by."""
+        (first, _), _ = self.rounds[0]
+        return STEADY_MS[self.device] * first.brackets
+
     def noise(self) -> float:
         """STANDARD_ERRORS of the excess, a difference of two medians: 1.25 deviations over the root of their number,
         for the normal distribution, whose deviation is 1.48 median deviations.
@@ -110,7 +117,7 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
     device, claims, referees = samples.device, samples.claims(), samples.referees()
     claimed = statistics.median(sum(r.candidate_ms) / 2 for r in claims)
     excess = samples.excess()
-    excused = min(max(samples.noise(), STEADY_MS[device]), NOISE_SHARE * claimed)
+    excused = min(max(samples.noise(), samples.steady()), NOISE_SHARE * claimed)
     if excess > max(excused, AGREEMENT * (claimed + excess)):
         timing = _phase(referees, "referee", device)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because neither can be told
