@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import torch
 
 from grader.machine import architecture, environment, thread_count
 from grader.models import Device, Environment, Problem, Submission, TimeLimits
+from grader.protocol import Warmed
 from grader.remote import RemoteWorker
 from grader.remote.launch import Launcher, Role
 from grader.sandbox import choose
@@ -75,6 +77,8 @@ class Workshop:
         """Start in the background what grading submissions will need, for the first of these problems now, and for the
         others where there is room for their references."""
         self.launcher.prepare(Role.RUN, device)
+        if device is Device.CUDA:
+            torch.zeros(1, device="cuda")  # makes a context of our own too, while theirs are made
         missing = [(problem.source_hash, device) not in self._desks for problem in problems]
         room = DESKS_KEPT[device] - sum(of is device for _, of in self._desks)
         count = min(sum(missing), max(room, int(missing[0])))
@@ -106,14 +110,14 @@ class Workshop:
             desk.close()
 
     def align(self, desk: ReferenceDesk, candidate: Candidate, case: Case, plan: Plan) -> None:
-        """Where launches show, have the reference in a process in which they cost as much as in the candidate's, as
-        nearly as the plan wants and processes go. Raises ProblemError."""
-        wanted = candidate.worker.launch_ms
+        """Where launches show, have the reference in a process whose pace is the candidate's, as nearly as the plan
+        wants and processes go. Raises ProblemError."""
+        wanted = candidate.worker.pace
         if wanted is None or not case.values_comparable or not questions.launches_show(desk, case):
             return
 
         def apart(worker: RemoteWorker) -> float:
-            return abs((worker.launch_ms or 0.0) / wanted - 1)
+            return _apart(worker.pace, wanted)
 
         nearest, started = min(desk.workers, key=apart), list[RemoteWorker]()
         try:
@@ -143,6 +147,13 @@ class Workshop:
             )
             require_import(built)
             yield Candidate(worker, device, self.limits)
+
+
+def _apart(one: Warmed | None, other: Warmed) -> float:
+    """The larger of the relative differences."""
+    if one is None:
+        return math.inf
+    return max(abs(one.launch_ms / other.launch_ms - 1), abs(one.call_ms / other.call_ms - 1))
 
 
 def default_build_cache() -> Path:

@@ -34,6 +34,8 @@ class Warmed(Message):
     did: Literal["warmed"] = "warmed"
     launch_ms: Milliseconds
     """One of a few queued kernels that do nothing: what a launch costs the GPU in this process."""
+    call_ms: Milliseconds
+    """Two short kernels, queued as well."""
 
 
 class BuildEvent(Message):

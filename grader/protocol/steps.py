@@ -19,10 +19,12 @@ class Attach(Message):
 
 
 class Warm(Message):
-    """Make this process's context on the GPU, load what nearly all need there and see what a launch costs: tenths of a
-    second, and half a gigabyte of its memory."""
+    """Make this process's context on the GPU, load what nearly all need there and see how quickly the GPU takes up its
+    work: tenths of a second, and half a gigabyte of its memory."""
 
     do: Literal["warm"] = "warm"
+    counts: bool = False
+    """A `Count` will come."""
 
 
 class Import(Message):

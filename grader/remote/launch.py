@@ -143,7 +143,7 @@ class Launcher:
 
     def _start_warm(self, role: Role, device: Device) -> RemoteWorker:
         worker = self.start(role, device)
-        worker.warm_up()
+        worker.warm_up(counts=role is Role.REFERENCE)
         return worker
 
     def _zygote(self, *, gpu: bool) -> Zygote:

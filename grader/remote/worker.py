@@ -63,8 +63,8 @@ class RemoteWorker:
         """A copy of the zygote, whose module is `MODULE` and whose environment is the options'; else started anew."""
         self.options, self._zygote = options, zygote
         self.peak_device_bytes = 0
-        self.launch_ms: float | None = None
-        """What a launch costs the GPU there, seen before anybody's code ran in it; None until a warm one is ready."""
+        self.pace: Warmed | None = None
+        """How quickly the GPU takes up its work, seen before anybody's code is there; None until one is warm."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._ready = False
         self._warming: Job | None = None
@@ -80,10 +80,12 @@ class RemoteWorker:
             self._process = _start(sandbox, options, theirs.fileno(), zygote)
             unless_started.pop_all()
 
-    def warm_up(self) -> None:
-        """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells."""
+    def warm_up(self, *, counts: bool = False) -> None:
+        """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells.
+
+        With `counts` it will be asked what operations do."""
         if self.options.gpu and not self._ready and self._warming is None:
-            self._warming = self._new_job([Warm()])
+            self._warming = self._new_job([Warm(counts=counts)])
             with contextlib.suppress(WorkerLost):
                 self._send(protocol.encode(self._warming), (), time.monotonic() + START_SECONDS)
 
@@ -96,7 +98,7 @@ class RemoteWorker:
             self._receive(deadline)
             if self._warming is not None:
                 evidence = self._checked(self._warming, self._receive(deadline))
-                self.launch_ms = next((of.launch_ms for of in evidence.results if isinstance(of, Warmed)), None)
+                self.pace = next((of for of in evidence.results if isinstance(of, Warmed)), None)
         except WorkerLost as lost:
             said = lost.output.strip().splitlines() or [self._zygote.last_words() if self._zygote else ""]
             raise SandboxError(f"a worker did not start: {lost}; {said[-1]}") from lost

@@ -23,8 +23,8 @@ from grader.stages.trackers import Evaluation, Trackers
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
 PERTURBED_RUNS = 3
-WORKERS_KEPT = 2
-"""Of one problem: contexts on a GPU are of two kinds (worker/launches.py)."""
+WORKERS_KEPT = 3
+"""Of one problem: contexts on a GPU are of about so many kinds (worker/pace.py)."""
 _Answer = TypeVar("_Answer")
 
 

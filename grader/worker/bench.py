@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.worker import clock, engine, launches, peaks, queue, work
+from grader.worker import clock, engine, peaks, queue, work
 from grader.worker.build import Builder, import_source
 from grader.worker.graph import contiguous_grads, trace
 from grader.worker.guarded import guard
@@ -23,6 +23,7 @@ from grader.worker.profile import profile
 from grader.worker.spacing import Spacers
 from grader.worker.substitutes import substituted
 from grader.worker.tensors import describe, flatten, plain, state_of
+from grader.worker.warm import warm_up
 
 
 @dataclass
@@ -69,8 +70,7 @@ class Bench:
             case p.Attach():
                 return self.attach(step, descriptors)
             case p.Warm():
-                engine.start("cuda")
-                return p.Warmed(launch_ms=launches.cost_ms())
+                return warm_up(step)
             case p.Import():
                 return self.import_class(step, descriptors)
             case p.Construct():

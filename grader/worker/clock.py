@@ -48,7 +48,7 @@ def no_collection() -> Iterator[None]:
 
 def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
     """That one call takes; on a GPU by events around what it queued."""
-    return _on_device(action) if device.type == "cuda" else _on_host(action)
+    return on_device(action) if device.type == "cuda" else _on_host(action)
 
 
 def flush(bench: Bench, step: Flush) -> Done:
@@ -120,10 +120,11 @@ def _on_host(action: Callable[[], object]) -> float:
     return (perf_counter() - started) * 1e3
 
 
-def _on_device(action: Callable[[], object]) -> float:
+def on_device(action: Callable[[], object], busy_cycles: int = QUEUE_CYCLES) -> float:
+    """Milliseconds by a GPU's events; its stream is kept busy so long while the host queues the action."""
     before, after = events()
     torch.cuda.synchronize()
-    torch.cuda._sleep(QUEUE_CYCLES)  # type: ignore[no-untyped-call]
+    torch.cuda._sleep(busy_cycles)  # type: ignore[no-untyped-call]
     before.record()
     action()
     after.record()

@@ -1,4 +1,4 @@
-"""Where launches show, both processes are such that launches cost them the same."""
+"""Where launches show, both processes are such that the GPU takes up their work as quickly."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,6 +9,7 @@ import torch
 from grader import selftest
 from grader.catalog import find_problems
 from grader.models import Device, Problem
+from grader.protocol import Warmed
 from grader.remote.launch import Role
 from grader.stages import plan, questions
 from grader.stages.reference import WORKERS_KEPT
@@ -36,8 +37,9 @@ def workshop():
 
 
 class Worker:
-    def __init__(self, launch_ms):
-        self.launch_ms, self.closed = launch_ms, False
+    def __init__(self, launch_ms, call_ms=0.015):
+        self.pace = None if launch_ms is None else Warmed(launch_ms=launch_ms, call_ms=call_ms)
+        self.closed = False
 
     def wait_ready(self):
         pass
@@ -46,13 +48,13 @@ class Worker:
         self.closed = True
 
 
-def align(monkeypatch, *, held, fresh, wanted=0.0070, shows=True, alike=0.03, comparable=True):
+def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, alike=0.03, comparable=True):
     """Who is asked after that, and who was started for it."""
     monkeypatch.setattr(questions, "launches_show", lambda desk, case: shows)
-    held, started, coming = [Worker(ms) for ms in held], [], iter(fresh)
+    held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
 
     def take(role, device):
-        started.append(Worker(next(coming)))
+        started.append(Worker(*next(coming)))
         return started[-1]
 
     asked = []
@@ -68,35 +70,34 @@ def align(monkeypatch, *, held, fresh, wanted=0.0070, shows=True, alike=0.03, co
     Workshop.align(shop, desk, candidate, case, replace(QUICK, alike=alike))
     assert [worker for worker in started if not worker.closed] == [worker for worker in asked if worker in started]
     assert not any(worker.closed for worker in held)
-    return [worker.launch_ms for worker in asked], [worker.launch_ms for worker in started]
+    return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in asked], len(started)
 
 
 def test_a_reference_that_is_like_the_candidate_stays(monkeypatch):
-    assert align(monkeypatch, held=[0.0071], fresh=[]) == ([0.0071], [])
+    assert align(monkeypatch, held=[(0.00171, 0.0151)], fresh=[]) == ([(0.00171, 0.0151)], 0)
 
 
 def test_one_that_was_asked_before_is_asked_again(monkeypatch):
-    assert align(monkeypatch, held=[0.0066, 0.0069], fresh=[]) == ([0.0069], [])
+    held = [(0.00160, 0.0150), (0.00170, 0.0155), (0.00169, 0.0150)]
+    assert align(monkeypatch, held=held, fresh=[]) == ([held[2]], 0)
 
 
 def test_others_are_started_until_one_is_like_the_candidate(monkeypatch):
-    assert align(monkeypatch, held=[0.0066], fresh=[0.0065, 0.0066, 0.0071, 0.0070]) == (
-        [0.0071],
-        [0.0065, 0.0066, 0.0071],
-    )
+    fresh = [(0.00160, 0.0150), (0.00170, 0.0156), (0.00172, 0.0149), (0.00170, 0.0150)]
+    assert align(monkeypatch, held=[(0.00161, 0.0150)], fresh=fresh) == ([fresh[2]], 3)
 
 
 def test_where_none_is_the_nearest_is_taken(monkeypatch):
-    fresh = [0.0060 + 0.0001 * (n == 3) for n in range(ALIGN_TRIES)]
-    assert align(monkeypatch, held=[0.0050], fresh=fresh) == ([0.0061], fresh)
+    fresh = [(0.0010 + 0.0001 * (n == 3), 0.0150) for n in range(ALIGN_TRIES)]
+    assert align(monkeypatch, held=[(0.0009, 0.0150)], fresh=fresh) == ([fresh[3]], ALIGN_TRIES)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "shows", "comparable"), [(None, True, True), (0.0070, False, True), (0.0070, True, False)]
+    ("wanted", "shows", "comparable"), [(None, True, True), (0.0017, False, True), (0.0017, True, False)]
 )
 def test_where_nothing_shows_nothing_is_started(monkeypatch, wanted, shows, comparable):
-    told = align(monkeypatch, held=[0.0050], fresh=[], wanted=wanted, shows=shows, comparable=comparable)
-    assert told == ([], [])
+    told = align(monkeypatch, held=[(0.0012, 0.0150)], fresh=[], wanted=wanted, shows=shows, comparable=comparable)
+    assert told == ([], 0)
 
 
 def test_launches_show_in_calls_of_short_kernels_alone(workshop, monkeypatch):
@@ -121,7 +122,7 @@ def test_what_a_reference_said_stands_when_another_process_is_asked(workshop):
         assert all(torch.allclose(outputs[name].double(), of.golden) for name, of in case.outputs.items())
     assert first.ended
     desk.move_to(others[0])
-    assert desk.workers == [others[0], others[1]]
+    assert desk.workers == [others[0], *reversed(others[1:])]
     assert questions.redrawn(desk, case).keys() == before
     workshop.desk(LONG, Device.CPU)
     assert desk.workers == [others[0]]
@@ -138,6 +139,8 @@ def test_on_a_gpu_each_candidate_has_a_reference_like_it():
         for _ in range(4):
             with shop.candidate(selftest.itself(problem), Device.CUDA) as candidate:
                 shop.align(desk, candidate, desk.case("full"), QUICK)
-                ours, theirs = desk.worker.launch_ms, candidate.worker.launch_ms
-                assert 0.0005 < theirs < 0.01
-                assert ours == pytest.approx(theirs, rel=QUICK.alike)
+                ours, theirs = desk.worker.pace, candidate.worker.pace
+                assert 0.0005 < theirs.launch_ms < 0.01
+                assert 0.005 < theirs.call_ms < 0.1
+                for name in ("launch_ms", "call_ms"):
+                    assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=QUICK.alike)

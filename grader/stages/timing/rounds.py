@@ -40,7 +40,7 @@ class Plan:
     """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time. Where that is far
     beyond, and stays so, its very first call counts too."""
     alike: float = 0.01
-    """Relative difference of what launches cost both processes, where that shows: closer is not asked for."""
+    """Relative difference of both processes' pace, where launches show: closer is not asked for."""
 
 
 QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0, gives_up=True, alike=0.03)
