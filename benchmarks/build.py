@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.child import ask
-from grader.remote.launch import DEFAULT_ARCHITECTURE
+from grader.nursery import DEFAULT_ARCHITECTURE
 from grader.shipped import shipped
 from grader.toolchain import find_cuda_home
 

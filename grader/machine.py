@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import torch
 
 from grader import __version__
 from grader.models import Device, Environment
+from grader.nursery import thread_count
 from grader.sandbox import Sandbox
 from grader.toolchain import Toolchain
-
-MAX_CPU_THREADS = 8
 
 
 def environment(device: Device, toolchain: Toolchain, sandbox: Sandbox) -> Environment:
@@ -32,11 +30,6 @@ def environment(device: Device, toolchain: Toolchain, sandbox: Sandbox) -> Envir
         sandbox_layers=sandbox.layers,
         thread_count=thread_count(),
     )
-
-
-def thread_count() -> int:
-    """CPU threads of each worker."""
-    return min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
 
 
 def architecture() -> str | None:

@@ -11,7 +11,8 @@ from typing import Literal, Self
 
 import torch
 
-from grader.machine import architecture, environment, thread_count
+from grader import nursery
+from grader.machine import architecture, environment
 from grader.models import Device, Environment, Problem, Submission, TimeLimits
 from grader.protocol import Warmed
 from grader.remote import RemoteWorker
@@ -45,11 +46,9 @@ class Workshop:
         """Raises SandboxUnavailable where the sandbox does not work."""
         self._sandbox = choose(sandbox)
         self._toolchain = find_toolchain()
-        torch.set_num_threads(thread_count())
+        torch.set_num_threads(nursery.thread_count())
         self.limits = limits or TimeLimits()
-        self.launcher = Launcher(
-            self._sandbox, self._toolchain, thread_count=thread_count(), architecture=architecture()
-        )
+        self.launcher = Launcher(self._sandbox, nursery.take(), architecture=architecture())
         folder = build_cache or default_build_cache()
         self.cache = build.BuildCache(folder, self._toolchain.hash)
         self.baselines = BaselineStore(folder)

@@ -17,6 +17,7 @@ ORDER = [
         "grader.rewards",
         "grader.sandbox",
         "grader.allocator",
+        "grader.nursery",
         "grader.toolchain",
         "grader.work",
     },

@@ -131,14 +131,22 @@ def open_grader(
     strict_fp32: bool = False,
     baselines: bool = False,
 ) -> Grader:
-    """The real one, imported only when something is graded: it needs torch, which takes seconds to import."""
+    """The real one, imported only when something is graded: it needs torch, which takes seconds to import. What workers
+    are copied from imports it meanwhile."""
+    from grader import nursery
     from grader.allocator import keep_freed_memory
-    from grader.api import Grader
+    from grader.sandbox import choose
 
     keep_freed_memory()
-    return Grader(
-        device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
-    )
+    nursery.start_ahead(choose(sandbox), gpu=device != "cpu" and any(Path("/dev").glob("nvidia[0-9]*")))
+    try:
+        from grader.api import Grader
+
+        return Grader(
+            device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
+        )
+    finally:
+        nursery.close_ahead()
 
 
 @dataclass

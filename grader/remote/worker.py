@@ -18,13 +18,11 @@ from typing import Literal
 from grader import protocol
 from grader.errors import SandboxError
 from grader.models import Status
+from grader.nursery import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm, Warmed
 from grader.remote.memory import Region
 from grader.remote.pause import NeverStill, paused
 from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
-
-MODULE = "grader.worker.main"
-"""What a worker runs; its `main` is told the descriptor of its socket and how nice to be."""
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is our failure, not the submission's."""
@@ -54,6 +52,8 @@ class WorkerOptions:
     hidden: tuple[Path, ...] = ()
     niceness: int = 0
     """Of it and all that it starts."""
+    architecture: str = DEFAULT_ARCHITECTURE
+    """What CUDA extensions are compiled for."""
 
 
 class RemoteWorker:
@@ -304,10 +304,11 @@ def signal_name(number: int) -> str:
 def _start(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
     spawn: Callable[..., SandboxedProcess]
     if zygote is not None:
-        spawn = partial(sandbox.spawn_copy, zygote, [options.niceness])
+        spawn = partial(sandbox.spawn_copy, zygote, [options.niceness, options.architecture])
     else:
         # No garbage is looked for before it listens, which saves some of importing torch.
-        code = f"import gc; gc.disable(); from {MODULE} import main; main({descriptor}, {options.niceness})"
+        told = f"{descriptor}, {options.niceness}, {options.architecture!r}"
+        code = f"import gc; gc.disable(); from {MODULE} import main; main({told})"
         spawn = partial(sandbox.spawn, [sys.executable, "-c", code], environment=options.environment)
     return spawn(
         limits=options.limits,

@@ -18,9 +18,13 @@ from grader.worker.toolkit import complete_toolkit
 TEXT_CHARACTERS = 32 << 10
 
 
-def main(descriptor: int, niceness: int) -> None:
-    """`niceness` is added to its own, and to that of all that it starts."""
+def main(descriptor: int, niceness: int, architecture: str) -> None:
+    """`niceness` is added to its own, and to that of all that it starts; CUDA extensions are for `architecture`, `9.0`.
+
+    The rest of the environment is the zygote's, which is there before anybody has asked what GPU this is.
+    """
     os.nice(niceness)
+    os.environ["TORCH_CUDA_ARCH_LIST"] = architecture
     if descriptor != CONTROL_FD:
         os.dup2(descriptor, CONTROL_FD)
         os.close(descriptor)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from grader import nursery
 from grader import protocol as p
 from grader.errors import SandboxError
 from grader.models import Device
-from grader.remote.launch import Role, _new_stage
+from grader.nursery import _new_stage
+from grader.remote.launch import Launcher, Role
+from grader.sandbox import choose
 from grader.workshop import Workshop
 from tests.sandbox.conformance import wait_for
 
@@ -85,7 +88,7 @@ def test_importing_what_a_worker_needs_leaves_cudas_driver_alone():
 
 
 def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
-    monkeypatch.setattr("grader.remote.launch.MODULE", "grader.worker.no_such_module")
+    monkeypatch.setattr("grader.nursery.MODULE", "grader.worker.no_such_module")
     monkeypatch.setattr("grader.remote.worker.MODULE", "grader.worker.no_such_module")
     with (
         Workshop() as broken,
@@ -100,9 +103,55 @@ def test_nor_is_one_whose_zygote_was_killed():
         if not other.launcher.sandbox.copies:
             pytest.skip("workers are not copied here")
         worker.wait_ready()
-        other.launcher._zygote(gpu=False)._process.kill()
+        other.launcher.nursery.zygote(gpu=False)._process.kill()
         wait_for(lambda: worker.ended)
         with pytest.raises(SandboxError, match="copied from was ended"):
             worker.run([p.Drop(empty_cache=False)], 60.0)
         with other.launcher.start(Role.RUN, Device.CPU) as another:
             another.wait_ready()
+
+
+AHEAD = """
+import os, sys
+from pathlib import Path
+from grader import nursery
+from grader.sandbox import choose
+
+nursery.start_ahead(choose("auto"), gpu=False)
+assert "torch" not in sys.modules, "it was to start while that is imported"
+(ahead,) = nursery._ahead
+if sys.argv[1] == "taken":
+    with nursery.take() as taken:
+        assert taken is ahead
+        assert taken.zygote(gpu=False) is ahead.zygote(gpu=False)
+        with nursery.take() as another:
+            assert another is not ahead
+else:
+    nursery.close_ahead()
+assert not ahead.readonly[0].exists()
+children = Path(f"/proc/self/task/{os.getpid()}/children")
+assert not children.exists() or not children.read_text(), "nothing is left running"
+"""
+
+
+@pytest.mark.parametrize("end", ["taken", "not taken"])
+def test_what_workers_are_copied_from_starts_before_torch_is_imported(end):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", AHEAD, end]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    if "not enough values to unpack" in ended.stderr:
+        pytest.skip("workers are not copied here")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_extensions_are_compiled_for_the_gpu_that_is_known_when_a_worker_starts(monkeypatch, copied):
+    sandbox = choose("auto")
+    monkeypatch.setattr(sandbox, "copies", sandbox.copies and copied)
+    source = "import os\nraise ValueError(os.environ['TORCH_CUDA_ARCH_LIST'])"
+    with (
+        Launcher(sandbox, nursery.take(), architecture="8.6") as launcher,
+        launcher.start(Role.BUILD, Device.CUDA) as worker,
+    ):
+        evidence = worker.run([p.Import(source=source, file_name="x.py", class_name="ModelNew")], 60.0)
+    assert evidence.failure.text == "8.6"
