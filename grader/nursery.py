@@ -1,8 +1,7 @@
-"""What workers are copied from, and what of the file system is theirs. Needs no torch: starts while that is imported.
+"""What workers are copied from, and what of the file system is theirs.
 
-nursery.start_ahead(sandbox, gpu=False)
-import torch                      # takes as long as the zygote takes for the same
-ours = nursery.take()             # by whoever starts workers
+Needs no torch, so that `start_ahead` can have a zygote import that while it is imported here; whoever starts workers
+takes it then.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class RemoteWorker:
     def warm_up(self, *, counts: bool = False) -> None:
         """Have its context on the GPU made, without waiting for it. Whether that went well, `wait_ready` tells.
 
-        With `counts` it will be asked what operations do."""
+        With `counts` it will be asked what operations do.
+        """
         if self.options.gpu and not self._ready and self._warming is None:
             self._warming = self._new_job([Warm(counts=counts)])
             with contextlib.suppress(WorkerLost):

@@ -229,7 +229,8 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
         monkeypatch.setattr(light, "_with_bounds", lambda timing, *_: _impossible(timing))
         second = grader.grade(problem, honest)
     assert second.status == "correct"
-    assert [d.code for d in second.diagnoses if d.severity == "warning"] == ["above_speed_of_light"]
+    told = [d.code for d in second.diagnoses if d.severity == "warning" and d.code != "clock_disagreement"]
+    assert told == ["above_speed_of_light"]  # beside other work, a clock may be doubted too
 
 
 def _impossible(timing):
