@@ -14,11 +14,11 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Literal, Self
 
 import grader
 from grader import allocator
-from grader.sandbox import Sandbox, Zygote
+from grader.sandbox import Sandbox, Zygote, gpu_devices
 from grader.toolchain import Toolchain, find_toolchain
 
 MODULE = "grader.worker.main"
@@ -38,6 +38,8 @@ class Nursery:
         self._stage = stage
         self.readonly = (stage, *_package_folders(), *([home] if home else []))
         """What workers may read beside the system's folders."""
+        self.hidden = _our_folders()
+        """What they may not read, wherever it lies."""
         self.environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (stage, *_package_folders()))),
             "OMP_NUM_THREADS": str(thread_count()),
@@ -78,11 +80,14 @@ class Nursery:
         self.close()
 
 
-def start_ahead(sandbox: Sandbox, *, gpu: bool) -> None:
-    """For `take`, where the sandbox can use it. Raises UserError for a CUDA_HOME that torch could not use."""
+def start_ahead(sandbox: Sandbox, device: Literal["auto", "cpu", "cuda"]) -> None:
+    """For `take`, where the sandbox can use it; `auto` is the GPU where there is one, as most submissions are for it.
+
+    Raises UserError for a CUDA_HOME that torch could not use.
+    """
     if sandbox.copies and not _ahead:
         _ahead.append(Nursery(find_toolchain()))
-        _ahead[0].zygote(gpu=gpu)
+        _ahead[0].zygote(gpu=device != "cpu" and bool(gpu_devices()))
 
 
 def take() -> Nursery:
@@ -101,7 +106,7 @@ def thread_count() -> int:
     return min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
 
 
-def our_folders() -> tuple[Path, ...]:
+def _our_folders() -> tuple[Path, ...]:
     """The grader's own files, where they lie in a tree that the sandbox shows, such as an installed wheel's."""
     package = Path(grader.__file__).parent
     siblings = ("db", "problems", "reference_solutions", "submissions", "tests")

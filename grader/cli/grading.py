@@ -138,7 +138,7 @@ def open_grader(
     from grader.sandbox import choose
 
     keep_freed_memory()
-    nursery.start_ahead(choose(sandbox), gpu=device != "cpu" and any(Path("/dev").glob("nvidia[0-9]*")))
+    nursery.start_ahead(choose(sandbox), device)
     try:
         from grader.api import Grader
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from grader.errors import SandboxError
 from grader.models import Device
-from grader.nursery import DEFAULT_ARCHITECTURE, Nursery, our_folders
+from grader.nursery import DEFAULT_ARCHITECTURE, Nursery
 from grader.remote.worker import RemoteWorker, WorkerLost, WorkerOptions
 from grader.sandbox import Limits, Sandbox
 
@@ -116,7 +116,7 @@ class Launcher:
             gpu=gpu,
             environment=self.nursery.environment,
             readonly=self.nursery.readonly,
-            hidden=our_folders(),
+            hidden=self.nursery.hidden,
             niceness=niceness,
             architecture=self._architecture,
         )

@@ -13,8 +13,20 @@ A command that fails is an `Exit`. A sandbox that fails is a `SandboxError`, and
 
 from grader.sandbox._base import Sandbox
 from grader.sandbox._choose import choose, probe
+from grader.sandbox._mounts import gpu_devices
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._values import Exit, Layer, Limits, Output
 from grader.sandbox._zygote import Zygote
 
-__all__ = ["Exit", "Layer", "Limits", "Output", "Sandbox", "SandboxedProcess", "Zygote", "choose", "probe"]
+__all__ = [
+    "Exit",
+    "Layer",
+    "Limits",
+    "Output",
+    "Sandbox",
+    "SandboxedProcess",
+    "Zygote",
+    "choose",
+    "gpu_devices",
+    "probe",
+]

@@ -73,6 +73,7 @@ def library_path() -> list[Path]:
 
 
 def gpu_devices() -> list[str]:
+    """Those of NVIDIA's driver, as paths; none where there is no GPU."""
     return sorted(str(path) for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern) if path.is_char_device())
 
 

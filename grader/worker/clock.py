@@ -53,6 +53,7 @@ def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
 
 def flush(bench: Bench, step: Flush) -> Done:
     """Cold caches for the jobs that follow, and other places in memory."""
+    bench.synchronize()
     bench.spacers.renew(step.spacers, bench.device)
     if bench.device.type == "cpu":
         if bench.filler is None or bench.filler.numel() < step.nbytes:

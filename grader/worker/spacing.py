@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from grader.worker.memory import give_back_memory
+
 
 @dataclass
 class Spacers:
@@ -17,16 +19,14 @@ class Spacers:
     """On a GPU, of what calls allocated and freed before there were any spacers."""
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
-        """Others, of so many bytes; a GPU's tensors come to lie on other pages."""
+        """Others, of so many bytes; a GPU, which has to be idle, gives tensors other pages."""
         if device.type == "cuda" and not self._held:
             self._calls_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         self.clear()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+        give_back_memory(device, host=False)
         self._held += [_bytes(size, device) for size in sizes]
-        if device.type == "cuda":  # a call that is queued should find its pages mapped: the small tensors' too
-            _bytes(self._calls_bytes, device), _bytes(1, device)
+        for size in (self._calls_bytes, 1):  # a queued call should find its pages mapped, the small tensors' too
+            _bytes(size, device)
 
     def clear(self) -> None:
         """Hold none."""

@@ -227,10 +227,13 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
         slow = Peaks(1.0, 1.0, 1.0, 1)
         monkeypatch.setattr(grader.workshop.light, "_measure", lambda _: slow)
         monkeypatch.setattr(light, "_with_bounds", lambda timing, *_: _impossible(timing))
-        second = grader.grade(problem, honest)
+        for _ in range(2):  # beside other work, a clock may be doubted once
+            second = grader.grade(problem, honest)
+            told = [d.code for d in second.diagnoses if d.severity == "warning"]
+            if "clock_disagreement" not in told:
+                break
     assert second.status == "correct"
-    told = [d.code for d in second.diagnoses if d.severity == "warning" and d.code != "clock_disagreement"]
-    assert told == ["above_speed_of_light"]  # beside other work, a clock may be doubted too
+    assert told == ["above_speed_of_light"]
 
 
 def _impossible(timing):

@@ -9,9 +9,9 @@ from grader.models import Device
 from grader.stages.timing import rounds as timing_rounds
 from grader.stages.timing.call import PARTS
 from grader.stages.timing.caller import NotQueued
-from grader.stages.timing.clocks import Time, timing_of
+from grader.stages.timing.clocks import Time
 from grader.stages.timing.device_clocks import ClockWatch
-from grader.stages.timing.judge import _samples
+from grader.stages.timing.judge import _figures
 from grader.stages.timing.rounds import Plan, Rounds
 
 PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
@@ -96,8 +96,7 @@ def test_who_waits_once_goes_on_without_launches_and_what_was_begun_does_not_cou
 def test_whoever_is_contradicted_is_asked_once_more(lies_until, told):
     arms = Arms(2.0, lies_until=lies_until)
     rounds = Rounds(arms, ("inference", "training"), Device.CUDA, {}, PLAN)
-    samples, _ = _samples(rounds, PLAN, Device.CUDA)
-    figures = {name: timing_of(of) for name, of in samples.items()}
+    figures, _ = _figures(rounds, PLAN, Device.CUDA)
     assert sum(disputed for _, disputed in figures.values()) == told
     assert len(arms.asked) == 4 + 12 * (2 if lies_until else 1)
     assert figures["total"][0].speedup == pytest.approx(1.0, rel=0.01)
@@ -132,5 +131,5 @@ def test_a_first_call_that_loads_something_does_not(slower, gives_up):
 @pytest.mark.parametrize(("slower", "verdict"), [(4, "slower"), (2.5, "inconclusive")])
 def test_one_round_says_slower_of_hopeless_ones_alone(slower, verdict):
     rounds = Rounds(Arms(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, PLAN)
-    samples, _ = _samples(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
-    assert {name: timing_of(of)[0].verdict for name, of in samples.items()} == dict.fromkeys(samples, verdict)
+    figures, _ = _figures(rounds, Plan(min_rounds=1, max_rounds=1, seconds=60.0), Device.CUDA)
+    assert {name: timing.verdict for name, (timing, _) in figures.items()} == dict.fromkeys(figures, verdict)

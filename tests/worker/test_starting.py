@@ -117,7 +117,7 @@ from pathlib import Path
 from grader import nursery
 from grader.sandbox import choose
 
-nursery.start_ahead(choose("auto"), gpu=False)
+nursery.start_ahead(choose("auto"), "cpu")
 assert "torch" not in sys.modules, "it was to start while that is imported"
 (ahead,) = nursery._ahead
 if sys.argv[1] == "taken":

@@ -11,7 +11,7 @@ from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.arms import Arms
 from grader.stages.timing.call import Phase
-from grader.stages.timing.clocks import Samples, timing_of
+from grader.stages.timing.clocks import timing_of
 from grader.stages.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.stages.timing.rounds import Plan, Rounds, WrongOutput, collect
 
@@ -45,11 +45,10 @@ def judge_timing(
     known = desk.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
     try:
         rounds = Rounds(Arms(candidate, desk, case, tf32=tf32), phases, device, known, plan)
-        samples, watch = _samples(rounds, plan, device)
+        figures, watch = _figures(rounds, plan, device)
     except WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(failed, (wrong.diagnosis,))
-    figures = {name: timing_of(of) for name, of in samples.items()}
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
     result = TimingResult(
@@ -63,15 +62,17 @@ def judge_timing(
     return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
 
 
-def _samples(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, Samples], ClockWatch]:
-    """By figure. Once more where the referee's clock contradicts a claim: what disturbs a machine may last for some
-    rounds."""
+def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+    """By name, as `timing_of` has them.
+
+    Once more where the referee's clock contradicts a claim: what disturbs a machine may last for some rounds.
+    """
     for _ in range(2):
         watch = ClockWatch(DeviceClocks.of(device))
-        samples = collect(rounds, watch, plan, device)
-        if not any(disputed for _, disputed in map(timing_of, samples.values())):
+        figures = {name: timing_of(of) for name, of in collect(rounds, watch, plan, device).items()}
+        if not any(disputed for _, disputed in figures.values()):
             break
-    return samples, watch
+    return figures, watch
 
 
 def _disagreement(name: str, timing: PhaseTiming) -> Diagnosis:
