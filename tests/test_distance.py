@@ -39,3 +39,45 @@ def test_of_every_scale_five_digits_are_right(scale, error):
     candidate = golden * (1 + error * torch.randn(3 << 20))
     full = numerics.difference(candidate, expected(golden))
     assert numerics.distance(candidate, golden) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
+def test_specials_are_looked_for_only_where_they_are_and_change_nothing_else(monkeypatch, scale, specials):
+    """Pieces of a hundred elements: those without specials are compared as they are without the others."""
+    monkeypatch.setattr(numerics, "CHUNK_ELEMENTS", 100)
+    torch.manual_seed(0)
+    golden = scale * torch.randn(1000, dtype=torch.float64)
+    candidate = (golden + 1e-6 * scale * torch.randn(1000)).float()
+    alone = numerics.difference(candidate, expected(golden))
+    more = torch.tensor(specials)
+    both = numerics.difference(torch.cat([candidate, more]), expected(torch.cat([golden, more.double()])))
+    assert alone.same_specials
+    assert both.same_specials
+    assert both.worst_index == alone.worst_index
+    of_both, of_one = ([d.l2, d.max, d.golden_l2, d.worst_candidate, d.worst_reference] for d in (both, alone))
+    assert of_both == of_one
+    assert both.excess == pytest.approx(alone.excess, rel=0.01), "its bound has the mean square over a few more"
+    assert (both.passes_1e_4, both.passes_1e_2) == (alone.passes_1e_4, alone.passes_1e_2)
+
+
+@pytest.mark.parametrize("place", [0, 150, 999])
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, special):
+    monkeypatch.setattr(numerics, "CHUNK_ELEMENTS", 100)
+    golden = torch.randn(1000)
+    candidate = golden.clone()
+    candidate[place] = special
+    assert not numerics.difference(candidate, expected(golden)).same_specials
+    assert not numerics.difference(golden, expected(candidate)).same_specials
+
+
+@pytest.mark.gpu
+def test_what_waits_in_pinned_memory_is_compared_as_it_would_be_on_the_device():
+    """In three pieces and a bit, each on its way while the one before is compared."""
+    golden = torch.randn(3 * numerics.CHUNK_ELEMENTS + 5, device="cuda")
+    candidate = golden + 1e-6 * torch.randn_like(golden)
+    candidate[-1] += 1
+    waiting = golden.cpu().pin_memory()
+    assert numerics.difference(candidate, expected(waiting)) == numerics.difference(candidate, expected(golden))
+    assert numerics.norm(waiting) == numerics.norm(golden)
