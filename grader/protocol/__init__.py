@@ -64,6 +64,7 @@ from grader.protocol.steps import (
     Step,
     Time,
     Trace,
+    Use,
     Warm,
 )
 from grader.protocol.values import decode_value, encode_value
@@ -139,6 +140,7 @@ __all__ = [
     "Timed",
     "Trace",
     "Traced",
+    "Use",
     "Warm",
     "Warmed",
     "Work",

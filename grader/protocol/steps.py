@@ -53,6 +53,14 @@ class Construct(Message):
     """torch.compile's; it compiles at the first call. The reference alone is asked, for a baseline."""
 
 
+class Use(Message):
+    """From now on, a key means the model that was constructed under another."""
+
+    do: Literal["use"] = "use"
+    model: str
+    constructed: str
+
+
 class SetState(Message):
     """Copy inbox values into parameters and buffers in place, leaving their version counters alone."""
 
@@ -290,6 +298,7 @@ Step = Annotated[
     | Warm
     | Import
     | Construct
+    | Use
     | SetState
     | PutInputs
     | Forward

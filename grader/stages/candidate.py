@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -17,25 +18,29 @@ from grader.stages.outcome import Stopped, diagnose, lost, raised
 MODEL = "model"
 
 
+@dataclass(frozen=True)
+class Made:
+    """One model of a submission."""
+
+    key: str
+    """The worker's, beside MODEL."""
+    init_inputs: object
+    tensors: tuple[p.TensorInfo, ...]
+    """Parameters and buffers."""
+    matching: Matching
+
+
 class Candidate:
     """One worker with the submission imported."""
 
     def __init__(self, worker: RemoteWorker, device: Device, limits: TimeLimits) -> None:
         self.worker, self.device, self.limits = worker, device, limits
-        self._constructed: object = None
-        self._matching: Matching | None = None
-        self.parameters: tuple[p.TensorInfo, ...] = ()
-        self.buffers: tuple[p.TensorInfo, ...] = ()
+        self._made: list[Made] = []
+        self._used: Made | None = None
 
     def prepare(self, case: Case) -> Matching:
-        """Construct the model for the case's sizes, unless it is there, and match its parameters. Raises Stopped."""
-        if self._matching is None or self._constructed != case.init_inputs:
-            made = self._construct(case)
-            self.parameters, self.buffers = made.parameters, made.buffers
-            self._constructed = case.init_inputs
-            reference = [info_of(name, value) for name, value in case.state.items()]
-            self._matching = match(reference, [*made.parameters, *made.buffers])
-        return self._matching
+        """Have MODEL mean the one for the case's sizes, made when it is first asked for. Raises Stopped."""
+        return self._model(case).matching
 
     def script(self, case: Case) -> Script:
         """A job that starts with the case's parameters and buffers in place."""
@@ -59,8 +64,8 @@ class Candidate:
         """Shape of an operand as the candidate keeps it."""
         if name.startswith("input["):
             return tuple(case.operand(name).shape)
-        theirs = self.prepare(case).names[name]
-        return next(info.shape or () for info in (*self.parameters, *self.buffers) if info.name == theirs)
+        model = self._model(case)
+        return next(info.shape or () for info in model.tensors if info.name == model.matching.names[name])
 
     def run(self, script: Script, stage: str, doing: str) -> Finding:
         """Raises Stopped when the worker is lost or a step raises."""
@@ -76,22 +81,39 @@ class Candidate:
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
 
-    def _construct(self, case: Case) -> p.Constructed:
-        script = Script(self.worker, self.device)
-        script.step(p.Drop(models=True))
-        script.step(
-            p.Construct(model=MODEL, init_inputs=case.init_inputs, device=self.device.value, seed=secrets.randbits(62))
-        )
+    def _model(self, case: Case) -> Made:
+        if self._used is None or self._used.init_inputs != case.init_inputs:
+            made = next((made for made in self._made if made.init_inputs == case.init_inputs), None)
+            if made is None:
+                made = self._construct(case)
+                self._made.append(made)
+            doing = f"getting ready for variant {case.variant}"
+            used = self._do([p.Drop(empty_cache=False), p.Use(model=MODEL, constructed=made.key)], doing)
+            if used.failure is not None:
+                raise raised(used.failure, "load", doing)
+            self._used = made
+        return self._used
+
+    def _construct(self, case: Case) -> Made:
+        key, seed = f"{MODEL}{len(self._made)}", secrets.randbits(62)
         doing = f"constructing ModelNew for variant {case.variant}"
+        evidence = self._do(
+            [p.Construct(model=key, init_inputs=case.init_inputs, device=self.device.value, seed=seed)], doing
+        )
+        if evidence.failure is not None:
+            raise _constructor_failed(evidence.failure, doing)
+        (found,) = evidence.results
+        assert isinstance(found, p.Constructed)
+        tensors = (*found.parameters, *found.buffers)
+        reference = [info_of(name, value) for name, value in case.state.items()]
+        return Made(key, case.init_inputs, tensors, match(reference, tensors))
+
+    def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
+        """A job without tensors. Raises Stopped when the worker is lost."""
         try:
-            finding = script.run(self.limits.construction)
+            return self.worker.run(steps, self.limits.construction)
         except WorkerLost as error:
             raise lost(error, "load", doing) from error
-        if finding.failure is not None:
-            raise _constructor_failed(finding.failure, doing)
-        made = finding.of(p.Constructed)[0]
-        assert isinstance(made, p.Constructed)
-        return made
 
 
 def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:

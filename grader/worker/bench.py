@@ -75,6 +75,9 @@ class Bench:
                 return self.import_class(step, descriptors)
             case p.Construct():
                 return self.construct(step)
+            case p.Use():
+                self.models[step.model] = self.models[step.constructed]
+                return p.Done()
             case p.SetState():
                 return self.set_state(step)
             case p.PutInputs():

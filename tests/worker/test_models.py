@@ -1,0 +1,21 @@
+"""One process, several models of a submission: one for each of its sizes."""
+
+from grader.catalog import find_problems
+from grader.models import Device, Submission
+from grader.stages.forward import judge_case
+from grader.workshop import Workshop
+
+
+def test_a_model_is_made_once_for_each_of_its_sizes():
+    problem = find_problems().problem("conv2d_mul_leaky_relu_gelu")
+    source = problem.source.replace("class Model(", "class ModelNew(")
+    source = source.replace("super().__init__()", "super().__init__()\n        print('made', flush=True)")
+    submission = Submission(author="ann", problem_id=problem.id, path="ann.py", source=source)
+    with Workshop() as shop, shop.candidate(submission, Device.CPU) as candidate:
+        desk = shop.desk(problem, Device.CPU)
+        small, odd = (desk.case(variant) for variant in ("small", "odd"))
+        for case in (small, odd, small, odd, odd):
+            checks, diagnoses = judge_case(candidate, desk, case)
+            assert not diagnoses
+            assert {check.status for check in checks} == {"passed"}
+        assert candidate.worker.output().split() == ["made", "made"]
