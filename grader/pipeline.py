@@ -232,8 +232,6 @@ class Grader:
         if status in (Status.CORRECT, Status.MISSING_BACKWARD):
             with record.stage("timing"):
                 self.workshop.align(desk, candidate, todo.timed, todo.rounds)
-            # A worker that starts would be timed along.
-            with record.stage("timing"), self.workshop.launcher.quiet(candidate.device):
                 timing = judge_timing(
                     candidate,
                     desk,
@@ -241,6 +239,7 @@ class Grader:
                     todo.rounds,
                     training=status is Status.CORRECT,
                     tf32=not self._strict_fp32,
+                    quiet=lambda: self.workshop.launcher.quiet(candidate.device),
                 )
             record.timing, record.timed = timing.result, todo.timed
             record.diagnoses += timing.diagnoses

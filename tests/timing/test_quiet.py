@@ -1,12 +1,19 @@
 """Workers that start ahead of need do not disturb a measurement."""
 
 import time
+from contextlib import contextmanager
 
 from grader.errors import SandboxError
 from grader.models import Device
 from grader.pipeline import Grader
 from grader.remote.launch import Role
 from grader.remote.pause import STILL, _tree
+from grader.selftest import itself
+from grader.stages.timing import judge_timing
+from grader.stages.timing.arms import Arms
+from grader.stages.timing.rounds import QUICK
+from grader.workshop import Workshop
+from tests import samples
 
 
 def processes(launcher):
@@ -56,3 +63,28 @@ def test_nor_is_one_that_could_not_start(monkeypatch):
 
 def refuse(role, device):
     raise SandboxError("no room")
+
+
+def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
+    seen = []
+    pair = Arms.pair
+
+    def watched(*args):
+        seen.append("pair")
+        return pair(*args)
+
+    @contextmanager
+    def quiet():
+        seen.append("quiet")
+        yield
+        seen.append("over")
+
+    monkeypatch.setattr(Arms, "pair", watched)
+    problem = samples.problem(source=samples.PROBLEM_SOURCE)
+    with Workshop() as workshop, workshop.candidate(itself(problem), Device.CPU) as candidate:
+        desk = workshop.desk(problem, Device.CPU)
+        judge_timing(candidate, desk, desk.case("full"), QUICK, quiet=quiet)
+    begun = seen.index("quiet")
+    assert begun == 4, "both phases, twice"
+    assert seen[-1] == "over"
+    assert seen[begun + 1 : -1] == ["pair"] * (len(seen) - 6)

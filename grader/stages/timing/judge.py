@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from grader.models import Device, Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
@@ -32,9 +34,19 @@ class TimingJudgement:
 
 
 def judge_timing(
-    candidate: Candidate, desk: ReferenceDesk, case: Case, plan: Plan, *, training: bool = True, tf32: bool = True
+    candidate: Candidate,
+    desk: ReferenceDesk,
+    case: Case,
+    plan: Plan,
+    *,
+    training: bool = True,
+    tf32: bool = True,
+    quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TimingJudgement:
-    """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped."""
+    """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped.
+
+    `quiet` keeps others from disturbing what counts: the warm-up does not, and goes on while they come to rest.
+    """
     if not case.values_comparable:
         message = "the reference draws random numbers: what cannot be compared is not timed"
         told = diagnose("not_comparable", message, stage="timing", severity="info")
@@ -45,7 +57,8 @@ def judge_timing(
     known = desk.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
     try:
         rounds = Rounds(Arms(candidate, desk, case, tf32=tf32), phases, device, known, plan)
-        figures, watch = _figures(rounds, plan, device)
+        with quiet():
+            figures, watch = _figures(rounds, plan, device)
     except WrongOutput as wrong:
         failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(failed, (wrong.diagnosis,))
