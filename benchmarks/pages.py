@@ -124,7 +124,7 @@ def request_seconds(address: str) -> float:
 @contextmanager
 def server(database: Path) -> Iterator[str]:
     """A server of its own process, and its address."""
-    command = [sys.executable, "-m", "grader.cli", "serve", "--db", str(database), "--port", "0"]
+    command = [sys.executable, "-m", "grader", "serve", "--db", str(database), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:

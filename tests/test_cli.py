@@ -253,6 +253,19 @@ def test_interrupted_it_says_nothing_and_keeps_what_it_has(batch, tmp_path, numb
     assert query(tmp_path / "grader.db", "select author from verdicts") == [("ann",)]
 
 
+def test_interrupted_while_it_is_imported_it_says_nothing_either():
+    command = [sys.executable, "-X", "importtime", "-m", "grader", "--version"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.endswith(" typer.models\n"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not out
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_a_reader_that_goes_away_makes_no_noise(batch, tmp_path, option):
     process = start(batch, tmp_path, *option)

@@ -108,7 +108,7 @@ def test_parquet_has_the_same_columns_with_types(cli, keep, tmp_path):
 
 def test_parquet_goes_through_a_pipe(keep, tmp_path):
     keep()
-    command = [sys.executable, "-m", "grader.cli", "export", "--format", "parquet", "--db", tmp_path / "grader.db"]
+    command = [sys.executable, "-m", "grader", "export", "--format", "parquet", "--db", tmp_path / "grader.db"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     assert pyarrow.parquet.read_table(pyarrow.BufferReader(done.stdout))["problem"].to_pylist() == ["scale"]
 

@@ -32,6 +32,7 @@ ORDER = [
     {"grader.report"},
     {"grader.serve"},
     {"grader.cli"},
+    {"grader.__main__"},
 ]
 """A part may import from its own row and from those above it."""
 

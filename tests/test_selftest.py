@@ -104,7 +104,7 @@ def test_the_exit_status_is_1_for_a_false_alarm(verdict, code, monkeypatch, caps
 
 def test_it_says_what_it_can_test():
     ran = subprocess.run(
-        [sys.executable, "-m", "grader.cli", "selftest"],
+        [sys.executable, "-m", "grader", "selftest"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[1],

@@ -30,7 +30,7 @@ def installed(tmp_path_factory):
 
 def grader(installed, *arguments, cwd):
     return subprocess.run(
-        [sys.executable, "-m", "grader.cli", *arguments],
+        [sys.executable, "-m", "grader", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,

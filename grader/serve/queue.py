@@ -137,7 +137,7 @@ class GradingQueue:
         return int(json.loads(lines[-1])["verdict_id"])
 
     def _command(self, job: Job, path: Path) -> list[str]:
-        command = [sys.executable, "-m", "grader.cli", "grade", str(path), "--problem", job.problem, "--json"]
+        command = [sys.executable, "-m", "grader", "grade", str(path), "--problem", job.problem, "--json"]
         command += ["--db", self._database]
         for folder in self._problem_folders:
             command += ["--problems", str(folder)]

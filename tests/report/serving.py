@@ -23,7 +23,7 @@ class Server:
             *prefix,
             sys.executable,
             "-m",
-            "grader.cli",
+            "grader",
             "serve",
             "--db",
             str(database),
@@ -111,7 +111,7 @@ class Events:
 
 def command(*arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "grader.cli", "serve", *arguments],
+        [sys.executable, "-m", "grader", "serve", *arguments],
         capture_output=True,
         text=True,
         check=False,
