@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.stages import numerics
+from grader.stages import numerics, passes
 from grader.stages.backward.classify import classify, describe, scale_of
 from grader.stages.backward.vjp import Product
 from grader.stages.cases import Case
@@ -58,7 +58,7 @@ class Example:
         """Expected as the reference desk makes it; operands of `none` have no gradient there."""
         expected = {}
         for name, golden in self.golden.items():
-            runs = [numerics.yardstick(run[name], golden) for run in (self.eager, self.reordered())]
+            runs = [passes.yardstick(run[name], golden) for run in (self.eager, self.reordered())]
             error_l2, error_max = (max(figures) for figures in zip(*runs, strict=True))
             expected[name] = numerics.Expected(
                 label(name), tuple(golden.shape), torch.float32, golden, error_l2, error_max, self.longest

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from grader.stages import numerics
+from grader.stages import numerics, passes
 
 
 def expected(golden):
@@ -19,7 +19,7 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
     golden = torch.cat([torch.randn(size), torch.tensor(specials)]).float()
     candidate = torch.cat([golden[:size] + 1e-3 * torch.randn(size), torch.tensor(specials)]).float()
     full = numerics.difference(candidate, expected(golden))
-    assert numerics.distance(candidate, golden) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
+    assert passes.distance(candidate, golden) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
 def test_other_specials_have_no_distance(one, other):
     pair = torch.tensor([1.0, one]), torch.tensor([1.0, other])
     assert not numerics.difference(pair[0], expected(pair[1])).same_specials
-    assert numerics.distance(*pair) is None
+    assert passes.distance(*pair) is None
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-15, 1e-8, 1.0, 1e10, 1e18, 1e30])
@@ -38,14 +38,14 @@ def test_of_every_scale_five_digits_are_right(scale, error):
     golden = scale * (torch.rand(3 << 20) + 0.5)
     candidate = golden * (1 + error * torch.randn(3 << 20))
     full = numerics.difference(candidate, expected(golden))
-    assert numerics.distance(candidate, golden) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
+    assert passes.distance(candidate, golden) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
 def test_specials_are_looked_for_only_where_they_are_and_change_nothing_else(monkeypatch, scale, specials):
     """Pieces of a hundred elements: those without specials are compared as they are without the others."""
-    monkeypatch.setattr(numerics, "CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(passes, "CHUNK_ELEMENTS", 100)
     torch.manual_seed(0)
     golden = scale * torch.randn(1000, dtype=torch.float64)
     candidate = (golden + 1e-6 * scale * torch.randn(1000)).float()
@@ -64,7 +64,7 @@ def test_specials_are_looked_for_only_where_they_are_and_change_nothing_else(mon
 @pytest.mark.parametrize("place", [0, 150, 999])
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
 def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, special):
-    monkeypatch.setattr(numerics, "CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(passes, "CHUNK_ELEMENTS", 100)
     golden = torch.randn(1000)
     candidate = golden.clone()
     candidate[place] = special
@@ -75,9 +75,9 @@ def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, 
 @pytest.mark.gpu
 def test_what_waits_in_pinned_memory_is_compared_as_it_would_be_on_the_device():
     """In three pieces and a bit, each on its way while the one before is compared."""
-    golden = torch.randn(3 * numerics.CHUNK_ELEMENTS + 5, device="cuda")
+    golden = torch.randn(3 * passes.CHUNK_ELEMENTS + 5, device="cuda")
     candidate = golden + 1e-6 * torch.randn_like(golden)
     candidate[-1] += 1
     waiting = golden.cpu().pin_memory()
     assert numerics.difference(candidate, expected(waiting)) == numerics.difference(candidate, expected(golden))
-    assert numerics.norm(waiting) == numerics.norm(golden)
+    assert passes.norm(waiting) == passes.norm(golden)

@@ -10,7 +10,7 @@ import torch
 from grader.models import Device
 from grader.problem_module import Variant
 from grader.remote.script import expandable_axis
-from grader.stages import numerics
+from grader.stages import numerics, passes
 
 PERTURBATION_ULPS = 8.0
 """Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
@@ -63,7 +63,7 @@ def perturbed_state(state: Mapping[str, torch.Tensor], device: Device) -> dict[s
 def _noisy(value: torch.Tensor, device: Device) -> torch.Tensor:
     # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
-    for piece in torch.split(noisy.view(-1), numerics.CHUNK_ELEMENTS):
+    for piece in torch.split(noisy.view(-1), passes.CHUNK_ELEMENTS):
         piece *= 1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(piece)
     return noisy
 

@@ -17,7 +17,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.models import Diagnosis
-from grader.stages import numerics, questions
+from grader.stages import numerics, passes, questions
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 from grader.stages.drawing import is_float
@@ -132,7 +132,7 @@ def _poke(
     where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
     size = case.outputs[output].norm / math.sqrt(case.outputs[output].golden.numel())
-    most = 8 * numerics.norm(value) / math.sqrt(value.numel()) + 1
+    most = 8 * passes.norm(value) / math.sqrt(value.numel()) + 1
     step = min(max(2 * size / abs(float(gradient[where])), abs(old) + 1), most)
     return _with(case, index, {where: old + _CHOICE.choice((-step, step))}), _said(case, index, where)
 

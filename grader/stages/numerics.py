@@ -18,14 +18,14 @@ Integers and booleans must be equal wherever the reference runs agree with each 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from grader.models import TensorCheck
+from grader.stages.passes import figures, norm
 
 EPSILON = 2.0**-23
 """Spacing of float32 at 1."""
@@ -34,14 +34,8 @@ YARDSTICK_FACTOR_MAX = 8.0
 ROUNDING_UNITS = 32.0
 """Rounding errors that any honest chain of operations may add up, in units of EPSILON, relative to the norm."""
 ELEMENT_TOLERANCE = 1e-5
-CHUNK_ELEMENTS = 1 << 22
-"""Tensors are compared in pieces, so that float64 temporaries stay at some 200 MB."""
 HOST_ELEMENTS = 1 << 14
 """As many as these a CPU compares sooner than a GPU launches the kernels for it."""
-NARROW_RMS = (1e-9, 1e14)
-"""Of tensors whose differences, some 1e-7 of that, can be squared and added in float32."""
-SUM_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 25}
-"""So many squares are added in float32 for five digits: a GPU adds them as a tree."""
 FALLBACK_TOLERANCE = 1e-4
 """Relative and absolute, where the reference does not run in float64."""
 
@@ -140,100 +134,24 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     golden = expected.golden
     if candidate.numel() <= HOST_ELEMENTS:
         candidate, golden = candidate.cpu(), expected.on_host
-    rows = _figures(candidate, golden, floor, slope, finite=True)
-    if not all(math.isfinite(figure) for row in rows for figure in row):
-        rows = _figures(candidate, golden, floor, slope, finite=False)
-    squares, golden_squares, worst, at, ratios, shares, same = zip(*rows, strict=True) if rows else [()] * 7
-    piece = max(range(len(worst)), key=worst.__getitem__, default=None)
-    worst_at = None if piece is None or not worst[piece] else piece * CHUNK_ELEMENTS + int(at[piece])
+    pieces = figures(candidate, golden, floor, slope)
+    worst = max(pieces, key=lambda piece: piece.worst, default=None)
+    worst_at = int(worst.at) if worst and worst.worst else None
+    same_specials = all(piece.same_specials for piece in pieces)
+    of_size = max((piece.of_size for piece in pieces), default=0.0)
     flat_c, flat_g = candidate.reshape(-1), golden.reshape(-1)
     return Difference(
-        l2=math.sqrt(sum(squares)),
-        max=max(worst, default=0.0),
-        golden_l2=math.sqrt(sum(golden_squares)),
+        l2=math.sqrt(sum(piece.squares for piece in pieces)),
+        max=worst.worst if worst else 0.0,
+        golden_l2=math.sqrt(sum(piece.golden_squares for piece in pieces)),
         worst_index=None if worst_at is None else unravel(worst_at, expected.shape),
         worst_candidate=_element(flat_c, worst_at),
         worst_reference=_element(flat_g, worst_at),
-        excess=max(ratios, default=0.0),
-        passes_1e_4=all(same) and all(share <= 1e-4 for share in shares),
-        passes_1e_2=all(same) and all(share <= 1e-2 for share in shares),
-        same_specials=all(same),
+        excess=max((piece.of_bound for piece in pieces), default=0.0),
+        passes_1e_4=same_specials and of_size <= 1e-4,
+        passes_1e_2=same_specials and of_size <= 1e-2,
+        same_specials=same_specials,
     )
-
-
-def _figures(
-    candidate: torch.Tensor, golden: torch.Tensor, floor: float, slope: float, *, finite: bool
-) -> list[list[float]]:
-    """Of each piece: squares of the error and of the reference, the largest error, where it is, the largest share of
-    its bound, the largest relative to 1 + |g|, and whether specials stand in the same places.
-
-    With `finite` none are looked for, in a third of the time; where there are any, not all of this is finite.
-    """
-    figures = []
-    for c, g in _chunks(candidate, golden):
-        error, size = (c - g).abs(), g.abs()
-        if not finite:
-            special = ~(torch.isfinite(g) & torch.isfinite(c))
-            error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
-        top = error.argmax()
-        found = [_square(error), _square(size), error.take(top), top]
-        share = error / (slope * size).add_(floor)
-        found.append((share if finite else share.nan_to_num_(0.0, math.inf)).max())  # 0 where nothing is and is due
-        found.append(error.div_(size.add_(1)).max())
-        found.append(torch.ones_like(top) if finite else _same_specials(c, g))
-        figures.append(torch.stack([figure.double() for figure in found]))
-    rows: list[list[float]] = torch.stack(figures).tolist() if figures else []
-    return rows
-
-
-def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float] | None:
-    """Euclidean norms of the difference and of the reference, over elements finite in both; None for other specials.
-
-    What `difference` says of the two, to five digits and in a fraction of its time: timed calls are compared by it
-    alone.
-    """
-    if reference.dtype is torch.float32:
-        length = SUM_ELEMENTS[candidate.device.type]
-        pieces = (torch.split(whole.reshape(-1), length) for whole in (candidate, reference))
-        found = _norms((c - g, g) for c, g in zip(*pieces, strict=True))
-        least, most = (rms * math.sqrt(reference.numel()) for rms in NARROW_RMS)
-        if least < found[1] < most and math.isfinite(found[0]):
-            return found
-    found = _norms((c - g, g) for c, g in _chunks(candidate, reference))
-    if not all(map(math.isfinite, found)):
-        if not all(bool(_same_specials(c, g)) for c, g in _chunks(candidate, reference)):
-            return None
-        found = _norms(((c - g)[torch.isfinite(g)], g[torch.isfinite(g)]) for c, g in _chunks(candidate, reference))
-    return found
-
-
-def yardstick(run: torch.Tensor, golden: torch.Tensor) -> tuple[float, float]:
-    """||E_e|| and max|E_e| of an eager float32 run."""
-    errors = ((c - g).abs().nan_to_num_(0.0, 0.0, 0.0) for c, g in _chunks(run, golden))
-    rows = [torch.stack((_square(error), error.max())) for error in errors]
-    found = torch.stack(rows).tolist() if rows else [(0.0, 0.0)]
-    return math.sqrt(sum(square for square, _ in found)), max(most for _, most in found)
-
-
-def _square(values: torch.Tensor) -> torch.Tensor:
-    """Sum of squares; `dot` would load cuBLAS, which takes seconds."""
-    length: torch.Tensor = torch.linalg.vector_norm(values)
-    return length.square()
-
-
-def _norms(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
-    squares = [_square(value) for pair in pairs for value in pair]
-    one, other = torch.stack(squares).view(-1, 2).sum(0).sqrt().tolist() if squares else (0.0, 0.0)
-    return one, other
-
-
-def norm(tensor: torch.Tensor) -> float:
-    """Euclidean norm over finite elements, in float64."""
-    # What waits in pinned memory is a GPU's: there a pass takes milliseconds, here seconds.
-    device = torch.device("cuda") if tensor.is_pinned() else tensor.device
-    sizes = (piece.abs().nan_to_num_(0.0, 0.0, 0.0) for piece in _pieces(tensor, device))
-    rows = [_square(size) for size in sizes]
-    return math.sqrt(float(torch.stack(rows).sum())) if rows else 0.0
 
 
 def _element(flat: torch.Tensor, position: int | None) -> float | None:
@@ -272,48 +190,6 @@ def _l2_bound(expected: Expected, golden_l2: float) -> float:
         return math.inf  # rule 3 with the fallback tolerance decides alone
     units = ROUNDING_UNITS + math.sqrt(expected.reduction_length)
     return YARDSTICK_FACTOR_L2 * expected.error_l2 + units * EPSILON * golden_l2
-
-
-def _chunks(candidate: torch.Tensor, golden: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pieces of both, widened, on the candidate's device."""
-    return zip(_pieces(candidate, candidate.device), _pieces(golden, candidate.device), strict=True)
-
-
-def _pieces(tensor: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
-    """CHUNK_ELEMENTS each, widened."""
-    wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
-    pieces: Iterable[torch.Tensor] = torch.split(tensor.reshape(-1), CHUNK_ELEMENTS) if tensor.numel() else ()
-    if device.type == "cuda" and tensor.is_pinned():
-        pieces = _fetched(pieces, device)
-    return (piece.to(device).to(wide) for piece in pieces)
-
-
-def _fetched(pieces: Iterable[torch.Tensor], device: torch.device) -> Iterator[torch.Tensor]:
-    """Pieces of pinned memory on a GPU, each on its way while something is made of the one before."""
-    bus, here = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
-
-    def send(piece: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
-        with torch.cuda.stream(bus):
-            return piece.to(device, non_blocking=True), bus.record_event()
-
-    coming = deque[tuple[torch.Tensor, torch.cuda.Event]]()
-    for piece in pieces:
-        coming.append(send(piece))
-        if len(coming) > 1:
-            yield _arrived(*coming.popleft(), here)
-    yield from (_arrived(*sent, here) for sent in coming)
-
-
-def _arrived(piece: torch.Tensor, event: torch.cuda.Event, stream: torch.cuda.Stream) -> torch.Tensor:
-    """For what is queued on the stream from now on."""
-    stream.wait_event(event)
-    piece.record_stream(stream)
-    return piece
-
-
-def _same_specials(c: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """One boolean: NaN and infinities stand in the same places."""
-    return ((torch.isfinite(c) & torch.isfinite(g)) | (c == g) | (torch.isnan(c) & torch.isnan(g))).all()
 
 
 def _relative(error: float, size: float) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from grader import protocol as p
 from grader.remote import Script, TensorSpec
-from grader.stages import numerics
+from grader.stages import numerics, passes
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, edited_input, is_float
 from grader.stages.first_look import GOLDEN, MODEL
@@ -49,7 +49,7 @@ def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> di
     found = {}
     for name, of in case.outputs.items():
         if of.dtype.is_floating_point:
-            l2, largest = numerics.yardstick(runs[-1][name], runs[0][name])
+            l2, largest = passes.yardstick(runs[-1][name], runs[0][name])
             of = replace(
                 of,
                 golden=runs[0][name],
@@ -186,7 +186,7 @@ def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, flo
     pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
     for expected, value in pairs:
         if expected is not None and value is not None and expected.dtype.is_floating_point:
-            error = max(numerics.yardstick(value, expected.golden)[0], expected.error_l2)
+            error = max(passes.yardstick(value, expected.golden)[0], expected.error_l2)
             found[expected.name] = error / max(expected.norm, 1e-300)
     return found
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from grader.stages import numerics
+from grader.stages import numerics, passes
 from grader.stages.parking import parked
 
 Table = Literal["outputs", "gradients", "buffers"]
@@ -36,7 +36,7 @@ class _Tracker:
         if self.ambiguous is not None:
             self.ambiguous |= run != self.golden
             return
-        l2, largest = numerics.yardstick(run, self.golden)
+        l2, largest = passes.yardstick(run, self.golden)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
 
 

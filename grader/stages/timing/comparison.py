@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from grader.models import Diagnosis
-from grader.stages import numerics, questions
+from grader.stages import numerics, passes, questions
 from grader.stages.candidate import MODEL
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
@@ -67,7 +67,7 @@ class Comparison:
         found = found.view(reference.shape)
         if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
             return _too_many_differ(expected, reference, found)
-        between = numerics.distance(found, reference)
+        between = passes.distance(found, reference)
         if between is None:
             return "has NaN or infinity where the reference has none, or the other way round"
         yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(expected.name)
