@@ -56,8 +56,10 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
-	@# Workers cannot write into the environment: compile what they import once, here.
-	$(BIN)/python -W ignore -c 'import cuda.bindings.driver, pydantic, torch.utils.cpp_extension' 2>/dev/null
+	@# Workers cannot write into the environment: compile what is imported once, here, whatever the shell's Python is told.
+	$(BIN)/python -W ignore -c 'import sys; sys.dont_write_bytecode = False; \
+		import alembic.command, cuda.bindings.driver, jinja2, pydantic, pygments, rich.progress, sqlmodel, typer; \
+		import torch.utils.cpp_extension, torch.utils.flop_counter' 2>/dev/null
 	touch $@
 
 bubblewrap:

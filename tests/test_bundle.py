@@ -1,5 +1,6 @@
 """The bundle's installer looks at the host before it touches anything, and says in one line what does not fit."""
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -82,3 +83,22 @@ def test_what_is_there_already_is_not_overwritten(bundle, bare_python, tmp_path)
     code, said = install(bundle, bare_python, bundle)
     assert code == 1
     assert f"{bundle} is there already; remove it, or name another folder" in said
+
+
+@pytest.mark.parametrize("of_the_host", [False, True])
+def test_bytecode_of_a_torch_without_any_is_kept_where_it_is_installed(bundle, bare_python, of_the_host):
+    """By the installer alone, whatever the environment says of bytecode: workers may read what is there."""
+    torch_of("2.11.0+cu130", bare_python)
+    folder = bare_python.parents[1]
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "torch" / "utils").mkdir()
+    for name in ("torch/utils/__init__.py", "torch/utils/cpp_extension.py", "pydantic.py", "later.py"):
+        (packages / name).touch()
+    if of_the_host:
+        (packages / "torch" / "__pycache__").mkdir()
+    runpy.run_path(str(bundle / "install"))["keep_bytecode"](folder, packages)
+    subprocess.run([bare_python, "-c", "import later, torch.utils.cpp_extension"], check=True)
+    kept = {path.name.partition(".")[0]: path for path in folder.rglob("*.pyc")}
+    assert {"pydantic", "cpp_extension"} <= kept.keys()
+    assert {"later"}.isdisjoint(kept) or of_the_host
+    assert kept["cpp_extension"].is_relative_to(packages if of_the_host else folder / "bytecode")
