@@ -49,7 +49,12 @@ def test_an_honest_problem_is_gradable(checker, source):
     [
         # Like KernelBench's Gemm_Max_Subtract_GELU: one number a row, less its own mean.
         (forward("m = x.amax(1, keepdim=True); return (m - m.mean(1, keepdim=True)).relu()"), "constant", ": 0"),
-        (forward("return self.weight + 1e-9 * x"), "constant", "outputs filled with a constant pass the tolerance: 1"),
+        (
+            forward("return 1 + 1e-9 * x * self.weight"),
+            "constant",
+            "outputs filled with a constant pass the tolerance: 1",
+        ),
+        (forward("return self.weight + 1e-9 * x"), "independent", "a stored output would pass"),
         (forward("return x.clamp(5, 5.00000001) + 0 * self.weight"), "constant", ": 5"),
         (forward("return x * float('nan')"), "constant", ": nan"),
         (forward("return self.weight * torch.arange(8.0) + 0 * x"), "independent", "a stored output would pass"),

@@ -47,24 +47,26 @@ def is_float(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def perturbed(inputs: Sequence[object], device: Device) -> list[object]:
+def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
     """Inputs as a long chain of roundings may leave them."""
     return [
-        _noisy(value, device) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        _noisy(value, device, ulps) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in inputs
     ]
 
 
-def perturbed_state(state: Mapping[str, torch.Tensor], device: Device) -> dict[str, torch.Tensor]:
+def perturbed_state(
+    state: Mapping[str, torch.Tensor], device: Device, ulps: float = PERTURBATION_ULPS
+) -> dict[str, torch.Tensor]:
     """Likewise parameters and buffers."""
-    return {name: _noisy(value, device) if value.is_floating_point() else value for name, value in state.items()}
+    return {name: _noisy(value, device, ulps) if value.is_floating_point() else value for name, value in state.items()}
 
 
-def _noisy(value: torch.Tensor, device: Device) -> torch.Tensor:
+def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
     for piece in torch.split(noisy.view(-1), passes.CHUNK_ELEMENTS):
-        piece *= 1 + PERTURBATION_ULPS * numerics.EPSILON * torch.randn_like(piece)
+        piece *= 1 + ulps * numerics.EPSILON * torch.randn_like(piece)
     return noisy
 
 
@@ -82,4 +84,12 @@ def moved(value: torch.Tensor) -> torch.Tensor:
     """Parameters as some steps of training would leave them, so that values kept from construction show."""
     if not value.is_floating_point():
         return value
-    return value * (1 + 0.1 * torch.randn_like(value))
+    noise = 0.1 * torch.randn_like(value)
+    return value * (1 + noise) if bool(value.any()) else noise
+
+
+def unlike_constants(value: torch.Tensor) -> torch.Tensor:
+    """What starts as zeros or ones, as a norm's parameters and statistics do, is `moved`: else who leaves it out is
+    right."""
+    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
+    return moved(value) if constant else value

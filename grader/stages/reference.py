@@ -14,7 +14,16 @@ from grader.models import Device, Problem
 from grader.problem_module import ProblemModule, Variant, load_problem
 from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
 from grader.stages.cases import Case
-from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, moved, perturbed, perturbed_state
+from grader.stages.drawing import (
+    PERTURBATION_ULPS,
+    draw_cotangent,
+    draw_inputs,
+    is_float,
+    moved,
+    perturbed,
+    perturbed_state,
+    unlike_constants,
+)
 from grader.stages.first_look import GOLDEN, MODEL, Traits, alike, first_look
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
@@ -83,7 +92,7 @@ class ReferenceDesk:
     def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
         """The draw-th case of a variant; the same one each time it is asked for.
 
-        Draw 0 has the parameters that the constructor makes, later draws move them as training would.
+        Draw 0 has the parameters that the constructor makes, but for constants; later draws move all as training would.
         """
         key = (variant, training, draw, constant_cotangents)
         if key not in self._cases:
@@ -141,8 +150,7 @@ class ReferenceDesk:
         inputs = [parked(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         held = self._construct(variant.name, init_inputs, inputs, training)
         traits, state = held.traits, held.state
-        if draw:
-            state = {name: moved(value) for name, value in state.items()}
+        state = {name: (moved if draw else unlike_constants)(value) for name, value in state.items()}
         cotangents = self._cotangents(traits, constant_cotangents)
         wrt = tuple(
             [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]
@@ -150,17 +158,9 @@ class ReferenceDesk:
         )
         wrt = wrt if cotangents else ()
 
-        def evaluate(model: str, run_inputs: Sequence[object], run_state: Mapping[str, torch.Tensor]) -> Evaluation:
-            return self.evaluate(model, traits, run_inputs, run_state, cotangents, wrt, training)
-
         if self.device is Device.CUDA:
             torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
-        golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
-        eager = evaluate(MODEL, inputs, state)
-        trackers = Trackers(eager, golden, has_float64=traits.has_float64)
-        if not traits.stochastic:
-            for _ in range(PERTURBED_RUNS if traits.has_float64 else 0):
-                trackers.add(evaluate(MODEL, perturbed(inputs, self.device), perturbed_state(state, self.device)))
+        eager, trackers = self.tracked(traits, inputs, state, cotangents, wrt, training)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1))
         operand_names = {operand: self._display(operand) for operand in wrt}
@@ -309,6 +309,34 @@ class ReferenceDesk:
             sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
         self.step(p.Drop())
         return sealed
+
+    def tracked(
+        self,
+        traits: Traits,
+        inputs: Sequence[object],
+        state: Mapping[str, torch.Tensor],
+        cotangents: Mapping[str, torch.Tensor],
+        wrt: Sequence[str],
+        training: bool,
+        *,
+        runs: int = PERTURBED_RUNS,
+        ulps: float = PERTURBATION_ULPS,
+        tf32: bool = False,
+    ) -> tuple[Evaluation, Trackers]:
+        """An eager run, and how far it and so many on perturbed inputs and parameters are from the exact values."""
+
+        def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+            return self.evaluate(model, traits, inputs, state, cotangents, wrt, training, tf32=tf32)
+
+        golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
+        eager = evaluate(MODEL, inputs, state)
+        trackers = Trackers(eager, golden, has_float64=traits.has_float64)
+        if traits.has_float64 and not traits.stochastic:
+            for _ in range(runs):
+                trackers.add(
+                    evaluate(MODEL, perturbed(inputs, self.device, ulps), perturbed_state(state, self.device, ulps))
+                )
+        return eager, trackers
 
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):
