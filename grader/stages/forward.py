@@ -11,13 +11,13 @@ import torch
 
 from grader import protocol as p
 from grader.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
-from grader.remote import Finding
+from grader.remote import Finding, TensorSpec
 from grader.stages import numerics, questions
 from grader.stages.candidate import MODEL, Candidate, exports, names, output_specs
 from grader.stages.cases import Case
 from grader.stages.following import run_probes
 from grader.stages.outcome import diagnose
-from grader.stages.outputs import check_output, shape_text, spec_of
+from grader.stages.outputs import check_output, shape_text
 from grader.stages.reference import ReferenceDesk
 
 MAX_NAMED = 8
@@ -86,7 +86,8 @@ def judge_case(
     script.export(exports("output", "a", output_specs(case)))
     matching = candidate.prepare(case)
     held = {name: matching.names[name] for name in case.buffers if name in matching.names}
-    script.export({f"state:{MODEL}:{theirs}": spec_of(case, ours) for ours, theirs in held.items()})
+    specs = {ours: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype) for ours in held}
+    script.export({f"state:{MODEL}:{theirs}": specs[ours] for ours, theirs in held.items()})
     script.step(p.Drop())
     finding = candidate.run(script, "forward", doing)
     wrong = structure(case, finding, candidate.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.protocol import TensorInfo
@@ -20,24 +20,16 @@ class Matching:
 
 
 def match(reference: Sequence[TensorInfo], candidate: Sequence[TensorInfo]) -> Matching:
-    """By name first; what is left, by shape and order, when both sides have the same number of that shape.
+    """By RULES, each for what those before it left.
 
-    Extents of 1 do not count, so that a multiplier of (C, 1, 1) may be kept as (C,).
+    Extents of 1 do not count where nothing fits with them: a multiplier of (C, 1, 1) may be kept as (C,).
     """
-    by_name = {info.name: info for info in candidate}
-    names = {
-        info.name: info.name
-        for info in reference
-        if info.name in by_name and _squeezed(by_name[info.name]) == _squeezed(info)
-    }
-    left_reference = [info for info in reference if info.name not in names]
-    taken = set(names.values())
-    left_candidate = [info for info in candidate if info.name not in taken]
-    for shape in dict.fromkeys(_squeezed(info) for info in left_reference):
-        ours = [info.name for info in left_reference if _squeezed(info) == shape]
-        theirs = [info.name for info in left_candidate if _squeezed(info) == shape]
-        if len(ours) == len(theirs):
-            names.update(zip(ours, theirs, strict=True))
+    names: dict[str, str] = {}
+    for rule in RULES:
+        taken = set(names.values())
+        left = [info for info in reference if info.name not in names]
+        free = [info for info in candidate if info.name not in taken]
+        names |= {ours.name: theirs.name for ours, theirs in rule(left, free)}
     taken = set(names.values())
     return Matching(
         names=names,
@@ -46,5 +38,72 @@ def match(reference: Sequence[TensorInfo], candidate: Sequence[TensorInfo]) -> M
     )
 
 
+Infos = Sequence[TensorInfo]
+Pairs = Iterator[tuple[TensorInfo, TensorInfo]]
+Trait = Callable[[TensorInfo], Hashable]
+
+
+def _alone(*traits: Trait) -> Callable[[Infos, Infos], Pairs]:
+    """Who is the only one on either side with all these in common."""
+
+    def rule(ours: Infos, theirs: Infos) -> Pairs:
+        for one, other in _groups(ours, theirs, lambda info: tuple(trait(info) for trait in traits)):
+            if len(one) == len(other) == 1:
+                yield one[0], other[0]
+
+    return rule
+
+
+def _in_order(trait: Trait) -> Callable[[Infos, Infos], Pairs]:
+    """As many on both sides have it in common: in their order."""
+
+    def rule(ours: Infos, theirs: Infos) -> Pairs:
+        for one, other in _groups(ours, theirs, trait):
+            if len(one) == len(other):
+                yield from zip(one, other, strict=True)
+
+    return rule
+
+
+def _named_where_no_shape_fits(ours: Infos, theirs: Infos) -> Pairs:
+    """By name and squeezed shape, unless somebody left has the very shape."""
+    shapes = {_shape(info) for info in theirs}
+    yield from _alone(_name, _squeezed)([info for info in ours if _shape(info) not in shapes], theirs)
+
+
+def _groups(ours: Infos, theirs: Infos, trait: Trait) -> Iterator[tuple[list[TensorInfo], list[TensorInfo]]]:
+    found: dict[Hashable, tuple[list[TensorInfo], list[TensorInfo]]] = {}
+    for side, infos in enumerate((ours, theirs)):
+        for info in infos:
+            found.setdefault(trait(info), ([], []))[side].append(info)
+    return iter(found.values())
+
+
+def _name(info: TensorInfo) -> str:
+    """`bn_weight` is `bn.weight`."""
+    return info.name.replace(".", "_")
+
+
+def _last_name(info: TensorInfo) -> str:
+    return info.name.rpartition(".")[2]
+
+
+def _shape(info: TensorInfo) -> tuple[int, ...]:
+    return info.shape or ()
+
+
 def _squeezed(info: TensorInfo) -> tuple[int, ...]:
     return tuple(extent for extent in info.shape or () if extent != 1)
+
+
+RULES = (
+    _alone(lambda info: info.name, _shape),
+    _alone(_name, _shape),
+    _named_where_no_shape_fits,
+    _alone(_last_name, _shape),
+    _alone(_name, _squeezed),
+    _alone(_last_name, _squeezed),
+    _in_order(_shape),
+    _in_order(_squeezed),
+)
+"""The surest first. Where a file keeps its parameters in a tree of its own, names tell more than order does."""

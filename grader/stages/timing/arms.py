@@ -48,11 +48,12 @@ class Arms:
         matching = candidate.prepare(case)
         desk.ready(case)
         ours = {name: name for name in case.wrt}
-        shapes = {name: tuple(case.operand(name).shape) for name in case.wrt}
+        shapes = {name: tuple(case.operand(name).shape) for name in (*case.wrt, *case.state)}
         theirs = candidate.operands(case)
+        their_shapes = {name: candidate.shape(case, name) for name in (*theirs, *matching.names)}
         self._sides = (
             Side(desk.worker, ours, shapes, {name: name for name in case.state}),
-            Side(candidate.worker, theirs, {name: candidate.shape(case, name) for name in theirs}, matching.names),
+            Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, desk, case, tf32=tf32)
         if desk.device is Device.CUDA:
@@ -74,7 +75,7 @@ class Arms:
             with self._other_paused(index), _out_of_the_way(self._desk.device):
                 made[index] = self._caller.calls(index, phase, draws, queued=self.queues)
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
-        wrong = (comparison.difference_of(*calls) for calls in zip(made[0], made[1], strict=True))
+        wrong = (comparison.difference_of(*of_one) for of_one in zip(draws, made[0], made[1], strict=True))
         middle = MIDDLE[self._desk.device]
         return _typical(made[0], middle), _typical(made[1], middle), next((found for found in wrong if found), None)
 

@@ -29,6 +29,7 @@ class Side:
     operands: Mapping[str, str]
     """Operand names of the reference to this side's."""
     shapes: Mapping[str, tuple[int, ...]]
+    """Of operands and buffers, as this side keeps them, by the reference's names."""
     names: Mapping[str, str]
     """Parameters and buffers of the reference to this side's."""
 

@@ -93,7 +93,8 @@ class Caller:
             script.step(p.Time(**timed))
         if part == "backward":
             gradients = {
-                side.operands[name]: TensorSpec(shape, case.operand(name).dtype) for name, shape in side.shapes.items()
+                theirs: TensorSpec(side.shapes[name], case.operand(name).dtype)
+                for name, theirs in side.operands.items()
             }
             script.export(exports("grad", "t", gradients))
         else:
@@ -113,7 +114,7 @@ class Caller:
 
     def _buffers(self, side: Side) -> dict[str, TensorSpec]:
         found = {name: of for name, of in self._case.buffers.items() if name in side.names}
-        return {side.names[name]: TensorSpec(of.shape, of.dtype) for name, of in found.items()}
+        return {side.names[name]: TensorSpec(side.shapes[name], of.dtype) for name, of in found.items()}
 
 
 def flush_bytes(device: Device) -> int:
