@@ -213,7 +213,7 @@ class Grader:
             desk = self.workshop.desk(problem, candidate.device)
             todo = plan.make(desk, variant=self._variant, quick=self._quick)
         with record.stage("forward"):
-            forward = judge_forward(candidate, desk, todo.forward)
+            forward = judge_forward(candidate, desk, todo.cases)
         record.forward = forward.result
         record.diagnoses += forward.diagnoses
         if forward.result.status is StageStatus.FAILED:

@@ -21,10 +21,8 @@ DRAWS = 2
 
 @dataclass(frozen=True)
 class Todo:
-    forward: tuple[Case, ...]
-    """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
     cases: tuple[Case, ...]
-    """For the backward, and for all that comes after it."""
+    """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
     traps: Cases | None
     """For the backward's experiments; None where the problem has nothing to differentiate."""
     timed: Case
@@ -38,12 +36,10 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    forward = list(cases)
     if desk.remember(("modes differ", chosen[0]), lambda: desk.modes_differ(chosen[0])):
         cases.insert(1, desk.case(chosen[0], training=False))
-        forward = cases
     else:
-        forward.insert(1, cases[0].in_eval())
+        cases.insert(1, cases[0].in_eval())
     first = chosen[0]
     traps = None
     if cases[0].wrt:
@@ -52,9 +48,7 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
             second=desk.case(first, draw=1),
             constant=desk.case(first, draw=0, constant_cotangents=True),
         )
-    return Todo(
-        tuple(forward), tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(desk.device, quick=quick)
-    )
+    return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(desk.device, quick=quick))
 
 
 def rounds(device: Device, *, quick: bool) -> Plan:

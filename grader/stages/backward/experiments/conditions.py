@@ -18,13 +18,14 @@ MAX_FROZEN_SUBSETS = 8
 
 
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """With some operands frozen, the others' gradients stay right."""
+    """With some operands frozen, and with all but one, the others' gradients stay right."""
     case = cases.first
     present = [name for name, expected in case.gradients.items() if expected is not None]
     inputs = tuple(name for name in present if name.startswith("input["))
     parameters = tuple(name for name in present if not name.startswith("input["))
     subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
-    subsets += [(name,) for name in present if len(present) > 1 and (name,) not in subsets]
+    alone = [tuple(other for other in present if other != name) for name in present]
+    subsets += [others for others in alone if others and others not in subsets]
     for frozen in subsets[:MAX_FROZEN_SUBSETS]:
         shown = names([case.operand_names[name] for name in frozen])
         finding = candidate.attempt(ask(candidate, case, frozen=frozen), "backward", f"backward with {shown} frozen")

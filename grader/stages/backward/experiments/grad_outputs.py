@@ -17,10 +17,12 @@ LINEARITY_TOLERANCE = 1e-4
 """On ||vjp(0)|| against ||vjp(g)||: a gradient that does not follow grad_output is off by its own size."""
 NONLINEAR_SHARE = 2e-2
 """On ||vjp(g) + vjp(h) - vjp(g + h)||: wide enough for a backward that computes in bfloat16."""
+EXPONENTS = (-30, 16)
+"""Of two: a mean over a full-size output divides by 2^28, and losses are scaled up by 2^16 for float16."""
 
 
 def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """The product is zero for a zero grad_output, and linear in it."""
+    """The product is zero for a zero grad_output, and linear in it, whatever its size."""
     case = cases.first
     if not case.values_comparable:
         return None
@@ -39,7 +41,25 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros: "
                 "multiply by grad_output instead of assuming ones",
             )
-    return None if plain_is_right(candidate, case) else _not_linear(candidate, case)
+    scaled = [found for found in (_of_another_size(candidate, case, exponent) for exponent in EXPONENTS) if found]
+    if not scaled:
+        return None
+    return scaled[0] if plain_is_right(candidate, case) else _not_linear(candidate, case)
+
+
+def _of_another_size(candidate: Candidate, case: Case, exponent: int) -> Diagnosis | None:
+    """A power of two times the grad_output gives as many times the product, in every bit but for underflow."""
+    given = {name: value * 2.0**exponent for name, value in case.cotangents.items()}
+    finding = candidate.attempt(ask(candidate, case, cotangents=given), "backward", "backward of another size")
+    operand = None if finding.failure is not None else first_wrong(candidate, case, finding, factor=2.0**-exponent)
+    if operand is None:
+        return None
+    what = "small one, as of a mean's loss" if exponent < 0 else "large one, as of a scaled loss"
+    return diagnose(
+        "ignores_grad_output",
+        f"gradient of `{operand}` is right for a grad_output of about 1 and wrong for a {what} (2^{exponent} times): "
+        "compute with it as it comes, without thresholds, clamps or narrower types",
+    )
 
 
 def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
@@ -127,10 +147,13 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
             if gradient is not None:
                 total[operand] = total[operand] + gradient if operand in total else gradient
     for operand, expected in case.gradients.items():
-        if expected is not None and operand in total and numerics.check(expected, total[operand]).status == "failed":
+        if expected is None or not bool(expected.golden.any()):
+            continue
+        if operand not in total or numerics.check(expected, total[operand]).status == "failed":
+            what = "wrong" if operand in total else "None"
             return diagnose(
                 "undefined_grad_output",
-                f"the gradient of `{case.operand_names[operand]}` is wrong when only one of the outputs is used: "
+                f"the gradient of `{case.operand_names[operand]}` is {what} when only one of the outputs is used: "
                 "the others' grad_output is zero or None then",
             )
     return None
