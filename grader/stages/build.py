@@ -150,8 +150,8 @@ def _names_bound(node: ast.AST) -> tuple[str, ...]:
     match node:
         case ast.ClassDef(name=name):
             return (name,)
-        case ast.Assign(targets=targets):
-            return tuple(target.id for target in targets if isinstance(target, ast.Name))
+        case ast.Name(id=name, ctx=ast.Store()):
+            return (name,)
         case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
             return tuple(alias.asname or alias.name for alias in aliases)
         case ast.Constant(value=str(text)) if "ModelNew" in text:
