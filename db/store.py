@@ -160,7 +160,7 @@ class Store:
     def get(self, verdict_id: int) -> StoredVerdict:
         """A verdict by its id. Raises StoreError when there is none."""
         with self.reading() as session:
-            row = session.get(VerdictRow, verdict_id)
+            row = session.get(VerdictRow, verdict_id) if abs(verdict_id) < 1 << 63 else None  # SQLite holds no more
             if row is None:
                 newest = session.exec(select(VerdictRow.id).order_by(col(VerdictRow.id).desc()).limit(1)).first()
                 known = f"the newest is {newest}" if newest else "there is none yet"

@@ -332,10 +332,11 @@ def test_show_as_json_is_the_verdict_as_graded(cli, batch):
     assert cli("show", "2", "--json").objects == [graded[1]]
 
 
-def test_show_of_an_unknown_id(cli, batch):
+@pytest.mark.parametrize("unknown", ["99", "99999999999999999999999"])
+def test_show_of_an_unknown_id(cli, batch, unknown):
     cli(*batch)
-    result = cli("show", "99")
-    assert (result.code, result.err) == (2, "grader: grader.db: no verdict 99; the newest is 3\n")
+    result = cli("show", unknown)
+    assert (result.code, result.err) == (2, f"grader: grader.db: no verdict {unknown}; the newest is 3\n")
 
 
 def test_leaderboards_in_all_formats(cli, batch):
