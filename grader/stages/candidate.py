@@ -61,7 +61,7 @@ class Candidate:
         return {name: theirs for name, theirs in found.items() if theirs is not None}
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
-        """Shape of an operand as the candidate keeps it."""
+        """Shape of an operand or buffer as the candidate keeps it."""
         if name.startswith("input["):
             return tuple(case.operand(name).shape)
         model = self._model(case)

@@ -86,8 +86,8 @@ def judge_case(
     script.export(exports("output", "a", output_specs(case)))
     matching = candidate.prepare(case)
     held = {name: matching.names[name] for name in case.buffers if name in matching.names}
-    specs = {ours: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype) for ours in held}
-    script.export({f"state:{MODEL}:{theirs}": specs[ours] for ours, theirs in held.items()})
+    specs = {theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype) for ours, theirs in held.items()}
+    script.export(exports("state", MODEL, specs))
     script.step(p.Drop())
     finding = candidate.run(script, "forward", doing)
     wrong = structure(case, finding, candidate.device)

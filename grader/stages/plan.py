@@ -36,10 +36,8 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    if desk.remember(("modes differ", chosen[0]), lambda: desk.modes_differ(chosen[0])):
-        cases.insert(1, desk.case(chosen[0], training=False))
-    else:
-        cases.insert(1, cases[0].in_eval())
+    differ = desk.remember(("modes differ", chosen[0]), lambda: desk.modes_differ(chosen[0]))
+    cases.insert(1, desk.case(chosen[0], training=False) if differ else cases[0].in_eval())
     first = chosen[0]
     traps = None
     if cases[0].wrt:

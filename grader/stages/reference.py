@@ -15,23 +15,19 @@ from grader.problem_module import ProblemModule, Variant, load_problem
 from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
 from grader.stages.cases import Case
 from grader.stages.drawing import (
-    PERTURBATION_ULPS,
     draw_cotangent,
     draw_inputs,
     is_float,
     moved,
-    perturbed,
-    perturbed_state,
     unlike_constants,
 )
 from grader.stages.first_look import GOLDEN, MODEL, Traits, alike, first_look
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
-from grader.stages.trackers import Evaluation, Trackers
+from grader.stages.trackers import Evaluation, track
 
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
-PERTURBED_RUNS = 3
 WORKERS_KEPT = 3
 """Of one problem: contexts on a GPU are of about so many kinds (worker/pace.py)."""
 _Answer = TypeVar("_Answer")
@@ -160,7 +156,11 @@ class ReferenceDesk:
 
         if self.device is Device.CUDA:
             torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
-        eager, trackers = self.tracked(traits, inputs, state, cotangents, wrt, training)
+
+        def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+            return self.evaluate(model, traits, inputs, state, cotangents, wrt, training)
+
+        eager, trackers = track(evaluate, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1))
         operand_names = {operand: self._display(operand) for operand in wrt}
@@ -309,34 +309,6 @@ class ReferenceDesk:
             sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
         self.step(p.Drop())
         return sealed
-
-    def tracked(
-        self,
-        traits: Traits,
-        inputs: Sequence[object],
-        state: Mapping[str, torch.Tensor],
-        cotangents: Mapping[str, torch.Tensor],
-        wrt: Sequence[str],
-        training: bool,
-        *,
-        runs: int = PERTURBED_RUNS,
-        ulps: float = PERTURBATION_ULPS,
-        tf32: bool = False,
-    ) -> tuple[Evaluation, Trackers]:
-        """An eager run, and how far it and so many on perturbed inputs and parameters are from the exact values."""
-
-        def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
-            return self.evaluate(model, traits, inputs, state, cotangents, wrt, training, tf32=tf32)
-
-        golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
-        eager = evaluate(MODEL, inputs, state)
-        trackers = Trackers(eager, golden, has_float64=traits.has_float64)
-        if traits.has_float64 and not traits.stochastic:
-            for _ in range(runs):
-                trackers.add(
-                    evaluate(MODEL, perturbed(inputs, self.device, ulps), perturbed_state(state, self.device, ulps))
-                )
-        return eager, trackers
 
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):

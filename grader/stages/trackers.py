@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
 
+from grader.models import Device
 from grader.stages import numerics, passes
+from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
+from grader.stages.first_look import GOLDEN, MODEL, Traits
 from grader.stages.parking import parked
+
+PERTURBED_RUNS = 3
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -77,3 +82,26 @@ class Trackers:
             )
             for name, tracker in self._tables[table].items()
         }
+
+
+def track(
+    evaluate: Callable[[str, Sequence[object], Mapping[str, torch.Tensor]], Evaluation],
+    traits: Traits,
+    inputs: Sequence[object],
+    state: Mapping[str, torch.Tensor],
+    device: Device,
+    *,
+    runs: int = PERTURBED_RUNS,
+    ulps: float = PERTURBATION_ULPS,
+) -> tuple[Evaluation, Trackers]:
+    """An eager run, and how far it and so many on perturbed inputs and parameters are from the exact values.
+
+    `evaluate` runs one of the reference's models, by name, on inputs and parameters.
+    """
+    golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
+    eager = evaluate(MODEL, inputs, state)
+    trackers = Trackers(eager, golden, has_float64=traits.has_float64)
+    if traits.has_float64 and not traits.stochastic:
+        for _ in range(runs):
+            trackers.add(evaluate(MODEL, perturbed(inputs, device, ulps), perturbed_state(state, device, ulps)))
+    return eager, trackers

@@ -7,6 +7,8 @@ says nothing of this call. Its own exact values do, with runs whose inputs and p
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from grader.stages import numerics
@@ -14,7 +16,7 @@ from grader.stages.cases import Case
 from grader.stages.parking import is_large
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import Draw
-from grader.stages.trackers import Table, Trackers
+from grader.stages.trackers import Evaluation, Table, Trackers, track
 
 RUNS = 16
 """What is as near to a kink as a candidate's rounding is on its other side in one of so many, with near certainty."""
@@ -53,7 +55,11 @@ class SecondLook:
             return None
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
-            asked = traits, draw.inputs, draw.state, draw.cotangents, wrt, case.training
-            _, self._trackers = desk.tracked(*asked, runs=RUNS, ulps=ULPS, tf32=self._tf32)
+
+            def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+                given = traits, inputs, state, draw.cotangents, wrt, case.training
+                return desk.evaluate(model, *given, tf32=self._tf32)
+
+            _, self._trackers = track(evaluate, traits, draw.inputs, draw.state, desk.device, runs=RUNS, ulps=ULPS)
         found = self._trackers.expected(table, lambda _: known.reduction_length)
         return found.get(name)

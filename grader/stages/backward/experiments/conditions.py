@@ -14,7 +14,7 @@ from grader.stages.outcome import diagnose, first_line
 from grader.stages.outputs import same_bits
 
 REPEATS = 5
-MAX_FROZEN_SUBSETS = 8
+MAX_FROZEN_SUBSETS = 16
 
 
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
@@ -24,9 +24,9 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     inputs = tuple(name for name in present if name.startswith("input["))
     parameters = tuple(name for name in present if not name.startswith("input["))
     subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
-    alone = [tuple(other for other in present if other != name) for name in present]
-    subsets += [others for others in alone if others and others not in subsets]
-    for frozen in subsets[:MAX_FROZEN_SUBSETS]:
+    others = [tuple(other for other in present if other != name) for name in present]
+    subsets += [subset for subset in [*((name,) for name in present), *others] if 0 < len(subset) < len(present)]
+    for frozen in list(dict.fromkeys(subsets))[:MAX_FROZEN_SUBSETS]:
         shown = names([case.operand_names[name] for name in frozen])
         finding = candidate.attempt(ask(candidate, case, frozen=frozen), "backward", f"backward with {shown} frozen")
         if finding.failure is not None:

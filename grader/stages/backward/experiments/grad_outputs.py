@@ -41,17 +41,20 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros: "
                 "multiply by grad_output instead of assuming ones",
             )
-    scaled = [found for found in (_of_another_size(candidate, case, exponent) for exponent in EXPONENTS) if found]
-    if not scaled:
-        return None
-    return scaled[0] if plain_is_right(candidate, case) else _not_linear(candidate, case)
+    scaled = next(filter(None, (_of_another_size(candidate, case, exponent) for exponent in EXPONENTS)), None)
+    if scaled is None or plain_is_right(candidate, case):
+        return scaled
+    return _not_linear(candidate, case)
 
 
 def _of_another_size(candidate: Candidate, case: Case, exponent: int) -> Diagnosis | None:
     """A power of two times the grad_output gives as many times the product, in every bit but for underflow."""
     given = {name: value * 2.0**exponent for name, value in case.cotangents.items()}
     finding = candidate.attempt(ask(candidate, case, cotangents=given), "backward", "backward of another size")
-    operand = None if finding.failure is not None else first_wrong(candidate, case, finding, factor=2.0**-exponent)
+    if finding.failure is not None:
+        message = f"backward raises {first_line(finding.failure)} for a grad_output of 2^{exponent} times the size"
+        return diagnose("ignores_grad_output", f"{message}: compute with it as it comes")
+    operand = first_wrong(candidate, case, finding, factor=2.0**-exponent)
     if operand is None:
         return None
     what = "small one, as of a mean's loss" if exponent < 0 else "large one, as of a scaled loss"
@@ -147,10 +150,11 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
             if gradient is not None:
                 total[operand] = total[operand] + gradient if operand in total else gradient
     for operand, expected in case.gradients.items():
-        if expected is None or not bool(expected.golden.any()):
+        if expected is None:
             continue
-        if operand not in total or numerics.check(expected, total[operand]).status == "failed":
-            what = "wrong" if operand in total else "None"
+        missing = operand not in total
+        if bool(expected.golden.any()) if missing else numerics.check(expected, total[operand]).status == "failed":
+            what = "None" if missing else "wrong"
             return diagnose(
                 "undefined_grad_output",
                 f"the gradient of `{case.operand_names[operand]}` is {what} when only one of the outputs is used: "
