@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 PASSES = 100
 POLL_SECONDS = 50e-6
@@ -21,13 +21,26 @@ class NeverStill(Exception):
 
 
 @contextlib.contextmanager
-def paused(roots: set[int], likely: set[int]) -> Iterator[None]:
-    """Stop processes and all their descendants, and let them go on afterwards. Raises NeverStill.
+def paused(members: Callable[[], set[int]]) -> Iterator[None]:
+    """Stop processes and let them go on afterwards. Raises NeverStill.
+
+    `members` are all whom one of them may have started, whoever is left of them now.
+    """
+    held = _stop(lambda _: _states(members()))
+    try:
+        yield
+    finally:
+        _signal(held, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
+    """As `paused`, of processes and all their descendants, where nobody keeps account of them.
 
     `likely` is who was there last time, which saves one look at all processes; it is brought up to date. A pid
     namespace's first process, one of the roots, adopts every orphan, so that nobody in a sandbox is outside this tree.
     """
-    held = _stop(roots, likely)
+    held = _stop(lambda count: _tree(roots, likely | roots if likely and count == 0 else None))
     likely.clear()
     likely.update(held)
     try:
@@ -36,15 +49,15 @@ def paused(roots: set[int], likely: set[int]) -> Iterator[None]:
         _signal(held, signal.SIGCONT)
 
 
-def _stop(roots: set[int], likely: set[int]) -> set[int]:
-    """All pids of the tree, stopped.
+def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
+    """All pids, stopped. `look` gives them with their states; it is told how often it was asked before.
 
     One that runs on may fork, or continue another, until it is stopped too: done is when all that are known stand, and
-    a look at the tree after that finds nobody new and nobody running.
+    a look at them after that finds nobody new and nobody running.
     """
     known: set[int] = set()
     for count in range(PASSES):
-        tree = _tree(roots, likely | roots if likely and count == 0 else None)
+        tree = look(count)
         running = [pid for pid, state in tree.items() if state not in STILL]
         if not running and known >= tree.keys():
             return known
@@ -74,18 +87,23 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 def _tree(roots: set[int], among: set[int] | None = None) -> dict[int, str]:
     """State by pid, of processes and their descendants; of all processes, or of those among which they are sought."""
-    parents: dict[int, int] = {}
-    states: dict[int, str] = {}
-    for pid in _all() if among is None else among:
-        found = _stat(pid)
-        if found is not None:
-            states[pid], parents[pid] = found
-    tree = roots & states.keys()
+    found = _stats(_all() if among is None else among)
+    parents = {pid: parent for pid, (_, parent) in found.items()}
+    tree = roots & found.keys()
     while True:
         children = {pid for pid, parent in parents.items() if parent in tree} - tree
         if not children:
-            return {pid: states[pid] for pid in tree}
+            return {pid: found[pid][0] for pid in tree}
         tree |= children
+
+
+def _states(pids: Iterable[int]) -> dict[int, str]:
+    return {pid: state for pid, (state, _) in _stats(pids).items()}
+
+
+def _stats(pids: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Without those that are gone."""
+    return {pid: found for pid in pids if (found := _stat(pid)) is not None}
 
 
 def _all() -> list[int]:

@@ -21,7 +21,7 @@ from grader.models import Status
 from grader.nursery import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm, Warmed
 from grader.remote.memory import Region
-from grader.remote.pause import NeverStill, paused
+from grader.remote.pause import NeverStill, paused, paused_tree
 from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
 
 START_SECONDS = 120.0
@@ -70,7 +70,7 @@ class RemoteWorker:
         self._warming: Job | None = None
         self._regions: dict[str, Region] = {}
         self._seen: set[int] = set()
-        """Its processes, when they were paused last."""
+        """Its processes, when they were paused last, where nobody keeps account of them."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._socket.setblocking(False)
@@ -133,7 +133,8 @@ class RemoteWorker:
     def paused(self) -> Iterator[None]:
         """None of its processes runs meanwhile. Raises WorkerLost where they cannot be held."""
         try:
-            with paused(self._process.roots, self._seen):
+            roots, members = self._process.roots, self._process.members
+            with paused(members) if members is not None else paused_tree(roots, self._seen):
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None

@@ -144,6 +144,4 @@ class Bubblewrap(Sandbox):
         finally:
             info.close()
             files.close()
-        return SandboxedProcess(
-            launched, limits, NamespaceTree(launched.pid_fd), out_of_memory=cgroup.out_of_memory, clean_up=clean_up
-        )
+        return SandboxedProcess(launched, limits, NamespaceTree(launched.pid_fd), cgroup, clean_up=clean_up)

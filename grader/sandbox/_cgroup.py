@@ -1,5 +1,6 @@
 """One cgroup a sandbox, version 1 or 2, for memory and process count. Used where the kernel lets us, and only there."""
 
+import errno
 import os
 import secrets
 import signal
@@ -58,6 +59,19 @@ class Cgroup:
         """A prefix that joins and becomes the rest: nothing is ever forked outside the group."""
         script = "".join(f"echo 0 >'{group}/cgroup.procs' && " for group in self.folders)
         return ["/bin/sh", "-c", script + 'exec "$@"', "sh"] if script else []
+
+    def members(self) -> set[int]:
+        """Pids of all processes in it, bubblewrap's own too; none once it is removed.
+
+        Opened anew each time: version 1 reads its list once.
+        """
+        try:
+            text = Path(self.folders[0], "cgroup.procs").read_text()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
+            return set()
+        return {int(pid) for pid in text.split()} - {0}  # 0: outside our pid namespace
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed a process of this group at its limit."""

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from grader.errors import SandboxError
+from grader.sandbox._cgroup import Cgroup
 from grader.sandbox._launch import Launched
 from grader.sandbox._output import HeadAndTail
 from grader.sandbox._tree import Tree
@@ -34,17 +35,21 @@ class SandboxedProcess:
     applied: tuple[str, ...]
     """The layers that the inner launcher applied."""
 
+    members: Callable[[], set[int]] | None
+    """Tells all processes of the tree, seen from outside, where the kernel keeps account of them: in a cgroup."""
+
     def __init__(
         self,
         launched: Launched,
         limits: Limits,
         tree: Tree,
+        cgroup: Cgroup,
         *,
-        out_of_memory: Callable[[], bool],
         clean_up: Callable[[], None],
     ) -> None:
         self.pid = launched.pid
         self.applied = launched.applied
+        self.members = cgroup.members if cgroup.folders else None
         self._process = launched.process
         self._output_fd = launched.output_fd
         self._entered_fd = launched.entered_fd
@@ -52,7 +57,7 @@ class SandboxedProcess:
         self._pid_fd = launched.pid_fd
         self._tree = tree
         self._wall_seconds = limits.wall_seconds
-        self._out_of_memory = out_of_memory
+        self._out_of_memory = cgroup.out_of_memory
         self._clean_up = clean_up
         self._kept = HeadAndTail(limits.output_bytes)
         self._exit: Exit | None = None

@@ -96,7 +96,7 @@ class Weak(Sandbox):
             clean_up()
             raise
         tree = _SessionTree(launched.pid, user_id, cgroup)
-        return SandboxedProcess(launched, limits, tree, out_of_memory=cgroup.out_of_memory, clean_up=clean_up)
+        return SandboxedProcess(launched, limits, tree, cgroup, clean_up=clean_up)
 
 
 class _SessionTree:

@@ -12,11 +12,14 @@ import pytest
 import torch
 
 from grader.models import Device
+from grader.protocol import Drop, Import
 from grader.remote import script
+from grader.remote.launch import Role
 from grader.remote.memory import Layout, Region
-from grader.remote.pause import NeverStill, _tree, paused
+from grader.remote.pause import NeverStill, _tree, paused_tree
 from grader.remote.script import Seal
 from grader.stages.timing.clocks import Samples, Time, timing_of
+from grader.workshop import Workshop
 
 OVERHEAD_MS = 0.3
 
@@ -192,7 +195,7 @@ def test_paused_processes_use_no_cpu_and_go_on_afterwards(started):
         process.stdout.readline()
     pids = _tree({process.pid})
     assert len(pids) == 3
-    with paused({process.pid}, likely := set()):
+    with paused_tree({process.pid}, likely := set()):
         before = cpu_seconds(pids)
         time.sleep(0.3)
         assert cpu_seconds(pids) == before
@@ -209,10 +212,47 @@ def test_who_was_there_last_time_is_only_where_to_look_first(started, likely):
             each.stdout.readline()
     pids, others = _tree({process.pid}), _tree({other.pid})
     guess = {"none of them": set(), "all of them": set(pids), "one of them": {max(pids)}, "others": set(others)}[likely]
-    with paused({process.pid}, guess):
+    with paused_tree({process.pid}, guess):
         assert guess == pids.keys()
         assert set(_tree({process.pid}).values()) == {"T"}
         assert "T" not in _tree({other.pid}).values()
+
+
+HIDDEN_SPINNERS = """
+import os, torch
+def spin():
+    while True:
+        pass
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            spin()
+        os._exit(0)
+class ModelNew(torch.nn.Module):
+    pass
+"""
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_worker_that_is_paused_has_no_process_that_runs(counted):
+    with Workshop() as workshop, workshop.launcher.take(Role.RUN, Device.CPU) as worker:
+        if worker._process.members is None and counted:
+            pytest.skip("no cgroup can be made here")
+        worker._process.members = worker._process.members if counted else None
+        imported = Import(source=HIDDEN_SPINNERS, file_name="spins.py", class_name="ModelNew")
+        assert worker.run([imported], 60.0).failure is None
+        pids = _tree(worker._process.roots)
+        before = cpu_seconds(pids)
+        time.sleep(0.2)
+        assert cpu_seconds(pids) > before
+        for _ in range(3):
+            with worker.paused():
+                before = cpu_seconds(pids)
+                assert set(_tree(worker._process.roots).values()) <= set("TtZX")
+                time.sleep(0.1)
+                assert cpu_seconds(pids) == before
+        assert worker.run([Drop()], 60.0).failure is None
 
 
 FORK_CHAIN = """
@@ -228,7 +268,7 @@ def test_a_process_that_keeps_forking_is_caught_or_reported(started):
     process = started("import os\nexec(" + repr(FORK_CHAIN) + ".replace('{root}', str(os.getpid())))")
     process.stdout.readline()
     try:
-        with paused({process.pid}, set()):
+        with paused_tree({process.pid}, set()):
             states = _tree({process.pid})
             assert set(states.values()) <= set("TtZX")
     except NeverStill:

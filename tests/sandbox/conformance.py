@@ -435,14 +435,27 @@ def output_of_any_bytes_is_text(sandbox: Sandbox) -> None:
 def wall_limit_ends_the_whole_tree(sandbox: Sandbox) -> None:
     marker = new_marker()
     argv = [*python(SPAWN_TREE), marker]
-    started = time.monotonic()
     with sandbox.spawn(argv, limits=replace(LIMITS, wall_seconds=1), gpu=False) as process:
+        started = time.monotonic()
         wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
         ending = some(process.wait())
     assert ending.timed_out
     assert ending.signal == 9
     assert time.monotonic() - started < 3
     _assert_gone(marker, at_once=True)
+
+
+@case
+def who_is_counted_is_everybody(sandbox: Sandbox) -> None:
+    marker = new_marker()
+    with sandbox.spawn([*python(SPAWN_TREE), marker], limits=LIMITS, gpu=False) as process:
+        wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
+        counted = {"cgroup-memory", "cgroup-pids"} & set(sandbox.layers)
+        assert (process.members is None) == (not counted)
+        if process.members is None:
+            return
+        assert with_marker(marker) <= process.members()
+    assert process.members() == set()
 
 
 @case
