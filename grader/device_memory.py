@@ -1,4 +1,5 @@
-"""How much of the device's memory a grading takes, all processes together, as the driver counts it."""
+"""How much of the device's memory a grading takes, all processes together, as the driver counts it, and how much is
+left."""
 
 from __future__ import annotations
 
@@ -12,11 +13,19 @@ import torch
 
 INTERVAL_SECONDS = 0.01
 """Allocators keep what they took for longer than this."""
+AMPLE_SHARE = 0.75
+"""Of the device's memory: while so much is free, what we keep there is in nobody's way."""
 
 
 def used_bytes() -> int:
     """In use on torch's first device, by whomever."""
     return int(pynvml.nvmlDeviceGetMemoryInfo(_device()).used)
+
+
+def ample() -> bool:
+    """Most of the memory of torch's first device is free."""
+    free, total = torch.cuda.mem_get_info()
+    return free >= AMPLE_SHARE * total
 
 
 @cache

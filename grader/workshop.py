@@ -64,6 +64,8 @@ class Workshop:
     def close(self) -> None:
         """End all processes."""
         for desk in self._desks.values():
+            desk.dismiss()
+        for desk in self._desks.values():
             desk.close()
         self._desks.clear()
         self.launcher.close()

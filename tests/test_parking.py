@@ -1,8 +1,9 @@
-"""Large tensors of a GPU wait in the host's memory, which that GPU reads at its bus's speed."""
+"""Large tensors of a GPU wait there while it has ample memory, else in the host's, where it reads them quickly."""
 
 import pytest
 import torch
 
+from grader import device_memory
 from grader.stages import parking
 from grader.stages.parking import LARGE_BYTES, parked
 
@@ -41,11 +42,20 @@ def test_memory_is_registered_for_as_long_as_anybody_reads_it(monkeypatch):
     assert not runtime.registered
 
 
+@pytest.mark.parametrize(("free", "ample"), [(74, False), (75, True)])
+def test_ample_is_three_quarters_of_the_memory(monkeypatch, free, ample):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 100))
+    assert device_memory.ample() is ample
+
+
 @pytest.mark.gpu
-def test_a_large_tensor_of_a_gpu_waits_pinned_and_rounded():
+@pytest.mark.parametrize("ample", [True, False])
+def test_a_large_tensor_of_a_gpu_waits_rounded(monkeypatch, ample):
+    monkeypatch.setattr(device_memory, "ample", lambda: ample)
     value = torch.randn(COUNT, dtype=torch.float64, device="cuda")
     waiting = parked(value, torch.float32)
-    assert waiting.is_pinned()
+    assert waiting.is_cuda is ample
+    assert waiting.is_pinned() is not ample
     assert torch.equal(waiting.cuda(), value.float())
     assert torch.equal(parked(value).cuda(), value)
 

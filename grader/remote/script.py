@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from grader import device_memory
 from grader import protocol as p
 from grader.models import Device
 from grader.remote.memory import Layout, Region, typed
@@ -30,7 +31,8 @@ SEAL_BLOCKS = 32
 _SHUFFLE = random.SystemRandom()
 
 GENEROUS_BYTES = 3 << 28
-"""From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed."""
+"""From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed, unless
+there is ample."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
 
@@ -148,7 +150,8 @@ class Script:
     def run(self, timeout_seconds: float) -> Finding:
         """Raises WorkerLost."""
         seal = self._make_seal()
-        if self._kind == "cuda" and self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
+        generous = self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES
+        if self._kind == "cuda" and generous and not device_memory.ample():
             torch.cuda.empty_cache()
         # From here on the worker could see values that it is to compute with: the clock runs.
         started = time.perf_counter()
