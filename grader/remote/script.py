@@ -88,6 +88,11 @@ class Script:
         self._placed: dict[int, p.Slot] = {}
         self._exports: dict[str, p.Slot] = {}
 
+    @property
+    def length(self) -> int:
+        """Steps so far."""
+        return len(self._steps)
+
     def step(self, step: p.Step) -> None:
         self._steps.append(step)
 

@@ -44,12 +44,15 @@ class Candidate:
 
     def script(self, case: Case) -> Script:
         """A job that starts with the case's parameters and buffers in place."""
-        matching = self.prepare(case)
+        self.prepare(case)
         script = Script(self.worker, self.device)
-        script.set_state(
-            MODEL, {matching.names[name]: value for name, value in case.state.items() if name in matching.names}
-        )
+        self.reset(script, case)
         return script
+
+    def reset(self, script: Script, case: Case) -> None:
+        """Put the case's parameters and buffers in place."""
+        names = self.prepare(case).names
+        script.set_state(MODEL, {names[name]: value for name, value in case.state.items() if name in names})
 
     def operand(self, case: Case, name: str) -> str | None:
         """The candidate's name for an operand of the reference; None where it has none."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -12,6 +13,11 @@ from grader.remote import Finding, Script, TensorSpec
 from grader.remote.script import CotangentLayout
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
+
+LIGHT_BYTES = 64 << 20
+"""Of all gradients that one job brings back, where it could be several."""
+LIGHT_TENSORS = 1024
+"""Likewise."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,46 @@ class Product:
     """Gradients that do not have their operand's shape or dtype."""
 
 
-def ask(
+def ask(candidate: Candidate, case: Case, **how: Any) -> Script:
+    """A job that runs forward and backward of a case once; `how` is as for `add_product`."""
+    script = candidate.script(case)
+    add_product(script, candidate, case, "a", **how)
+    return script
+
+
+def attempt_each(
+    candidate: Candidate, case: Case, hows: Sequence[Mapping[str, Any]], doing: str
+) -> Iterator[tuple[Finding, str]]:
+    """A finding for each way to ask, with the key of its gradients; none after one that raised.
+
+    All in one job where that is light: on a GPU the job takes longer than the backward of a small case.
+    """
+    if _bytes_of_gradients(case) * len(hows) > LIGHT_BYTES or len(case.wrt) * len(hows) > LIGHT_TENSORS:
+        for how in hows:
+            finding = candidate.attempt(ask(candidate, case, **how), "backward", doing)
+            yield finding, "a"
+            if finding.failure is not None:
+                return
+        return
+    script, ends = candidate.script(case), []
+    for turn, how in enumerate(hows):
+        candidate.reset(script, case)
+        add_product(script, candidate, case, str(turn), **how)
+        ends.append(script.length)
+    finding = candidate.attempt(script, "backward", doing)
+    so_far = replace(finding, evidence=finding.evidence.model_copy(update={"failure": None}))
+    for turn, end in enumerate(ends):
+        raised = finding.failure is not None and finding.failure.step < end
+        yield finding if raised else so_far, str(turn)
+        if raised:
+            return
+
+
+def add_product(
+    script: Script,
     candidate: Candidate,
     case: Case,
+    grads: str,
     *,
     cotangents: Mapping[str, torch.Tensor] | None = None,
     layout: CotangentLayout = "contiguous",
@@ -33,11 +76,10 @@ def ask(
     side_stream: bool = False,
     double: bool = False,
     contiguous_grads: bool = False,
-) -> Script:
-    """A job that runs forward and backward of a case once; `frozen` operands require no gradient."""
+) -> None:
+    """Forward and backward once, the gradients exported by the key `grads`; `frozen` operands require no gradient."""
     operands = candidate.operands(case)
     wrt = [name for name in operands if name not in frozen]
-    script = candidate.script(case)
     script.put_inputs("a", case.inputs, requires_grad=True)
     add_forward(
         script, case, "a", frozen=[operands[name] for name in frozen if name in operands], side_stream=side_stream
@@ -45,7 +87,7 @@ def ask(
     script.step(
         p.Backward(
             tape="a",
-            grads="a",
+            grads=grads,
             cotangents=script.cotangents(case.cotangents if cotangents is None else cotangents, layout),
             wrt=tuple(operands[name] for name in wrt),
             side_stream=side_stream,
@@ -53,8 +95,7 @@ def ask(
             contiguous_grads=contiguous_grads,
         )
     )
-    export_gradients(script, candidate, case, "a", wrt)
-    return script
+    export_gradients(script, candidate, case, grads, wrt)
 
 
 def add_forward(
@@ -107,3 +148,7 @@ def product(candidate: Candidate, case: Case, finding: Finding, key: str = "a") 
             misshapen[name] = refused
         gradients[name] = None if value is None else value.view(case.operand(name).shape)
     return Product(gradients, misshapen)
+
+
+def _bytes_of_gradients(case: Case) -> int:
+    return sum(case.operand(name).nbytes for name in case.wrt)

@@ -11,7 +11,7 @@ from grader import protocol as p
 from grader.models import Diagnosis
 from grader.remote import Finding
 from grader.stages.backward.experiments._asking import Cases, first_wrong, plain_is_right
-from grader.stages.backward.vjp import add_forward, ask, export_gradients, product
+from grader.stages.backward.vjp import add_forward, attempt_each, export_gradients, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
@@ -36,13 +36,11 @@ def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
     if not case.values_comparable:
         return None
     zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
-    findings = []
-    for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents):
-        finding = candidate.attempt(ask(candidate, case, cotangents=cotangents), "backward", "repeating the backward")
-        if finding.failure is not None:
-            return None
-        findings.append(finding)
-    products = [product(candidate, case, finding).gradients for finding in findings]
+    hows = [{"cotangents": cotangents} for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents)]
+    asked = list(attempt_each(candidate, case, hows, "repeating the backward"))
+    if asked[-1][0].failure is not None:
+        return None
+    products = [product(candidate, case, finding, key).gradients for finding, key in asked]
     for name in case.wrt:
         first, second, left, last = (gradients[name] for gradients in products)
         if first is None or second is None or left is None or last is None:
@@ -57,7 +55,7 @@ def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
                 "tensor from each backward",
             )
         change = max(change, _change(first, last))
-        if change > CARRIED_SHARE and _any_wrong(candidate, case, [findings[0], findings[1], findings[3]]):
+        if change > CARRIED_SHARE and _any_wrong(candidate, case, [asked[0], asked[1], asked[3]]):
             return diagnose(
                 "nondeterministic_grad",
                 f"gradient of `{operand}` changes by {change:.2g} of its size between equal calls, far more than "
@@ -67,9 +65,9 @@ def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
     return None
 
 
-def _any_wrong(candidate: Candidate, case: Case, findings: Sequence[Finding]) -> bool:
+def _any_wrong(candidate: Candidate, case: Case, found: Sequence[tuple[Finding, str]]) -> bool:
     """Where a gradient is zero but for rounding, all of it may change, and yet each is right."""
-    return any(first_wrong(candidate, case, finding) is not None for finding in findings)
+    return any(first_wrong(candidate, case, finding, key=key) is not None for finding, key in found)
 
 
 def _change(before: torch.Tensor, after: torch.Tensor) -> float:

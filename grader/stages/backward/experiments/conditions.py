@@ -8,7 +8,7 @@ from grader import protocol as p
 from grader.models import Device, Diagnosis
 from grader.stages.backward.experiments._asking import Cases, first_wrong
 from grader.stages.backward.own_differences import differences
-from grader.stages.backward.vjp import ask, product
+from grader.stages.backward.vjp import ask, attempt_each, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.outcome import diagnose, first_line
 from grader.stages.outputs import same_bits
@@ -26,15 +26,17 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
     others = [tuple(other for other in present if other != name) for name in present]
     subsets += [subset for subset in [*((name,) for name in present), *others] if 0 < len(subset) < len(present)]
-    for frozen in list(dict.fromkeys(subsets))[:MAX_FROZEN_SUBSETS]:
+    subsets = list(dict.fromkeys(subsets))[:MAX_FROZEN_SUBSETS]
+    hows = [{"frozen": frozen} for frozen in subsets]
+    asked = attempt_each(candidate, case, hows, "backward with some operands frozen")
+    for frozen, (finding, key) in zip(subsets, asked, strict=False):
         shown = names([case.operand_names[name] for name in frozen])
-        finding = candidate.attempt(ask(candidate, case, frozen=frozen), "backward", f"backward with {shown} frozen")
         if finding.failure is not None:
             return diagnose(
                 "ignores_needs_input_grad",
                 f"with {shown} frozen, {first_line(finding.failure)} is raised: check ctx.needs_input_grad",
             )
-        operand = first_wrong(candidate, case, finding, skip=frozen)
+        operand = first_wrong(candidate, case, finding, key=key, skip=frozen)
         if operand is not None:
             return diagnose(
                 "ignores_needs_input_grad",
@@ -62,11 +64,11 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Repeats of one backward agree in every bit."""
     first: dict[str, torch.Tensor | None] = {}
-    for turn in range(REPEATS):
-        finding = candidate.attempt(ask(candidate, cases.first), "backward", "repeating the backward")
+    asked = attempt_each(candidate, cases.first, [{}] * REPEATS, "repeating the backward")
+    for turn, (finding, key) in enumerate(asked):
         if finding.failure is not None:
             return None
-        gradients = dict(product(candidate, cases.first, finding).gradients)
+        gradients = dict(product(candidate, cases.first, finding, key).gradients)
         first = first or gradients
         for name, gradient in gradients.items():
             before = first[name]

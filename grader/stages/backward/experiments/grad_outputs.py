@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from grader.models import Diagnosis
+from grader.remote import Finding
 from grader.remote.script import CotangentLayout
 from grader.stages import numerics
 from grader.stages.backward.experiments._asking import Cases, first_wrong, plain_is_right
-from grader.stages.backward.vjp import ask, product
+from grader.stages.backward.vjp import ask, attempt_each, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
@@ -26,11 +27,13 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     case = cases.first
     if not case.values_comparable:
         return None
-    zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
-    finding = candidate.attempt(ask(candidate, case, cotangents=zero), "backward", "backward with a zero grad_output")
+    factors = (0.0, *(2.0**exponent for exponent in EXPONENTS))
+    hows = [{"cotangents": {name: g * factor for name, g in case.cotangents.items()}} for factor in factors]
+    asked = attempt_each(candidate, case, hows, "backward with a grad_output of another size")
+    finding, key = next(asked)
     if finding.failure is not None:
         return None
-    for name, gradient in product(candidate, case, finding).gradients.items():
+    for name, gradient in product(candidate, case, finding, key).gradients.items():
         expected = case.gradients[name]
         if gradient is None or expected is None:
             continue
@@ -41,20 +44,19 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros: "
                 "multiply by grad_output instead of assuming ones",
             )
-    scaled = next(filter(None, (_of_another_size(candidate, case, exponent) for exponent in EXPONENTS)), None)
+    found = (_scaled(candidate, case, e, *answer) for e, answer in zip(EXPONENTS, asked, strict=False))
+    scaled = next(filter(None, found), None)
     if scaled is None or plain_is_right(candidate, case):
         return scaled
     return _not_linear(candidate, case)
 
 
-def _of_another_size(candidate: Candidate, case: Case, exponent: int) -> Diagnosis | None:
+def _scaled(candidate: Candidate, case: Case, exponent: int, finding: Finding, key: str) -> Diagnosis | None:
     """A power of two times the grad_output gives as many times the product, in every bit but for underflow."""
-    given = {name: value * 2.0**exponent for name, value in case.cotangents.items()}
-    finding = candidate.attempt(ask(candidate, case, cotangents=given), "backward", "backward of another size")
     if finding.failure is not None:
         message = f"backward raises {first_line(finding.failure)} for a grad_output of 2^{exponent} times the size"
         return diagnose("ignores_grad_output", f"{message}: compute with it as it comes")
-    operand = first_wrong(candidate, case, finding, factor=2.0**-exponent)
+    operand = first_wrong(candidate, case, finding, key=key, factor=2.0**-exponent)
     if operand is None:
         return None
     what = "small one, as of a mean's loss" if exponent < 0 else "large one, as of a scaled loss"
