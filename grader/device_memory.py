@@ -23,7 +23,9 @@ def used_bytes() -> int:
 
 
 def ample() -> bool:
-    """Most of the memory of torch's first device is free."""
+    """Most of the memory of torch's first device is free; never where it is not in use."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
     free, total = torch.cuda.mem_get_info()
     return free >= AMPLE_SHARE * total
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from grader import protocol
+from grader import device_memory, protocol
 from grader.errors import SandboxError
 from grader.models import Status
 from grader.nursery import DEFAULT_ARCHITECTURE, MODULE
@@ -26,6 +26,10 @@ from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is our failure, not the submission's."""
+
+
+LEAST_BYTES, MOST_SPARE_BYTES = 32 << 20, 512 << 20
+"""Of a region on a GPU with ample memory, and how much more than is asked for: what is asked for next often is."""
 
 
 class WorkerLost(Exception):
@@ -146,6 +150,8 @@ class RemoteWorker:
             return present
         if present is not None:
             present.close()
+        if kind == "cuda" and device_memory.ample():  # making it anew takes a driver that is busy 30 ms
+            nbytes = max(nbytes + min(nbytes, MOST_SPARE_BYTES), LEAST_BYTES)
         region = self._regions[name] = Region(name, kind, nbytes)
         evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])
         if evidence.failure is not None:

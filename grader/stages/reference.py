@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
+from grader import device_memory
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.models import Device, Problem
@@ -305,7 +306,8 @@ class ReferenceDesk:
         """At full size: results come back when what computing them took is free again, one after another."""
         script.step(p.Drop(keep_results=True))
         self.run(script)
-        self.worker.release_memory()
+        if not device_memory.ample():
+            self.worker.release_memory()
         sealed: dict[str, torch.Tensor] = {}
         for source, spec in wanted.items():
             script = Script(self.worker, self.device)

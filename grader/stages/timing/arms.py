@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from grader import device_memory
 from grader.models import Device, Diagnosis
 from grader.problem_module import Variant
 from grader.remote import WorkerLost
@@ -56,7 +57,7 @@ class Arms:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, desk, case, tf32=tf32)
-        if desk.device is Device.CUDA:
+        if desk.device is Device.CUDA and not device_memory.ample():
             self._release_memory()
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""

@@ -39,7 +39,7 @@ class Plan:
     gives_up: bool = False
     """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time. Where that is far
     beyond, and stays so, its very first call counts too."""
-    alike: float = 0.01
+    alike: float = 0.005
     """Relative difference of both processes' pace, where launches show: closer is not asked for."""
 
 
