@@ -114,6 +114,7 @@ class Launcher:
         options = WorkerOptions(
             limits=limits(),
             gpu=gpu,
+            roomy=role is Role.RUN,  # at full size a reference takes more than all else, and all that it can have
             environment=self.nursery.environment,
             readonly=self.nursery.readonly,
             hidden=self.nursery.hidden,

@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from grader import device_memory
 from grader import protocol as p
 from grader.models import Device
 from grader.remote.memory import Layout, Region, typed
@@ -31,8 +30,7 @@ SEAL_BLOCKS = 32
 _SHUFFLE = random.SystemRandom()
 
 GENEROUS_BYTES = 3 << 28
-"""From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed, unless
-there is ample."""
+"""From this size on, the referee keeps no device memory in reserve while a worker computes what is not timed."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
 
@@ -155,8 +153,7 @@ class Script:
     def run(self, timeout_seconds: float) -> Finding:
         """Raises WorkerLost."""
         seal = self._make_seal()
-        generous = self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES
-        if self._kind == "cuda" and generous and not device_memory.ample():
+        if self._kind == "cuda" and self._sent.nbytes + self._back.nbytes > GENEROUS_BYTES:
             torch.cuda.empty_cache()
         # From here on the worker could see values that it is to compute with: the clock runs.
         started = time.perf_counter()

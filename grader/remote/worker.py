@@ -28,8 +28,9 @@ START_SECONDS = 120.0
 """A worker that has not imported torch by then is our failure, not the submission's."""
 
 
-LEAST_BYTES, MOST_SPARE_BYTES = 32 << 20, 512 << 20
-"""Of a region on a GPU with ample memory, and how much more than is asked for: what is asked for next often is."""
+LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
+"""A region with room to grow is twice as large as asked for, since a backward shares twice what the forward before it
+did, and so much larger at least and at most."""
 
 
 class WorkerLost(Exception):
@@ -51,6 +52,8 @@ class WorkerOptions:
     limits: Limits
     gpu: bool = False
     """GPU devices are visible."""
+    roomy: bool = False
+    """On a GPU with ample memory, what is shared with it has room to grow."""
     environment: Mapping[str, str] = field(default_factory=dict)
     readonly: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -150,8 +153,8 @@ class RemoteWorker:
             return present
         if present is not None:
             present.close()
-        if kind == "cuda" and device_memory.ample():  # making it anew takes a driver that is busy 30 ms
-            nbytes = max(nbytes + min(nbytes, MOST_SPARE_BYTES), LEAST_BYTES)
+        if kind == "cuda" and self.options.roomy and device_memory.ample():
+            nbytes += min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # making it anew takes a busy driver 30 ms
         region = self._regions[name] = Region(name, kind, nbytes)
         evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])
         if evidence.failure is not None:

@@ -1,4 +1,4 @@
-"""Where large tensors wait until they are needed: on the device while that has ample memory, else in the host's."""
+"""Where large tensors wait until they are needed: in the host's memory, since the device's is the candidate's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import weakref
 
 import torch
 
-from grader import device_memory
-
 LARGE_BYTES = 64 << 20
-"""From this size on it matters where they are: at full size a case is several GB."""
+"""From this size on they wait there: at full size a case is several GB."""
 
 
 def is_large(value: object) -> bool:
@@ -18,10 +16,10 @@ def is_large(value: object) -> bool:
 
 
 def parked(value: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A large tensor of a device as `dtype`, where that is given, and where it can wait; others as they are."""
+    """A large tensor of a device in pinned host memory, as `dtype` where that is given; others as they are."""
     if is_large(value) and value.is_cuda:
         value = value.to(dtype or value.dtype)  # here: on its way, the CPU would do it, in seconds
-        return value if device_memory.ample() else _pinned(value.shape, value.dtype).copy_(value)
+        return _pinned(value.shape, value.dtype).copy_(value)
     return value
 
 

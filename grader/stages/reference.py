@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
-from grader import device_memory
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.models import Device, Problem
@@ -306,8 +305,7 @@ class ReferenceDesk:
         """At full size: results come back when what computing them took is free again, one after another."""
         script.step(p.Drop(keep_results=True))
         self.run(script)
-        if not device_memory.ample():
-            self.worker.release_memory()
+        self.worker.release_memory()
         sealed: dict[str, torch.Tensor] = {}
         for source, spec in wanted.items():
             script = Script(self.worker, self.device)
@@ -349,8 +347,8 @@ class ReferenceDesk:
 def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """A float64 result until it is needed; `spec`: what it is in float32.
 
-    A large one is rounded to float32: where it waits in the host's memory, comparing it takes as long as it is large.
-    That adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
+    A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
+    adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
     """
     return parked(exact, torch.promote_types(spec.dtype, torch.float32) if spec.dtype.is_floating_point else None)
 
