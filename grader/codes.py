@@ -59,6 +59,11 @@ CODES: dict[str, Code] = {
     "stale_output": Code(
         "forward", "The output does not follow its input or parameters.", "Compute from the inputs in every call."
     ),
+    "output_overwritten": Code(
+        "forward",
+        "The next forward overwrites what the one before returned.",
+        "Return a fresh tensor from each forward, not a buffer that is kept.",
+    ),
     "parameters_missing": Code(
         "forward", "Parameters of the reference have no counterpart.", "Keep names and shapes of Model's parameters."
     ),

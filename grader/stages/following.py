@@ -1,4 +1,4 @@
-"""Probes of a forward that matches: does it follow its inputs and parameters, however they lie in memory?
+"""Probes of a forward that matches: does it follow its inputs and parameters, however they lie in memory, and stay?
 
 All on the first case, which is small. The first diagnosis of severity error ends them.
 """
@@ -28,6 +28,7 @@ def run_probes(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[D
     found: list[Diagnosis] = []
     probes: tuple[Callable[[], Diagnosis | None], ...] = (
         lambda: judge_following(candidate, case, questions.edited(desk, case), moved),
+        lambda: judge_kept(candidate, desk, case),
         lambda: judge_load_bearing(candidate, desk, case),
         lambda: judge_strided(candidate, desk, case),
     )
@@ -98,6 +99,24 @@ def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
     """Of the arguments, by position."""
     found = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in found.items()}
+
+
+def judge_kept(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnosis | None:
+    """What a forward returned is still there after the next ones, as the reference's is."""
+    if not case.values_comparable or not questions.keeps_outputs(desk, case):
+        return None
+    script = candidate.script(case)
+    questions.add_forwards(script, case, questions.edited(desk, case))
+    finding = candidate.attempt(script, "forward", "keeping one forward's output during the next")
+    remedy = "return a fresh tensor from each forward, not a buffer that is kept"
+    if finding.failure is not None:
+        message = f"after the next forward, the output of the one before raises {first_line(finding.failure)}: {remedy}"
+        return diagnose("output_overwritten", message)
+    for name in case.outputs:
+        if check_output(case, finding, f"output:a:{name}", name).status == "failed":
+            message = f"the next forward overwrites the {name} that the one before returned: {remedy}"
+            return diagnose("output_overwritten", message)
+    return None
 
 
 def judge_strided(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnosis | None:

@@ -123,6 +123,32 @@ def takes_strided(desk: ReferenceDesk, case: Case) -> bool:
     return desk.remember(("strided", case.seed, case.training), ask)
 
 
+def keeps_outputs(desk: ReferenceDesk, case: Case) -> bool:
+    """What the reference returned is the same after the next forwards: it is no state of the model's."""
+
+    def ask() -> bool:
+        desk.ready(case)
+        script = Script(desk.worker, desk.device)
+        script.set_state(MODEL, case.state)
+        add_forwards(script, case, edited(desk, case))
+        finding = desk.run(script, tolerate_failure=True)
+        return finding.failure is None and all(
+            numerics.check(of, finding.sealed[f"output:a:{name}"]).status == "passed"
+            for name, of in case.outputs.items()
+        )
+
+    return desk.remember(("keeps outputs", case.seed, case.training), ask)
+
+
+def add_forwards(script: Script, case: Case, other: Case) -> None:
+    """One of the case and two of another, at addresses of their own; then what the first returned is brought back."""
+    for key, of in (("a", case), ("b", other), ("c", other)):
+        script.put_inputs(key, of.inputs)
+        script.step(p.Forward(model=MODEL, inputs=key, tape=key, training=case.training))
+    script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
+    script.step(p.Drop())
+
+
 def substituted(
     desk: ReferenceDesk, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]
 ) -> dict[str, numerics.Expected]:
