@@ -34,8 +34,10 @@ _REMEDIES = {
 
 
 def database_url(where: str | Path) -> URL:
-    """The URL of a path or URL. Raises StoreError for a database that is not SQLite."""
+    """The URL of a path or URL. Raises StoreError for what is neither, and for a database that is not SQLite."""
     text = str(where)
+    if not text or (text.startswith("sqlite:") and "://" not in text):
+        raise StoreError(f"{text!r}: no database; write a path, or sqlite:///path")
     if "://" not in text:
         return URL.create("sqlite", database=text)
     try:

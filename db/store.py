@@ -171,6 +171,11 @@ class Store:
                 problem_source=session.get_one(ProblemRow, row.problem_hash).text,
             )
 
+    def problems(self) -> list[str]:
+        """Ids of all that have a verdict, in order."""
+        with self.reading() as session:
+            return list(session.exec(select(VerdictRow.problem).distinct().order_by(VerdictRow.problem)))
+
     def source(self, source_hash: str) -> str | None:
         """A submission's text by its SHA-256."""
         with self.reading() as session:

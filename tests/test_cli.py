@@ -14,7 +14,8 @@ import pytest
 
 import grader.cli
 from db import Store
-from grader.errors import SandboxUnavailable
+from grader.errors import SandboxUnavailable, UserError
+from grader.stages.build import BuildCache
 from tests import samples
 from tests.fakes import FakeGrader
 
@@ -337,6 +338,41 @@ def test_show_of_an_unknown_id(cli, batch, unknown):
     cli(*batch)
     result = cli("show", unknown)
     assert (result.code, result.err) == (2, f"grader: grader.db: no verdict {unknown}; the newest is 3\n")
+
+
+def test_a_problem_that_nobody_knows_is_told_and_one_without_verdicts_is_not(cli, batch):
+    cli(*batch)
+    result = cli("leaderboard", "--problem", "nosuch")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "grader: there is no verdict on problem 'nosuch'; there are verdicts on scale\n"
+    assert cli("leaderboard", "--problem", "conv2d_mul_leaky_relu_gelu").code == 0
+
+
+@pytest.mark.parametrize("database", ["", "sqlite:some.db"])
+def test_what_names_no_database_is_refused_before_anything_is_graded(cli, batch, tmp_path, database):
+    result = cli(*batch, "--db", database)
+    assert (result.code, result.err) == (2, f"grader: {database!r}: no database; write a path, or sqlite:///path\n")
+    assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.parametrize("command", [["leaderboard"], ["show", "1"], ["export"], ["export", "--format", "csv"]])
+def test_a_full_disk_behind_stdout_is_one_line(cli, batch, command):
+    cli(*batch)
+    with Path("/dev/full").open("w") as full:
+        code = "import grader.cli; grader.cli.main()"
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "grader: what was to be written could not be: No space left on device\n",
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"builds cannot be kept there .*; set XDG_CACHE_HOME to a folder"):
+        BuildCache(tmp_path / "file" / "builds", "toolchain")
 
 
 def test_leaderboards_in_all_formats(cli, batch):

@@ -6,6 +6,8 @@ something; 2 for a request that cannot be carried out; 130 after Ctrl-C.
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from typing import Annotated
@@ -15,6 +17,8 @@ import typer
 from grader import __version__
 from grader.cli import boards, exporting, grading, pages, problems, selftest, serving, showing
 from grader.errors import GraderError, UserError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="grader",
@@ -45,6 +49,12 @@ def main() -> None:
     except GraderError as error:
         print(f"grader: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        print(f"grader: what was to be written could not be: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes the rest to
+        sys.exit(1)
 
 
 @app.callback(invoke_without_command=True)

@@ -15,7 +15,9 @@ from grader.report.boards import leaderboard_table
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
 from grader.report.markdown import leaderboard_markdown
+from grader.shipped import shipped
 
+_MOST_NAMED = 20
 _LABELS = f"one of {', '.join(sorted(LABELS))}; may be repeated"
 
 
@@ -58,6 +60,8 @@ def show_leaderboard(
       grader leaderboard --format md >> README.md
     """
     with Store.open(db, must_exist=True) as store:
+        if problem is not None:
+            _require(problem, store.problems())
         found = leaderboard(
             store,
             board=board.value,
@@ -76,6 +80,13 @@ def _print(found: Leaderboard, output: Format) -> None:
         return
     forms = {Format.JSON: leaderboard_json, Format.CSV: leaderboard_csv, Format.MD: leaderboard_markdown}
     print(forms[output](found))
+
+
+def _require(problem: str, graded: list[str]) -> None:
+    """One that ships may have no verdict yet."""
+    if graded and problem not in graded and not (shipped("problems") / f"{problem}.py").is_file():
+        some = ", ".join(graded[:_MOST_NAMED]) + (" ..." if len(graded) > _MOST_NAMED else "")
+        raise UserError(f"there is no verdict on problem {problem!r}; there are verdicts on {some}")
 
 
 def _known(names: list[str] | None) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import protocol as p
+from grader.errors import UserError
 from grader.models import BuildResult, StageStatus, Status, Submission, digest
 from grader.remote import RemoteWorker, WorkerLost
 from grader.stages.candidate import first_compiler_error
@@ -27,8 +28,14 @@ class BuildCache:
     """
 
     def __init__(self, folder: Path, toolchain_hash: str) -> None:
+        """Raises UserError for a folder that cannot be written."""
         self._folder, self._toolchain_hash = folder, toolchain_hash
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            message = f"{folder}: builds cannot be kept there ({error.strerror})"
+            raise UserError(f"{message}; set XDG_CACHE_HOME to a folder that can be written") from error
 
     def get(self, submission: Submission) -> Path | None:
         path = self._path(submission)
