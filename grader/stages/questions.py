@@ -146,7 +146,7 @@ def add_forwards(script: Script, case: Case, other: Case) -> None:
         script.put_inputs(key, of.inputs)
         script.step(p.Forward(model=MODEL, inputs=key, tape=key, training=case.training))
     script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
-    script.step(p.Drop())
+    script.step(p.Drop(empty_cache=False))
 
 
 def substituted(
