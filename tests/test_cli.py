@@ -365,7 +365,7 @@ def test_a_full_disk_behind_stdout_is_one_line(cli, batch, command):
         )
     assert (ended.returncode, ended.stderr) == (
         1,
-        "grader: what was to be written could not be: No space left on device\n",
+        "grader: the output could not be written: No space left on device\n",
     )
 
 

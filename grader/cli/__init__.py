@@ -52,7 +52,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        print(f"grader: what was to be written could not be: {error.strerror}", file=sys.stderr)
+        print(f"grader: {error.filename or 'the output'} could not be written: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes the rest to
         sys.exit(1)
 

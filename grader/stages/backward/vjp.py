@@ -15,9 +15,9 @@ from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 
 LIGHT_BYTES = 64 << 20
-"""Of all gradients that one job brings back, where it could be several."""
+"""Of all grad_outputs and gradients of one job, where it could be several."""
 LIGHT_TENSORS = 1024
-"""Likewise."""
+"""Of all gradients, likewise."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def attempt_each(
 
     All in one job where that is light: on a GPU the job takes longer than the backward of a small case.
     """
-    if _bytes_of_gradients(case) * len(hows) > LIGHT_BYTES or len(case.wrt) * len(hows) > LIGHT_TENSORS:
+    if _bytes_of_one(case) * len(hows) > LIGHT_BYTES or len(case.wrt) * len(hows) > LIGHT_TENSORS:
         for how in hows:
             finding = candidate.attempt(ask(candidate, case, **how), "backward", doing)
             yield finding, "a"
@@ -52,7 +52,8 @@ def attempt_each(
         return
     script, ends = candidate.script(case), []
     for turn, how in enumerate(hows):
-        candidate.reset(script, case)
+        if turn:
+            candidate.reset(script, case)
         add_product(script, candidate, case, str(turn), **how)
         ends.append(script.length)
     finding = candidate.attempt(script, "backward", doing)
@@ -150,5 +151,5 @@ def product(candidate: Candidate, case: Case, finding: Finding, key: str = "a") 
     return Product(gradients, misshapen)
 
 
-def _bytes_of_gradients(case: Case) -> int:
-    return sum(case.operand(name).nbytes for name in case.wrt)
+def _bytes_of_one(case: Case) -> int:
+    return sum(value.nbytes for value in (*case.cotangents.values(), *map(case.operand, case.wrt)))
