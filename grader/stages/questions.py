@@ -35,7 +35,7 @@ def edited(desk: ReferenceDesk, case: Case) -> Case:
         ]
         trackers = Trackers(runs[-1], runs[0], has_float64=traits.has_float64)
         exact = trackers.expected("outputs", lambda _: 1.0)
-        outputs = {name: replace(case.outputs[name], golden=of.golden) for name, of in exact.items()}
+        outputs = {name: case.outputs[name].around(of.golden) for name, of in exact.items()}
         return replace(case, inputs=tuple(inputs), outputs=outputs)
 
     return desk.remember(("edited", case.seed, case.training), ask)
@@ -50,12 +50,7 @@ def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> di
     for name, of in case.outputs.items():
         if of.dtype.is_floating_point:
             l2, largest = passes.yardstick(runs[-1][name], runs[0][name])
-            of = replace(
-                of,
-                golden=runs[0][name],
-                error_l2=max(of.error_l2, l2),
-                error_max=max(of.error_max, largest),
-            )
+            of = of.around(runs[0][name], error_l2=max(of.error_l2, l2), error_max=max(of.error_max, largest))
         found[name] = of
     return found
 
@@ -158,7 +153,7 @@ def substituted(
         return {}
     other = desk.evaluate(GOLDEN, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute).outputs
     changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].golden)}
-    return {name: replace(case.outputs[name], golden=value) for name, value in changed.items()}
+    return {name: case.outputs[name].around(value) for name, value in changed.items()}
 
 
 def substituted_gradients(
@@ -187,7 +182,7 @@ def substituted_gradients(
             label = case.operand_names[name]
             found[name] = numerics.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
         else:
-            found[name] = replace(expected, golden=value)
+            found[name] = expected.around(value)
     return found
 
 

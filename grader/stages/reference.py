@@ -163,6 +163,7 @@ class ReferenceDesk:
             torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+            self._construct(variant.name, init_inputs, inputs, training)  # others may have come in between
             return self.evaluate(model, traits, inputs, state, cotangents, wrt, training)
 
         eager, trackers = track(evaluate, traits, inputs, state, self.device)

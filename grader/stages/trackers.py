@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 
 from grader.models import Device
-from grader.stages import numerics, passes
+from grader.stages import kinks, numerics, passes
 from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
 from grader.stages.first_look import GOLDEN, MODEL, Traits
-from grader.stages.parking import parked
+from grader.stages.parking import is_large, parked
 
 PERTURBED_RUNS = 3
 
@@ -35,6 +36,7 @@ class _Tracker:
         self.golden = parked(exact if self.real else eager)
         self.error_l2 = self.error_max = 0.0
         self.ambiguous = None if self.real else exact != eager
+        self.spread: torch.Tensor | None = None
         self.add(eager)
 
     def add(self, run: torch.Tensor) -> None:
@@ -44,12 +46,24 @@ class _Tracker:
         l2, largest = passes.yardstick(run, self.golden)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
 
+    def spread_by(self, run: torch.Tensor) -> None:
+        apart = kinks.apart(run, self.golden)
+        self.spread = apart if self.spread is None else torch.maximum(self.spread, apart)
+
 
 class Trackers:
     """All tensors of a case."""
 
-    def __init__(self, eager: Evaluation, golden: Evaluation | None, *, has_float64: bool) -> None:
-        self._has_float64 = has_float64
+    def __init__(
+        self,
+        eager: Evaluation,
+        golden: Evaluation | None,
+        *,
+        has_float64: bool,
+        run: Callable[[float], Evaluation] | None = None,
+    ) -> None:
+        """`run`: another eager run, on inputs and parameters perturbed by so many units of float32's spacing."""
+        self._has_float64, self._run = has_float64, run
         exact = golden or eager
         self._tables: dict[Table, dict[str, _Tracker]] = {}
         for table in ("outputs", "gradients", "buffers"):
@@ -68,6 +82,9 @@ class Trackers:
         self, table: Table, length: Callable[[torch.Tensor], float], labels: Mapping[str, str] | None = None
     ) -> dict[str, numerics.Expected]:
         """By name; `length` gives the longest reduction behind a tensor, `labels` what a message calls it."""
+        large = any(is_large(tracker.golden) for trackers in self._tables.values() for tracker in trackers.values())
+        # Of large ones every draw has elements at a kink, and so has the yardstick.
+        spreads = self._run is not None and not large
         return {
             name: numerics.Expected(
                 name=(labels or {}).get(name, name),
@@ -79,9 +96,22 @@ class Trackers:
                 reduction_length=length(tracker.golden),
                 ambiguous=tracker.ambiguous,
                 has_float64=self._has_float64,
+                spread=partial(self._spread, tracker) if spreads else None,
             )
             for name, tracker in self._tables[table].items()
         }
+
+    def _spread(self, tracker: _Tracker) -> torch.Tensor:
+        """The runs are made when the first tensor needs them."""
+        if tracker.spread is None:
+            assert self._run is not None
+            for _ in range(kinks.RUNS):
+                run = self._run(kinks.ULPS)
+                for table, trackers in self._tables.items():
+                    for name, other in trackers.items():
+                        other.spread_by(getattr(run, table)[name])
+        assert tracker.spread is not None
+        return tracker.spread
 
 
 def track(
@@ -90,18 +120,21 @@ def track(
     inputs: Sequence[object],
     state: Mapping[str, torch.Tensor],
     device: Device,
-    *,
-    runs: int = PERTURBED_RUNS,
-    ulps: float = PERTURBATION_ULPS,
 ) -> tuple[Evaluation, Trackers]:
-    """An eager run, and how far it and so many on perturbed inputs and parameters are from the exact values.
+    """An eager run, and how far it and PERTURBED_RUNS on perturbed inputs and parameters are from the exact values.
 
-    `evaluate` runs one of the reference's models, by name, on inputs and parameters.
+    `evaluate` runs one of the reference's models, by name, on inputs and parameters; now, and when a candidate's tensor
+    may be wrong at a kink alone.
     """
+
+    def run(ulps: float) -> Evaluation:
+        return evaluate(MODEL, perturbed(inputs, device, ulps), perturbed_state(state, device, ulps))
+
     golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
     eager = evaluate(MODEL, inputs, state)
-    trackers = Trackers(eager, golden, has_float64=traits.has_float64)
-    if traits.has_float64 and not traits.stochastic:
-        for _ in range(runs):
-            trackers.add(evaluate(MODEL, perturbed(inputs, device, ulps), perturbed_state(state, device, ulps)))
+    perturbs = traits.has_float64 and not traits.stochastic
+    trackers = Trackers(eager, golden, has_float64=traits.has_float64, run=run if perturbs else None)
+    if perturbs:
+        for _ in range(PERTURBED_RUNS):
+            trackers.add(run(PERTURBATION_ULPS))
     return eager, trackers

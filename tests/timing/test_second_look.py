@@ -47,7 +47,7 @@ def test_an_element_on_the_other_side_of_a_kink_is_explained_and_nothing_else_is
     look = SecondLook(desk, case, Draw(case.inputs, case.state, case.cotangents), tf32=True)
 
     def explains(value):
-        return look.explains("gradients", "input[0]", value, right, TOLERANCE)
+        return look.explains("gradients", "input[0]", value)
 
     assert explains(right)
     assert explains(found)

@@ -70,7 +70,7 @@ class Comparison:
         expected: numerics.Expected,
         reference: torch.Tensor,
         found: torch.Tensor | None,
-        rounding_explains: Callable[[torch.Tensor, torch.Tensor, float], bool],
+        rounding_explains: Callable[[torch.Tensor], bool],
     ) -> str | None:
         """In words; None where there is none."""
         if found is None:
@@ -87,7 +87,7 @@ class Comparison:
         distance, size = between
         units = numerics.ROUNDING_UNITS + expected.reduction_length**0.5
         bound = TIMED_TOLERANCE * yardstick * size + 2 * units * numerics.EPSILON * size + 1e-30
-        if distance <= bound or rounding_explains(found, reference, bound / max(size, 1e-300)):
+        if distance <= bound or rounding_explains(found):
             return None
         return (
             f"differs from the reference's by {distance / max(size, 1e-300):.2g} (relative RMS), "

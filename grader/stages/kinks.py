@@ -1,0 +1,45 @@
+"""What rounding explains of an error at a kink or a tie: which elements could be another's, and by how much.
+
+Where a value is within rounding of LeakyReLU's kink, or two are within rounding of each other where the larger one is
+taken, one of two right results may go the other way. Of a small case's elements that is one in some thousand draws, so
+that no run of the yardstick has the one that a candidate has. Many runs, on values moved by more, have it; only in the
+elements that it touches do they differ by more than all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+RUNS = 16
+"""What a candidate's rounding puts on a kink's other side, one in so many of them does too, with near certainty."""
+ULPS = 64.0
+"""By so much inputs and parameters are moved: Winograd's convolutions round ten times as much as a direct sum."""
+OUTLIER = 1.5
+"""Times the median difference of the same runs, relative to what rounding is allowed in an element. What is wrong
+everywhere shows in the other half, so that this may be close."""
+FACTOR = 4.0
+"""Of the largest difference among the runs: two flips may meet in one element."""
+FEW = 64
+"""Elements all of which one kink may touch: of fewer, the median says nothing."""
+YARDSTICKS_L2, YARDSTICKS_MAX = 2.0, 4.0
+"""The largest of so many differences are as many yardsticks, and no more."""
+
+Spread = Callable[[], torch.Tensor]
+"""Of each element, how far the farthest of RUNS is from what is exact; float64."""
+
+
+def apart(run: torch.Tensor, golden: torch.Tensor) -> torch.Tensor:
+    """Of each element, how far it is from what is exact, in float64; 0 where one of both is not finite."""
+    if not (golden.dtype.is_floating_point or golden.dtype.is_complex):
+        return (run != golden).double()
+    wide = torch.complex128 if golden.dtype.is_complex else torch.float64
+    return (run.to(wide) - golden.to(wide)).abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def explained(spread: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """By how much a kink may move each element; 0 in all that it does not touch. `allowed`: of rounding alone."""
+    share = spread / allowed.clamp_min(torch.finfo(torch.float64).tiny)
+    least = OUTLIER * float(share.median()) if share.numel() >= FEW else 1.0
+    return torch.where(share > least, FACTOR * spread, 0.0)

@@ -1,0 +1,111 @@
+"""Rounding at a kink is told from a wrong tensor, in the elements that it touches and in no others."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from grader.catalog import find_problems
+from grader.models import Device
+from grader.stages import kinks, numerics
+from grader.stages.drawing import perturbed, perturbed_state
+from grader.stages.first_look import MODEL
+from grader.workshop import Workshop
+
+ULPS = 16.0
+"""A convolution by Winograd rounds about as much as inputs moved by this."""
+
+
+@pytest.fixture(scope="module")
+def workshop():
+    with Workshop() as workshop:
+        yield workshop
+
+
+def passes(expected, value):
+    return numerics.check(expected, value).status == "passed"
+
+
+def flipped(workshop, problem, variant, operand):
+    """(expected, a right gradient that the yardstick alone takes for a wrong one)."""
+    desk = workshop.desk(find_problems().problem(problem), Device.CPU)
+    for draw in range(60):
+        case = desk.case(variant, draw=draw)
+        expected = case.gradients[operand]
+        for _ in range(4):
+            moved = perturbed(case.inputs, Device.CPU, ULPS), perturbed_state(case.state, Device.CPU, ULPS)
+            run = desk.evaluate(MODEL, desk.traits(case), *moved, case.cotangents, case.wrt, case.training)
+            if not passes(replace(expected, spread=None), run.gradients[operand]):
+                return expected, run.gradients[operand]
+    raise AssertionError("no draw has one")
+
+
+@pytest.mark.parametrize(
+    ("problem", "variant", "operand"),
+    [
+        ("conv2d_mul_leaky_relu_gelu", "cpu", "input[0]"),
+        ("conv2d_mul_leaky_relu_gelu", "cpu", "conv.weight"),
+        ("conv_transpose3d_leaky_relu_mul_leaky_relu_max", "cpu", "input[0]"),
+    ],
+)
+def test_a_value_on_the_other_side_of_a_kink_is_right_and_nothing_else_is(workshop, problem, variant, operand):
+    expected, found = flipped(workshop, problem, variant, operand)
+    assert passes(expected, found)
+    exact, rms = expected.golden, float(expected.golden.square().mean().sqrt())
+    assert not passes(expected, found * (1 + 3e-4 * torch.randn_like(found))), "a narrower type, everywhere"
+    calm = kinks.explained(expected.spread(), 1e-5 * (rms + exact.abs())) == 0
+    assert calm.float().mean() > 0.5
+    for position in calm.flatten().nonzero().flatten()[:: int(calm.sum()) // 10].tolist():
+        other = found.clone()
+        other.view(-1)[position] += 0.3 * rms
+        assert not passes(expected, other), "an element that no kink touches"
+
+
+def test_a_flip_is_told_from_usual_rounding():
+    spread = 1e-6 * (1 + torch.rand(1000, dtype=torch.float64))
+    spread[7] = 0.5
+    explained = kinks.explained(spread, torch.full_like(spread, 1e-5))
+    assert explained[7] == kinks.FACTOR * 0.5
+    assert explained.count_nonzero() == 1
+    assert kinks.explained(spread * 100, torch.full_like(spread, 1e-5)).count_nonzero() == 1, "whatever is usual"
+    assert kinks.explained(torch.ones_like(spread), torch.full_like(spread, 1e-5)).count_nonzero() == 0, "all alike"
+
+
+def test_of_a_few_elements_all_may_be_touched():
+    spread = torch.full((4,), 1e-3, dtype=torch.float64)
+    assert (kinks.explained(spread, torch.full_like(spread, 1e-5)) == kinks.FACTOR * 1e-3).all()
+
+
+def test_runs_are_made_when_the_yardstick_does_not_suffice():
+    golden = torch.randn(100, dtype=torch.float64)
+    asked = []
+
+    def spread():
+        asked.append(1)
+        return torch.zeros_like(golden)
+
+    expected = numerics.Expected("y", (100,), torch.float32, golden, spread=spread)
+    assert passes(expected, golden.float())
+    assert not asked
+    assert not passes(expected, golden.float() + 1e-3)
+    assert len(asked) == 1
+
+
+def test_integers_may_differ_where_rounding_decides_them():
+    golden = torch.arange(10)
+    spread = torch.zeros(10, dtype=torch.float64)
+    spread[3] = 1
+    expected = numerics.Expected("y", (10,), torch.int64, golden, spread=lambda: spread)
+    other = golden.clone()
+    other[3] = 7
+    assert passes(expected, other)
+    other[4] = 7
+    assert not passes(expected, other)
+
+
+def test_the_tolerance_moves_to_other_values_without_the_kinks():
+    golden = torch.randn(100, dtype=torch.float64)
+    expected = numerics.Expected("y", (100,), torch.float32, golden, error_l2=1e-6, spread=lambda: golden)
+    other = expected.around(golden + 1)
+    assert other.spread is None
+    assert (other.error_l2, other.name) == (1e-6, "y")
