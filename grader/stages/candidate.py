@@ -63,6 +63,11 @@ class Candidate:
         found = {name: self.operand(case, name) for name in case.wrt}
         return {name: theirs for name, theirs in found.items() if theirs is not None}
 
+    def buffers(self, case: Case) -> dict[str, str]:
+        """Reference name to candidate name, for every buffer that the candidate has."""
+        matched = self.prepare(case).names
+        return {name: matched[name] for name in case.buffers if name in matched}
+
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """Shape of an operand or buffer as the candidate keeps it."""
         if name.startswith("input["):
@@ -157,6 +162,14 @@ def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, T
 
 def output_specs(case: Case) -> dict[str, TensorSpec]:
     return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
+
+
+def export_buffers(script: Script, candidate: Candidate, case: Case) -> None:
+    specs = {
+        theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
+        for ours, theirs in candidate.buffers(case).items()
+    }
+    script.export(exports("state", MODEL, specs))
 
 
 def names(items: Sequence[str]) -> str:

@@ -11,13 +11,13 @@ import torch
 
 from grader import protocol as p
 from grader.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
-from grader.remote import Finding, TensorSpec
+from grader.remote import Finding
 from grader.stages import numerics, questions
-from grader.stages.candidate import MODEL, Candidate, exports, names, output_specs
+from grader.stages.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.stages.cases import Case
 from grader.stages.following import run_probes
 from grader.stages.outcome import diagnose
-from grader.stages.outputs import check_output, shape_text
+from grader.stages.outputs import check_buffers, check_output, differ, shape_text
 from grader.stages.reference import ReferenceDesk
 
 MAX_NAMED = 8
@@ -84,10 +84,7 @@ def judge_case(
     script.put_inputs("a", case.inputs)
     script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
     script.export(exports("output", "a", output_specs(case)))
-    matching = candidate.prepare(case)
-    held = {name: matching.names[name] for name in case.buffers if name in matching.names}
-    specs = {theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype) for ours, theirs in held.items()}
-    script.export(exports("state", MODEL, specs))
+    export_buffers(script, candidate, case)
     script.step(p.Drop())
     finding = candidate.run(script, "forward", doing)
     wrong = structure(case, finding, candidate.device)
@@ -102,19 +99,15 @@ def judge_case(
         return checks, (explain(candidate, desk, case, bad[0], sealed),)
     if not case.values_comparable:
         return checks, ()
-    states = [
-        check_output(case, finding, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in held.items()
-    ]
+    held = candidate.buffers(case)
+    states = check_buffers(case, finding, held)
     missing = [name for name in case.buffers if name not in held]
-    stale = [check for check in states if check.status == "failed"]
     checks += states + [
         TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing
     ]
-    if stale:
-        mode = "train()" if case.training else "eval()"
-        message = (
-            f"buffer {names([check.name for check in stale])} differs from the reference's after one forward in {mode}"
-        )
+    stale = differ(states)
+    if stale is not None:
+        message = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         return checks, (diagnose("buffers_not_updated", message),)
     if missing and _changes(case, missing):
         message = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"

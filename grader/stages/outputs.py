@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from grader.models import TensorCheck
 from grader.remote import Finding
 from grader.stages import numerics
+from grader.stages.candidate import MODEL, names
 from grader.stages.cases import Case
 
 
@@ -30,6 +31,20 @@ def check_output(case: Case, finding: Finding, source: str, name: str, *, buffer
             name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
         )
     return numerics.check(expected, sealed.view(expected.shape))  # a buffer may be kept in another shape
+
+
+def check_buffers(case: Case, finding: Finding, held: Mapping[str, str]) -> list[TensorCheck]:
+    """After a forward; `held`: the reference's names to the candidate's."""
+    return [check_output(case, finding, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in held.items()]
+
+
+def differ(buffers: Sequence[TensorCheck]) -> str | None:
+    """Of those that failed: "buffers `a` and `b` differ from the reference's"."""
+    wrong = [check.name for check in buffers if check.status == "failed"]
+    if not wrong:
+        return None
+    subject = f"buffer {names(wrong)} differs" if len(wrong) == 1 else f"buffers {names(wrong)} differ"
+    return f"{subject} from the reference's"
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -16,10 +16,10 @@ from grader.stages.backward.classify import classify, describe
 from grader.stages.backward.missing import explain_missing, ordinal
 from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
-from grader.stages.candidate import Candidate
+from grader.stages.candidate import Candidate, export_buffers
 from grader.stages.cases import Case
 from grader.stages.outcome import Stopped, diagnose, errors_first, raised
-from grader.stages.outputs import check_output
+from grader.stages.outputs import check_buffers, check_output, differ
 from grader.stages.reference import ReferenceDesk
 
 MISSING_CODES = ("output_detached", "input_grad_none", "param_grad_none", "backward_not_implemented")
@@ -49,6 +49,7 @@ def judge_backward(
     rows: dict[str, TensorCheck] = {}
     variants: list[VariantResult] = []
     diagnoses: list[Diagnosis] = []
+    asked: Sequence[experiments.Experiment] = ()
     for case in cases:
         judged = judge_products(candidate, case)
         diagnoses = judged.diagnoses
@@ -57,8 +58,9 @@ def judge_backward(
         )
         _keep_worst(rows, judged.checks)
         if diagnoses:
-            asked = () if judged.missing else experiments.CAUSES
-            diagnoses = _causes(candidate, desk, cases, case, judged, trap_cases) + diagnoses
+            if not judged.gradients_are_right:
+                asked = () if judged.missing else experiments.CAUSES
+                diagnoses = _causes(candidate, desk, cases, case, judged, trap_cases) + diagnoses
             break
     else:
         asked = experiments.TRAPS
@@ -86,6 +88,10 @@ class Judged:
     """None where the backward raised."""
 
     @property
+    def gradients_are_right(self) -> bool:
+        return all(diagnosis.code == "buffers_not_updated" for diagnosis in self.diagnoses)
+
+    @property
     def missing(self) -> bool:
         return any(diagnosis.code in MISSING_CODES for diagnosis in self.diagnoses)
 
@@ -95,6 +101,7 @@ def judge_products(candidate: Candidate, case: Case) -> Judged:
     doing = f"backward of variant {case.name}"
     script = ask(candidate, case)
     export_outputs(script, case, "a")
+    export_buffers(script, candidate, case)
     finding = candidate.attempt(script, "backward", doing)
     if finding.failure is not None:
         return _raised(candidate, case, finding, doing)
@@ -118,7 +125,21 @@ def judge_products(candidate: Candidate, case: Case) -> Judged:
         if check.status == "failed":
             message = f"with gradients enabled, {check.message}{where}"
             diagnoses.append(diagnose("output_wrong", message, stage="backward"))
+    if not diagnoses:
+        diagnoses = _moved_otherwise(case, check_buffers(case, finding, candidate.buffers(case)))
     return Judged(checks, diagnoses, found)
+
+
+def _moved_otherwise(case: Case, buffers: Sequence[TensorCheck]) -> list[Diagnosis]:
+    """Without gradients they were right: with them nothing moves them, or the backward does so once more."""
+    wrong = differ(buffers)
+    if wrong is None:
+        return []
+    message = (
+        f"{wrong} after one forward with gradients and its backward in {'train()' if case.training else 'eval()'}, "
+        f"and not after a forward without: update what is kept in the forward, once (variant {case.name})"
+    )
+    return [diagnose("buffers_not_updated", message, stage="backward")]
 
 
 def _causes(
