@@ -242,11 +242,14 @@ def test_a_worker_that_is_paused_has_no_process_that_runs(counted):
         worker._process.members = worker._process.members if counted else None
         imported = Import(source=HIDDEN_SPINNERS, file_name="spins.py", class_name="ModelNew")
         assert worker.run([imported], 60.0).failure is None
-        pids = _tree(worker._process.roots)
-        before, deadline = cpu_seconds(pids), time.monotonic() + 20
-        while cpu_seconds(pids) == before:
-            assert time.monotonic() < deadline, "nothing runs: pausing it would show nothing"
-            time.sleep(0.05)
+        deadline, spinning = time.monotonic() + 20, False
+        while not spinning:
+            assert time.monotonic() < deadline, "nothing spins: pausing it would show nothing"
+            time.sleep(0.2)
+            pids = _tree(worker._process.roots)  # they fork twice, some time after the import
+            before = cpu_seconds(pids)
+            time.sleep(0.2)
+            spinning = cpu_seconds(pids) > before
         for _ in range(3):
             with worker.paused():
                 before = cpu_seconds(pids)
