@@ -9,7 +9,7 @@ from grader.catalog import find_problems
 from grader.models import Device
 from grader.stages import kinks, numerics
 from grader.stages.drawing import perturbed, perturbed_state
-from grader.stages.first_look import MODEL
+from grader.stages.evaluating import MODEL, evaluate
 from grader.workshop import Workshop
 
 ULPS = 16.0
@@ -34,7 +34,7 @@ def flipped(workshop, problem, variant, operand):
         expected = case.gradients[operand]
         for _ in range(4):
             moved = perturbed(case.inputs, Device.CPU, ULPS), perturbed_state(case.state, Device.CPU, ULPS)
-            run = desk.evaluate(MODEL, desk.traits(case), *moved, case.cotangents, case.wrt, case.training)
+            run = evaluate(desk, MODEL, desk.traits(case), *moved, case.cotangents, case.wrt, case.training)
             if not passes(replace(expected, spread=None), run.gradients[operand]):
                 return expected, run.gradients[operand]
     raise AssertionError("no draw has one")

@@ -6,7 +6,7 @@ import torch
 from grader.catalog import find_problems
 from grader.models import Device
 from grader.stages import parking
-from grader.stages.first_look import GOLDEN, MODEL
+from grader.stages.evaluating import GOLDEN, MODEL, evaluate
 from grader.workshop import Workshop
 
 
@@ -23,12 +23,12 @@ def test_results_that_come_back_one_by_one_are_the_same(workshop, monkeypatch, p
     case = desk.case("small")
     traits = desk.traits(case)
 
-    def evaluate():
-        return desk.evaluate(model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+    def run():
+        return evaluate(desk, model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
 
-    at_once = evaluate()
+    at_once = run()
     monkeypatch.setattr(parking, "LARGE_BYTES", 1)
-    one_by_one = evaluate()
+    one_by_one = run()
     for table in ("outputs", "gradients", "buffers"):
         ours, theirs = getattr(at_once, table), getattr(one_by_one, table)
         assert ours.keys() == theirs.keys()

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.remote import Script, TensorSpec
+from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate
 
 if TYPE_CHECKING:
     from grader.stages.reference import ReferenceDesk
-
-MODEL, GOLDEN = "model", "golden"
-"""The reference's two models in its worker: float32 and float64."""
-
-
-class Traits(NamedTuple):
-    """What a first look at a variant tells."""
-
-    outputs: tuple[p.TensorInfo, ...]
-    parameters: tuple[p.TensorInfo, ...]
-    buffers: tuple[p.TensorInfo, ...]
-    clone_inputs: bool
-    stochastic: bool
-    """Two runs on the same inputs and state, with other seeds, differ."""
-    has_float64: bool
-    flops: float
-    """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
 
 
 def first_look(
@@ -52,7 +36,7 @@ def first_look(
     has_float64 = _runs_in_float64(desk, inputs, training, clone_inputs)
     flops = _flops(desk, inputs, training, clone_inputs)
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops)
-    first, second = (desk.evaluate(MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
+    first, second = (evaluate(desk, MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
     stochastic = any(not alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
     return traits._replace(stochastic=stochastic), state
 

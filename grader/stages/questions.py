@@ -15,7 +15,7 @@ from grader.remote import Script, TensorSpec
 from grader.stages import numerics, passes
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, edited_input, is_float
-from grader.stages.first_look import GOLDEN, MODEL
+from grader.stages.evaluating import GOLDEN, MODEL, evaluate
 from grader.stages.reference import ReferenceDesk
 from grader.stages.trackers import Trackers
 
@@ -30,7 +30,7 @@ def edited(desk: ReferenceDesk, case: Case) -> Case:
         inputs = [edited_input(value) if is_float(value) else value for value in case.inputs]
         traits = desk.traits(case)
         runs = [
-            desk.evaluate(model, traits, inputs, case.state, {}, (), case.training)
+            evaluate(desk, model, traits, inputs, case.state, {}, (), case.training)
             for model in ((GOLDEN, MODEL) if traits.has_float64 else (MODEL,))
         ]
         trackers = Trackers(runs[-1], runs[0], has_float64=traits.has_float64)
@@ -45,7 +45,7 @@ def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> di
     """What the same parameters make of other inputs of the same sizes; integers as the case has them."""
     traits = desk.traits(case)
     models = (GOLDEN, MODEL) if traits.has_float64 else (MODEL,)
-    runs = [desk.evaluate(of, traits, inputs, case.state, {}, (), case.training).outputs for of in models]
+    runs = [evaluate(desk, of, traits, inputs, case.state, {}, (), case.training).outputs for of in models]
     found = {}
     for name, of in case.outputs.items():
         if of.dtype.is_floating_point:
@@ -95,7 +95,7 @@ def redrawn(desk: ReferenceDesk, case: Case) -> dict[str, torch.Tensor]:
     _, inputs = draw_inputs(desk.module.variants[case.variant], desk.device, secrets.randbits(62))
     traits = desk.traits(case)
     model = GOLDEN if traits.has_float64 else MODEL
-    return dict(desk.evaluate(model, traits, inputs, case.state, {}, (), case.training).outputs)
+    return dict(evaluate(desk, model, traits, inputs, case.state, {}, (), case.training).outputs)
 
 
 def takes_strided(desk: ReferenceDesk, case: Case) -> bool:
@@ -151,7 +151,9 @@ def substituted(
     traits = desk.traits(case)
     if not traits.has_float64:
         return {}
-    other = desk.evaluate(GOLDEN, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute).outputs
+    other = evaluate(
+        desk, GOLDEN, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute
+    ).outputs
     changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].golden)}
     return {name: case.outputs[name].around(value) for name, value in changed.items()}
 
@@ -170,8 +172,8 @@ def substituted_gradients(
     if not traits.has_float64 or not case.values_comparable:
         return {}
     given = case.cotangents if cotangents is None else cotangents
-    others = desk.evaluate(
-        GOLDEN, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
+    others = evaluate(
+        desk, GOLDEN, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
     ).gradients
     found = {}
     for name, value in others.items():
@@ -192,7 +194,8 @@ def shipped_error(desk: ReferenceDesk, case: Case, *, tf32: bool = True) -> Mapp
 
 
 def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, float]:
-    run = desk.evaluate(
+    run = evaluate(
+        desk,
         MODEL,
         desk.traits(case),
         case.inputs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -12,7 +12,7 @@ from grader import protocol as p
 from grader.errors import ProblemError
 from grader.models import Device, Problem
 from grader.problem_module import ProblemModule, Variant, load_problem
-from grader.remote import Finding, RemoteWorker, Script, TensorSpec, WorkerLost
+from grader.remote import Finding, RemoteWorker, Script, WorkerLost
 from grader.stages.cases import Case
 from grader.stages.drawing import (
     draw_cotangent,
@@ -21,10 +21,11 @@ from grader.stages.drawing import (
     moved,
     unlike_constants,
 )
-from grader.stages.first_look import GOLDEN, MODEL, Traits, alike, first_look
+from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits, evaluate
+from grader.stages.first_look import alike, first_look
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
-from grader.stages.trackers import Evaluation, track
+from grader.stages.trackers import track
 
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
@@ -131,7 +132,7 @@ class ReferenceDesk:
         init_inputs, inputs = draw_inputs(self.module.variants[variant], self.device, seed)
         held = self._construct(variant, init_inputs, inputs, training=True)
         traits, state = held.traits, held.state
-        results = [self.evaluate(MODEL, traits, inputs, state, {}, (), training) for training in (True, False)]
+        results = [evaluate(self, MODEL, traits, inputs, state, {}, (), training) for training in (True, False)]
         return any(not alike(results[0].outputs[name], results[1].outputs[name]) for name in results[0].outputs) or any(
             not alike(results[0].buffers[name], results[1].buffers[name]) for name in results[0].buffers
         )
@@ -162,11 +163,11 @@ class ReferenceDesk:
         if self.device is Device.CUDA:
             torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
-        def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+        def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
             self._construct(variant.name, init_inputs, inputs, training)  # others may have come in between
-            return self.evaluate(model, traits, inputs, state, cotangents, wrt, training)
+            return evaluate(self, model, traits, inputs, state, cotangents, wrt, training)
 
-        eager, trackers = track(evaluate, traits, inputs, state, self.device)
+        eager, trackers = track(run, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1))
         operand_names = {operand: self._display(operand) for operand in wrt}
@@ -241,81 +242,6 @@ class ReferenceDesk:
                 found[info.name] = parked(draw_cotangent(info.shape, dtype, self.device, constant))
         return found
 
-    def evaluate(
-        self,
-        model: str,
-        traits: Traits,
-        inputs: Sequence[object],
-        state: Mapping[str, torch.Tensor],
-        cotangents: Mapping[str, torch.Tensor],
-        wrt: Sequence[str],
-        training: bool,
-        seed: int = 0,
-        tf32: bool = False,
-        substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none",
-    ) -> Evaluation:
-        """One forward and, with cotangents, one backward, in float32 or float64 as the model is."""
-        wide = model == GOLDEN
-        large = any(is_large(value) for value in inputs)
-        script = Script(self.worker, self.device)
-        script.set_state(model, state)
-        script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
-        script.step(
-            p.Forward(
-                model=model,
-                inputs="a",
-                tape="a",
-                training=training,
-                grad=bool(wrt),
-                seed=seed,
-                tf32=tf32,
-                clone_inputs=traits.clone_inputs,
-                substitute=substitute,
-            )
-        )
-        if wrt and large:  # a job of its own: the inbox holds either inputs or grad_outputs
-            self.run(script)
-            script = Script(self.worker, self.device)
-        if wrt:
-            given = script.cotangents(cotangents)
-            script.step(p.Backward(tape="a", grads="a", cotangents=given, wrt=tuple(wrt), tf32=tf32))
-        tensors = {f"input[{i}]": value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
-        tensors |= state
-        outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
-        buffers = {info.name: TensorSpec.of(info) for info in traits.buffers}
-        operands = {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in wrt}
-        wanted = {
-            **{f"output:a:{name}": spec for name, spec in outputs.items()},
-            **{f"grad:a:{name}": spec for name, spec in operands.items()},
-            **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
-        }
-        if large:
-            sealed = self._one_by_one(script, wanted, wide=wide)
-        else:
-            script.export({source: _widened(spec, wide) for source, spec in wanted.items()})
-            script.step(p.Drop())
-            found = self.run(script).sealed.items()
-            sealed = {source: _waiting(value, wanted[source]) if wide else value for source, value in found}
-        return Evaluation(
-            {name: sealed[f"output:a:{name}"] for name in outputs},
-            {name: sealed.get(f"grad:a:{name}") for name in operands},
-            {name: sealed[f"state:{model}:{name}"] for name in buffers},
-        )
-
-    def _one_by_one(self, script: Script, wanted: Mapping[str, TensorSpec], *, wide: bool) -> dict[str, torch.Tensor]:
-        """At full size: results come back when what computing them took is free again, one after another."""
-        script.step(p.Drop(keep_results=True))
-        self.run(script)
-        self.worker.release_memory()
-        sealed: dict[str, torch.Tensor] = {}
-        for source, spec in wanted.items():
-            script = Script(self.worker, self.device)
-            script.export({source: _widened(spec, wide)})
-            found = self.run(script).sealed
-            sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
-        self.step(p.Drop())
-        return sealed
-
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):
             return self.module.argument_name(int(operand[len("input[") : -1]))
@@ -343,16 +269,3 @@ class ReferenceDesk:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return finding
-
-
-def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """A float64 result until it is needed; `spec`: what it is in float32.
-
-    A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
-    adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
-    """
-    return parked(exact, torch.promote_types(spec.dtype, torch.float32) if spec.dtype.is_floating_point else None)
-
-
-def _widened(spec: TensorSpec, wide: bool) -> TensorSpec:
-    return TensorSpec(spec.shape, torch.float64) if wide and spec.dtype.is_floating_point else spec

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
 from grader.models import Device
 from grader.stages import kinks, numerics, passes
 from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
-from grader.stages.first_look import GOLDEN, MODEL, Traits
+from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits
 from grader.stages.parking import is_large, parked
 
 PERTURBED_RUNS = 3
 
 Table = Literal["outputs", "gradients", "buffers"]
-
-
-class Evaluation(NamedTuple):
-    """Sealed tensors of one run of the reference."""
-
-    outputs: Mapping[str, torch.Tensor]
-    gradients: Mapping[str, torch.Tensor | None]
-    buffers: Mapping[str, torch.Tensor]
 
 
 class _Tracker:

@@ -12,6 +12,7 @@ from grader.models import Device, Problem
 from grader.protocol import Warmed
 from grader.remote.launch import Role
 from grader.stages import plan, questions
+from grader.stages.evaluating import evaluate
 from grader.stages.reference import WORKERS_KEPT
 from grader.stages.timing.rounds import QUICK
 from grader.workshop import ALIGN_TRIES, Workshop
@@ -118,7 +119,7 @@ def test_what_a_reference_said_stands_when_another_process_is_asked(workshop):
         assert desk.worker is other
         assert desk.case("full") is case
         assert questions.redrawn(desk, case).keys() == before
-        outputs = desk.evaluate("model", desk.traits(case), case.inputs, case.state, {}, (), True).outputs
+        outputs = evaluate(desk, "model", desk.traits(case), case.inputs, case.state, {}, (), True).outputs
         assert all(torch.allclose(outputs[name].double(), of.golden) for name, of in case.outputs.items())
     assert first.ended
     desk.move_to(others[0])

@@ -7,7 +7,7 @@ from grader.catalog import find_problems
 from grader.models import Device
 from grader.stages import passes
 from grader.stages.drawing import perturbed, perturbed_state
-from grader.stages.first_look import MODEL
+from grader.stages.evaluating import MODEL, evaluate
 from grader.stages.timing.call import Draw
 from grader.stages.timing.second_look import SecondLook
 from grader.workshop import Workshop
@@ -22,7 +22,7 @@ def desk():
 
 
 def evaluated(desk, case, inputs, state):
-    run = desk.evaluate(MODEL, desk.traits(case), inputs, state, case.cotangents, case.wrt, case.training)
+    run = evaluate(desk, MODEL, desk.traits(case), inputs, state, case.cotangents, case.wrt, case.training)
     return run.gradients["input[0]"]
 
 

@@ -12,10 +12,11 @@ import torch
 
 from grader.stages import numerics
 from grader.stages.cases import Case
+from grader.stages.evaluating import Evaluation, evaluate
 from grader.stages.parking import is_large
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import Draw
-from grader.stages.trackers import Evaluation, Table, Trackers, track
+from grader.stages.trackers import Table, Trackers, track
 
 
 class SecondLook:
@@ -41,10 +42,10 @@ class SecondLook:
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
 
-            def evaluate(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+            def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
                 given = traits, inputs, state, draw.cotangents, wrt, case.training
-                return desk.evaluate(model, *given, tf32=self._tf32)
+                return evaluate(desk, model, *given, tf32=self._tf32)
 
-            _, self._trackers = track(evaluate, traits, draw.inputs, draw.state, desk.device)
+            _, self._trackers = track(run, traits, draw.inputs, draw.state, desk.device)
         found = self._trackers.expected(table, lambda _: known.reduction_length)
         return found.get(name)
