@@ -8,6 +8,7 @@ elements that it touches do they differ by more than all others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -23,6 +24,8 @@ FACTOR = 4.0
 """Of the largest difference among the runs: two flips may meet in one element."""
 FEW = 64
 """Elements all of which one kink may touch: of fewer, the median says nothing."""
+SAMPLE = 1 << 20
+"""Elements that stand for all."""
 YARDSTICKS_L2, YARDSTICKS_MAX = 2.0, 4.0
 """The largest of so many differences are as many yardsticks, and no more."""
 
@@ -36,6 +39,18 @@ def apart(run: torch.Tensor, golden: torch.Tensor) -> torch.Tensor:
         return (run != golden).double()
     wide = torch.complex128 if golden.dtype.is_complex else torch.float64
     return (run.to(wide) - golden.to(wide)).abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def touch_too_few(error: torch.Tensor, bound: float) -> bool:
+    """Kinks do not explain it: any half of the elements alone exceeds the bound on the norm.
+
+    Three quarters are off by a quartile or more, and so is a quarter of all in any half.
+    """
+    sample = error.reshape(-1)[:: 1 + error.numel() // SAMPLE]
+    if len(sample) < FEW:
+        return False
+    quartile = float(sample.kthvalue(len(sample) // 4).values)
+    return quartile * math.sqrt(error.numel() / 4) > bound
 
 
 def explained(spread: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
