@@ -23,7 +23,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 
@@ -66,9 +65,9 @@ class Expected:
     spread: kinks.Spread | None = None
     """Of a small one: made when it may decide."""
 
-    def around(self, golden: torch.Tensor, **changes: Any) -> Expected:
-        """The same tolerance around the values of another case, whose kinks are elsewhere."""
-        return replace(self, golden=golden, spread=None, **changes)
+    def around(self, golden: torch.Tensor) -> Expected:
+        """The same tolerance around other values, whose kinks are elsewhere."""
+        return replace(self, golden=golden, spread=None)
 
     @cached_property
     def norm(self) -> float:

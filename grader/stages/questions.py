@@ -15,9 +15,9 @@ from grader.remote import Script, TensorSpec
 from grader.stages import numerics, passes
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, edited_input, is_float
-from grader.stages.evaluating import GOLDEN, MODEL, evaluate
+from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, evaluate
 from grader.stages.reference import ReferenceDesk
-from grader.stages.trackers import Trackers
+from grader.stages.trackers import track
 
 SHORT_MS = 0.1
 """Of an operation. In one process a launch costs a GPU 0.1 us more than in another: a thousandth of this."""
@@ -28,30 +28,29 @@ def edited(desk: ReferenceDesk, case: Case) -> Case:
 
     def ask() -> Case:
         inputs = [edited_input(value) if is_float(value) else value for value in case.inputs]
-        traits = desk.traits(case)
-        runs = [
-            evaluate(desk, model, traits, inputs, case.state, {}, (), case.training)
-            for model in ((GOLDEN, MODEL) if traits.has_float64 else (MODEL,))
-        ]
-        trackers = Trackers(runs[-1], runs[0], has_float64=traits.has_float64)
-        exact = trackers.expected("outputs", lambda _: 1.0)
-        outputs = {name: case.outputs[name].around(of.golden) for name, of in exact.items()}
-        return replace(case, inputs=tuple(inputs), outputs=outputs)
+        return replace(case, inputs=tuple(inputs), outputs=outputs_for(desk, case, inputs))
 
     return desk.remember(("edited", case.seed, case.training), ask)
 
 
 def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
-    """What the same parameters make of other inputs of the same sizes; integers as the case has them."""
+    """What the same parameters make of other inputs of the same sizes, as exactly as the case has them at least."""
     traits = desk.traits(case)
-    models = (GOLDEN, MODEL) if traits.has_float64 else (MODEL,)
-    runs = [evaluate(desk, of, traits, inputs, case.state, {}, (), case.training).outputs for of in models]
+
+    def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+        desk.ready(case)
+        return evaluate(desk, model, traits, inputs, state, {}, (), case.training)
+
+    _, trackers = track(run, traits, inputs, case.state, desk.device, perturbed_runs=0)
     found = {}
-    for name, of in case.outputs.items():
-        if of.dtype.is_floating_point:
-            l2, largest = passes.yardstick(runs[-1][name], runs[0][name])
-            of = of.around(runs[0][name], error_l2=max(of.error_l2, l2), error_max=max(of.error_max, largest))
-        found[name] = of
+    for name, own in trackers.expected("outputs", lambda _: 1.0).items():
+        of = case.outputs[name]
+        found[name] = replace(
+            own,
+            error_l2=max(of.error_l2, own.error_l2),
+            error_max=max(of.error_max, own.error_max),
+            reduction_length=of.reduction_length,
+        )
     return found
 
 

@@ -112,8 +112,10 @@ def track(
     inputs: Sequence[object],
     state: Mapping[str, torch.Tensor],
     device: Device,
+    *,
+    perturbed_runs: int = PERTURBED_RUNS,
 ) -> tuple[Evaluation, Trackers]:
-    """An eager run, and how far it and PERTURBED_RUNS on perturbed inputs and parameters are from the exact values.
+    """An eager run, and how far it and some on perturbed inputs and parameters are from the exact values.
 
     `evaluate` runs one of the reference's models, by name, on inputs and parameters; now, and when a candidate's tensor
     may be wrong at a kink alone.
@@ -127,6 +129,6 @@ def track(
     perturbs = traits.has_float64 and not traits.stochastic
     trackers = Trackers(eager, golden, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
-        for _ in range(PERTURBED_RUNS):
+        for _ in range(perturbed_runs):
             trackers.add(run(PERTURBATION_ULPS))
     return eager, trackers
