@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import torch
 
@@ -15,6 +16,8 @@ from grader.stages import numerics, passes
 PERTURBATION_ULPS = 8.0
 """Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
 may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
+MASK_SAMPLE = 1 << 10
+"""So many elements tell that most tensors are no mask."""
 EDITS = 3
 """Elements that an edited input differs in: too few for a checksum over a sample to notice."""
 
@@ -42,7 +45,7 @@ def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, c
     return value.expand(shape).contiguous()
 
 
-def is_float(value: object) -> bool:
+def is_float(value: object) -> TypeGuard[torch.Tensor]:
     """A tensor of floating-point numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
@@ -65,18 +68,37 @@ def perturbed_state(
 def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
+    if is_mask(noisy):
+        return noisy
     for piece in torch.split(noisy.view(-1), passes.CHUNK_ELEMENTS):
         piece *= 1 + ulps * numerics.EPSILON * torch.randn_like(piece)
     return noisy
 
 
+def is_mask(value: torch.Tensor) -> bool:
+    """Floats, nothing but 0, 1 and -1: what asks for a 1, or takes it from 1, does not mean what is nearly that."""
+    flat = value.reshape(-1)
+    return (value.is_floating_point() and flat.numel() > 0) and all(
+        bool(((part == 0) | (part.abs() == 1)).all()) for part in (flat[:MASK_SAMPLE], flat[MASK_SAMPLE:])
+    )
+
+
+def masks_of(buffers: Mapping[str, torch.Tensor]) -> set[str]:
+    """Names of those that nobody moves: a kernel may have them by position. Statistics, constants at first, do move."""
+    return {name for name, value in buffers.items() if is_mask(value) and not is_constant(value)}
+
+
 def edited_input(value: object) -> torch.Tensor:
-    """A copy with EDITS elements replaced."""
+    """A copy with EDITS elements replaced; of whole numbers, which may be codes or indices, by others of them."""
     assert isinstance(value, torch.Tensor)
     copy = value.clone()
     flat = copy.view(-1)
     where = torch.randint(flat.numel(), (EDITS,), device=flat.device)
-    flat[where] = -2 * flat[where] - 1
+    others = flat[flat != flat[where[0]]] if bool((flat == flat.round()).all()) else flat[:0]
+    if others.numel():
+        flat[where] = others[torch.randint(others.numel(), (EDITS,), device=flat.device)]
+    else:
+        flat[where] = -2 * flat[where] - 1
     return copy
 
 
@@ -91,5 +113,8 @@ def moved(value: torch.Tensor) -> torch.Tensor:
 def unlike_constants(value: torch.Tensor) -> torch.Tensor:
     """What starts as zeros or ones, as a norm's parameters and statistics do, is `moved`: else who leaves it out is
     right."""
-    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    return moved(value) if constant else value
+    return moved(value) if is_constant(value) else value
+
+
+def is_constant(value: torch.Tensor) -> bool:
+    return value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())

@@ -18,6 +18,7 @@ from grader.stages.drawing import (
     draw_cotangent,
     draw_inputs,
     is_float,
+    masks_of,
     moved,
     unlike_constants,
 )
@@ -152,7 +153,9 @@ class ReferenceDesk:
         inputs = [parked(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         held = self._construct(variant.name, init_inputs, inputs, training)
         traits, state = held.traits, held.state
-        state = {name: (moved if draw else unlike_constants)(value) for name, value in state.items()}
+        move = moved if draw else unlike_constants
+        masks = masks_of({info.name: state[info.name] for info in traits.buffers})
+        state = {name: value if name in masks else move(value) for name, value in state.items()}
         cotangents = self._cotangents(traits, constant_cotangents)
         wrt = tuple(
             [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]

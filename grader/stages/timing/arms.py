@@ -21,7 +21,7 @@ from grader.problem_module import Variant
 from grader.remote import WorkerLost
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
-from grader.stages.drawing import draw_cotangent, draw_inputs, is_float
+from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, is_mask, masks_of
 from grader.stages.outcome import lost
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import Call, Draw, Part, Phase, Side
@@ -62,6 +62,7 @@ class Arms:
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
         self._same_inputs = self._draws_the_same()
+        self._masks = masks_of({name: case.state[name] for name in case.buffers})
 
     def pair(
         self, phase: Phase, reference_first: bool, calls: int
@@ -90,8 +91,13 @@ class Arms:
         device = self._desk.device
         _, inputs = draw_inputs(self._variant(), device, secrets.randbits(62))
         if self._same_inputs:
-            inputs = [_moved(value, SAME_INPUT_NOISE) if isinstance(value, torch.Tensor) else value for value in inputs]
-        state = {name: _moved(value, MOVE) for name, value in self._case.state.items()}
+            inputs = [
+                _moved(value, SAME_INPUT_NOISE) if is_float(value) and not is_mask(value) else value for value in inputs
+            ]
+        state = {
+            name: value if name in self._masks or not is_float(value) else _moved(value, MOVE)
+            for name, value in self._case.state.items()
+        }
         cotangents = {
             name: draw_cotangent(tuple(value.shape), value.dtype, device, False)
             for name, value in self._case.cotangents.items()
@@ -147,7 +153,7 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
 
 
 def _moved(value: torch.Tensor, share: float) -> torch.Tensor:
-    return value * (1 + share * torch.randn_like(value)) if value.is_floating_point() else value
+    return value * (1 + share * torch.randn_like(value))
 
 
 def _typical(calls: Sequence[Call], middle: Callable[[list[float]], float]) -> dict[Part, Time]:
