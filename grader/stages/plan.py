@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from grader.errors import UserError
 from grader.models import Device
 from grader.problem_module import FULL
+from grader.stages import questions
 from grader.stages.backward.experiments import Cases
 from grader.stages.cases import Case
 from grader.stages.reference import ReferenceDesk
@@ -45,6 +46,7 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
             first=desk.case(first, draw=0),
             second=desk.case(first, draw=1),
             constant=desk.case(first, draw=0, constant_cotangents=True),
+            keeps_outputs=questions.keeps_outputs(desk, cases[0]),
         )
     return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(desk.device, quick=quick))
 

@@ -19,6 +19,8 @@ class Cases:
     second: Case
     constant: Case
     """Its grad_output is constant along one dimension, so that it can be given expanded."""
+    keeps_outputs: bool
+    """The reference's next forward leaves alone what the one before returned."""
 
 
 def first_wrong(

@@ -77,14 +77,15 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """What one backward returned is still right after the next: the two do not share a buffer."""
+    """What one backward returned is still right after the next two: they do not share a buffer, or two in turn."""
     script = candidate.script(case)
     script.put_inputs("a", case.inputs, requires_grad=True)
     wrt = tuple(candidate.operands(case).values())
     halves = {name: -0.5 * value for name, value in case.cotangents.items()}
-    for tape in ("a", "b"):
+    given = {"a": case.cotangents, "b": halves, "c": halves}
+    for tape in given:
         add_forward(script, case, "a", tape=tape)
-    for tape, cotangents in (("a", case.cotangents), ("b", halves)):
+    for tape, cotangents in given.items():
         script.step(p.Backward(tape=tape, grads=tape, cotangents=script.cotangents(cotangents), wrt=wrt))
     export_gradients(script, candidate, case, "a", case.wrt)
     finding = candidate.attempt(script, "backward", "keeping one backward's gradients during the next")

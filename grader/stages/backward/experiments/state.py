@@ -8,28 +8,38 @@ from grader import protocol as p
 from grader.models import Diagnosis
 from grader.remote import Script, TensorSpec
 from grader.stages.backward.experiments._asking import Cases, first_wrong
-from grader.stages.backward.vjp import add_forward, ask, export_gradients
+from grader.stages.backward.vjp import add_forward, ask, export_gradients, export_outputs
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
-from grader.stages.outputs import same_bits
+from grader.stages.outputs import check_output, same_bits
 
 
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Forward A, forward B, then differentiate A, which is not what the very first forward was of."""
+    """Forward A, two of B, then differentiate A, which is not what the very first forward was of; its output stayed."""
     first, second = cases.second, cases.first
     script = candidate.script(first)
-    script.put_inputs("a", first.inputs, requires_grad=True)
-    script.put_inputs("b", second.inputs, requires_grad=True)
-    add_forward(script, first, "a")
-    add_forward(script, second, "b")
+    for key, case in (("a", first), ("b", second), ("c", second)):
+        script.put_inputs(key, case.inputs, requires_grad=True)
+        add_forward(script, case, key)
+    export_outputs(script, first, "a")
     _backward(script, candidate, first, "a")
-    finding = candidate.attempt(script, "backward", "backward of the first of two forwards")
+    finding = candidate.attempt(script, "backward", "backward of the first of several forwards")
     if finding.failure is not None:
         return diagnose(
-            "stale_saved_state", f"the backward of the first of two forwards raises {first_line(finding.failure)}"
+            "stale_saved_state", f"the backward of the first of several forwards raises {first_line(finding.failure)}"
         )
+    overwritten = [
+        name for name in first.outputs if check_output(first, finding, f"output:a:{name}", name).status == "failed"
+    ]
     operand = first_wrong(candidate, first, finding)
+    if overwritten and cases.keeps_outputs:
+        return diagnose(
+            "output_overwritten",
+            f"with gradients enabled, the next forwards overwrite the {overwritten[0]} that one returned: "
+            "return a fresh tensor from each forward, not a buffer that is kept",
+            stage="backward",
+        )
     if operand is None:
         return None
     return diagnose(
