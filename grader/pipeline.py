@@ -164,7 +164,7 @@ class Grader:
                 )
                 record.build = built.result
             require_import(built)
-            return self._examine(problem, Candidate(worker, device, self.workshop.limits), record)
+            return self._examine(problem, submission, Candidate(worker, device, self.workshop.limits), record)
 
     def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> Status:
         """Compiles without GPU devices in sight, then runs in another sandbox that has them."""
@@ -187,7 +187,8 @@ class Grader:
             require_import(built)
             with PeakMemory(self._baseline_bytes, shared=lambda: launcher.leaving) as memory:
                 try:
-                    return self._examine(problem, Candidate(worker, Device.CUDA, self.workshop.limits), record, memory)
+                    candidate = Candidate(worker, Device.CUDA, self.workshop.limits)
+                    return self._examine(problem, submission, candidate, record, memory)
                 finally:
                     record.peak_device_bytes = memory.peak_bytes
 
@@ -206,20 +207,26 @@ class Grader:
                 self.workshop.drop_desk(problem, Device.CUDA)
 
     def _examine(
-        self, problem: Problem, candidate: Candidate, record: Record, memory: PeakMemory | None = None
+        self,
+        problem: Problem,
+        submission: Submission,
+        candidate: Candidate,
+        record: Record,
+        memory: PeakMemory | None = None,
     ) -> Status:
         """Forward, backward and time, each only when the one before passed."""
         with record.stage("start"):
             desk = self.workshop.desk(problem, candidate.device)
-            todo = plan.make(desk, variant=self._variant, quick=self._quick)
+            apart = plan.may_tell_modes_apart(submission)
+            todo = plan.make(desk, variant=self._variant, quick=self._quick, tells_modes_apart=apart)
         with record.stage("forward"):
-            forward = judge_forward(candidate, desk, todo.cases)
+            forward = judge_forward(candidate, desk, todo.cases, todo.probed)
         record.forward = forward.result
         record.diagnoses += forward.diagnoses
         if forward.result.status is StageStatus.FAILED:
             return Status.WRONG_OUTPUT
         status = Status.CORRECT
-        if todo.traps is not None:
+        if todo.traps:
             with record.stage("backward"):
                 backward = judge_backward(candidate, desk, todo.cases, todo.traps)
             record.backward, status = backward.result, backward.status

@@ -26,7 +26,7 @@ def judge_draws(
     with workshop.candidate(submission, device) as candidate:
         for training, draw in itertools.product(modes, range(draws)):
             case = desk.case(variant, training=training, draw=draw)
-            found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, desk, case)]
+            found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, desk, [case])]
             bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
             found += [diagnosis for diagnosis in bounds if diagnosis is not None]
             yield case, [diagnosis for diagnosis in found if diagnosis.severity == "error"]

@@ -1,11 +1,11 @@
 """Probes of a forward that matches: does it follow its inputs and parameters, however they lie in memory, and stay?
 
-All on the first case, which is small. The first diagnosis of severity error ends them.
+All on a small case. The first diagnosis of severity error ends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +17,22 @@ from grader.stages import questions
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 from grader.stages.load_bearing import judge_load_bearing
-from grader.stages.outcome import diagnose, first_line
+from grader.stages.outcome import diagnose, first_line, in_eval
 from grader.stages.outputs import check_output, same_bits
 from grader.stages.reference import ReferenceDesk
 
 
-def run_probes(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[Diagnosis, ...]:
-    """What the probes found, errors first. Raises Stopped."""
+def run_probes(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case]) -> tuple[Diagnosis, ...]:
+    """What the probes found, errors first; of all cases but the first, errors alone. Raises Stopped."""
+    found = _probe(candidate, desk, cases[0])
+    for case in cases[1:]:
+        if not any(diagnosis.severity == "error" for diagnosis in found):
+            more = (diagnosis for diagnosis in _probe(candidate, desk, case) if diagnosis.severity == "error")
+            found = (*map(in_eval, more), *found)
+    return found
+
+
+def _probe(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[Diagnosis, ...]:
     moved = desk.case(case.variant, training=case.training, draw=1)
     found: list[Diagnosis] = []
     probes: tuple[Callable[[], Diagnosis | None], ...] = (

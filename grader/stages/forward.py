@@ -39,7 +39,9 @@ class ForwardJudgement:
     diagnoses: tuple[Diagnosis, ...]
 
 
-def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case]) -> ForwardJudgement:
+def judge_forward(
+    candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case], probed: Sequence[Case]
+) -> ForwardJudgement:
     """Without a graph, as at inference. Stops at the first case that fails. Raises Stopped."""
     started = time.monotonic()
     variants: list[VariantResult] = []
@@ -53,7 +55,7 @@ def judge_forward(candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Cas
             diagnoses = _other_mode(candidate, desk, cases, case, diagnoses) + diagnoses
             break
     else:
-        diagnoses = run_probes(candidate, desk, cases[0])
+        diagnoses = run_probes(candidate, desk, probed)
     result = _summary(variants, time.monotonic() - started)
     if any(diagnosis.severity == "error" for diagnosis in diagnoses):
         result = result.model_copy(update={"status": StageStatus.FAILED})

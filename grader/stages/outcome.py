@@ -36,6 +36,11 @@ def diagnose(
     )
 
 
+def in_eval(diagnosis: Diagnosis) -> Diagnosis:
+    """The same, found there alone."""
+    return diagnosis.model_copy(update={"message": f"in eval(), {diagnosis.message}"})
+
+
 def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
     """The worker died or fell silent while it was `doing` something."""
     codes = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grader.errors import UserError
-from grader.models import Device
+from grader.models import Device, Submission
 from grader.problem_module import FULL
 from grader.stages import questions
 from grader.stages.backward.experiments import Cases
@@ -24,31 +24,52 @@ DRAWS = 2
 class Todo:
     cases: tuple[Case, ...]
     """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
-    traps: Cases | None
-    """For the backward's experiments; None where the problem has nothing to differentiate."""
+    probed: tuple[Case, ...]
+    """For the forward's probes: the first size, in eval() too of a submission that may tell the modes apart."""
+    traps: tuple[Cases, ...]
+    """For the backward's experiments, likewise; none where the problem has nothing to differentiate."""
     timed: Case
     rounds: Plan
 
 
-def make(desk: ReferenceDesk, *, variant: str | None, quick: bool) -> Todo:
+def make(desk: ReferenceDesk, *, variant: str | None, quick: bool, tells_modes_apart: bool = False) -> Todo:
     """Raises UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device."""
     chosen = variants(desk, variant)
+    first = chosen[0]
     cases = []
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [desk.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    differ = desk.remember(("modes differ", chosen[0]), lambda: desk.modes_differ(chosen[0]))
-    cases.insert(1, desk.case(chosen[0], training=False) if differ else cases[0].in_eval())
-    first = chosen[0]
-    traps = None
-    if cases[0].wrt:
-        traps = Cases(
-            first=desk.case(first, draw=0),
-            second=desk.case(first, draw=1),
-            constant=desk.case(first, draw=0, constant_cotangents=True),
-            keeps_outputs=questions.keeps_outputs(desk, cases[0]),
-        )
-    return Todo(tuple(cases), traps, timed=desk.case(chosen[-1]), rounds=rounds(desk.device, quick=quick))
+    cases.insert(1, _case(desk, first, training=False))
+    modes = (True, False) if tells_modes_apart else (True,)
+    return Todo(
+        tuple(cases),
+        probed=tuple(cases[: len(modes)]),
+        traps=tuple(_traps(desk, first, training=training) for training in modes) if cases[0].wrt else (),
+        timed=desk.case(chosen[-1]),
+        rounds=rounds(desk.device, quick=quick),
+    )
+
+
+def may_tell_modes_apart(submission: Submission) -> bool:
+    """It reads self.training, or replaces train() or eval(): what it does in the other mode may be another thing."""
+    return "train" in submission.source or "eval" in submission.source
+
+
+def _traps(desk: ReferenceDesk, name: str, *, training: bool) -> Cases:
+    return Cases(
+        first=_case(desk, name, training=training),
+        second=_case(desk, name, training=training, draw=1),
+        constant=_case(desk, name, training=training, constant_cotangents=True),
+        keeps_outputs=questions.keeps_outputs(desk, _case(desk, name, training=training)),
+    )
+
+
+def _case(desk: ReferenceDesk, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
+    """In eval() the same as in train() where the reference does not tell them apart."""
+    differ = not training and desk.remember(("modes differ", name), lambda: desk.modes_differ(name))
+    case = desk.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
+    return case if training or differ else case.in_eval()
 
 
 def rounds(device: Device, *, quick: bool) -> Plan:

@@ -18,7 +18,7 @@ from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate, export_buffers
 from grader.stages.cases import Case
-from grader.stages.outcome import Stopped, diagnose, errors_first, raised
+from grader.stages.outcome import Stopped, diagnose, errors_first, in_eval, raised
 from grader.stages.outputs import check_buffers, check_output, differ
 from grader.stages.reference import ReferenceDesk
 
@@ -42,9 +42,12 @@ class BackwardJudgement:
 
 
 def judge_backward(
-    candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case], trap_cases: experiments.Cases
+    candidate: Candidate, desk: ReferenceDesk, cases: Sequence[Case], traps: Sequence[experiments.Cases]
 ) -> BackwardJudgement:
-    """Every case's products, stopping at the first that fails; then its cause, or the traps. Raises Stopped."""
+    """Every case's products, stopping at the first that fails; then its cause, or the traps. Raises Stopped.
+
+    `traps`: in train() and, of a submission that may tell the modes apart, in eval().
+    """
     started = time.monotonic()
     rows: dict[str, TensorCheck] = {}
     variants: list[VariantResult] = []
@@ -60,11 +63,16 @@ def judge_backward(
         if diagnoses:
             if not judged.gradients_are_right:
                 asked = () if judged.missing else experiments.CAUSES
-                diagnoses = _causes(candidate, desk, cases, case, judged, trap_cases) + diagnoses
+                diagnoses = _causes(candidate, desk, cases, case, judged, traps[0]) + diagnoses
             break
     else:
         asked = experiments.TRAPS
-        diagnoses = run_experiments(candidate, trap_cases, asked) + _not_comparable(cases)
+        diagnoses = run_experiments(candidate, traps[0], asked)
+        for others in traps[1:]:
+            if verdict_of(diagnoses) is Status.CORRECT:
+                found = run_experiments(candidate, others, experiments.TRAPS_IN_EVAL)
+                diagnoses += [in_eval(diagnosis) for diagnosis in found if diagnosis.severity == "error"]
+        diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     status = verdict_of(diagnoses)
     result = BackwardResult(

@@ -26,7 +26,7 @@ from grader.stages.backward.experiments.grad_outputs import (
 from grader.stages.backward.experiments.state import saved_tensor_mutated, stale_saved_state
 from grader.stages.candidate import Candidate
 
-__all__ = ["CAUSES", "LASTING", "TRAPS", "Cases", "Experiment"]
+__all__ = ["CAUSES", "LASTING", "TRAPS", "TRAPS_IN_EVAL", "Cases", "Experiment"]
 
 Experiment = Callable[[Candidate, Cases], Diagnosis | None]
 
@@ -57,3 +57,6 @@ TRAPS: tuple[Experiment, ...] = (
     double_backward_unsupported,
 )
 """Asked when the plain product is right."""
+
+TRAPS_IN_EVAL: tuple[Experiment, ...] = TRAPS[: TRAPS.index(undefined_grad_output) + 1]
+"""Asked again in eval(): a path of its own has mistakes of its own."""
