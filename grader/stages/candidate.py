@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Made:
     tensors: tuple[p.TensorInfo, ...]
     """Parameters and buffers."""
     matching: Matching
+    has_buffers: bool
 
 
 class Candidate:
@@ -37,6 +39,7 @@ class Candidate:
         self.worker, self.device, self.limits = worker, device, limits
         self._made: list[Made] = []
         self._used: Made | None = None
+        self._keys = (f"{MODEL}{index}" for index in itertools.count())
 
     def prepare(self, case: Case) -> Matching:
         """Have MODEL mean the one for the case's sizes, made when it is first asked for. Raises Stopped."""
@@ -89,6 +92,11 @@ class Candidate:
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
 
+    def forget(self) -> None:
+        """Have models with buffers constructed anew: what was asked may have left its graph in them."""
+        self._made = [made for made in self._made if not made.has_buffers]
+        self._used = None
+
     def _model(self, case: Case) -> Made:
         if self._used is None or self._used.init_inputs != case.init_inputs:
             made = next((made for made in self._made if made.init_inputs == case.init_inputs), None)
@@ -103,7 +111,7 @@ class Candidate:
         return self._used
 
     def _construct(self, case: Case) -> Made:
-        key, seed = f"{MODEL}{len(self._made)}", secrets.randbits(62)
+        key, seed = next(self._keys), secrets.randbits(62)
         doing = f"constructing ModelNew for variant {case.variant}"
         evidence = self._do(
             [p.Construct(model=key, init_inputs=case.init_inputs, device=self.device.value, seed=seed)], doing
@@ -114,7 +122,7 @@ class Candidate:
         assert isinstance(found, p.Constructed)
         tensors = (*found.parameters, *found.buffers)
         reference = [info_of(name, value) for name, value in case.state.items()]
-        return Made(key, case.init_inputs, tensors, match(reference, tensors))
+        return Made(key, case.init_inputs, tensors, match(reference, tensors), bool(found.buffers))
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""

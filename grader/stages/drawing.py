@@ -83,11 +83,6 @@ def is_mask(value: torch.Tensor) -> bool:
     )
 
 
-def masks_of(buffers: Mapping[str, torch.Tensor]) -> set[str]:
-    """Names of those that nobody moves: a kernel may have them by position. Statistics, constants at first, do move."""
-    return {name for name, value in buffers.items() if is_mask(value) and not is_constant(value)}
-
-
 def edited_input(value: object) -> torch.Tensor:
     """A copy with EDITS elements replaced; of whole numbers, which may be codes or indices, by others of them."""
     assert isinstance(value, torch.Tensor)
@@ -113,8 +108,9 @@ def moved(value: torch.Tensor) -> torch.Tensor:
 def unlike_constants(value: torch.Tensor) -> torch.Tensor:
     """What starts as zeros or ones, as a norm's parameters and statistics do, is `moved`: else who leaves it out is
     right."""
-    return moved(value) if is_constant(value) else value
+    return moved(value) if starts_constant(value) else value
 
 
-def is_constant(value: torch.Tensor) -> bool:
-    return value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
+def starts_constant(value: torch.Tensor) -> bool:
+    """All zeros, or all ones."""
+    return value.numel() > 0 and bool((value == 0).all() or (value == 1).all())

@@ -31,6 +31,9 @@ class Traits(NamedTuple):
     has_float64: bool
     flops: float
     """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
+    tables: frozenset[str]
+    """Buffers that another seed leaves alike, and not all zeros or ones, which statistics start as: positions, masks,
+    filters. A kernel may have them by formula, so that nobody moves them."""
 
 
 class Evaluation(NamedTuple):
@@ -92,7 +95,7 @@ def evaluate(
     if large:
         sealed = _one_by_one(desk, script, wanted, wide=wide)
     else:
-        script.export({source: _widened(spec, wide) for source, spec in wanted.items()})
+        script.export({source: widened(spec, wide) for source, spec in wanted.items()})
         script.step(p.Drop())
         found = desk.run(script).sealed.items()
         sealed = {source: _waiting(value, wanted[source]) if wide else value for source, value in found}
@@ -113,7 +116,7 @@ def _one_by_one(
     sealed: dict[str, torch.Tensor] = {}
     for source, spec in wanted.items():
         script = Script(desk.worker, desk.device)
-        script.export({source: _widened(spec, wide)})
+        script.export({source: widened(spec, wide)})
         found = desk.run(script).sealed
         sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
     desk.step(p.Drop())
@@ -129,5 +132,6 @@ def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     return parked(exact, torch.promote_types(spec.dtype, torch.float32) if spec.dtype.is_floating_point else None)
 
 
-def _widened(spec: TensorSpec, wide: bool) -> TensorSpec:
+def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
+    """As the float64 model has it."""
     return TensorSpec(spec.shape, torch.float64) if wide and spec.dtype.is_floating_point else spec

@@ -10,7 +10,8 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.remote import Script, TensorSpec
-from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate
+from grader.stages.drawing import starts_constant
+from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate, widened
 
 if TYPE_CHECKING:
     from grader.stages.reference import ReferenceDesk
@@ -30,12 +31,17 @@ def first_look(
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     script = Script(desk.worker, desk.device)
     script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
+    script.export({f"state:{GOLDEN}:{info.name}": widened(names[info.name], True) for info in buffers})
     sealed = desk.run(script).sealed
     state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
+    seeded = {info.name: sealed[f"state:{GOLDEN}:{info.name}"].to(state[info.name].dtype) for info in buffers}
+    tables = frozenset(
+        name for name, other in seeded.items() if not starts_constant(state[name]) and alike(state[name], other)
+    )
     outputs, clone_inputs = _outputs(desk, inputs, training)
     has_float64 = _runs_in_float64(desk, inputs, training, clone_inputs)
     flops = _flops(desk, inputs, training, clone_inputs)
-    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops)
+    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, tables)
     first, second = (evaluate(desk, MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
     stochastic = any(not alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
     return traits._replace(stochastic=stochastic), state

@@ -26,8 +26,6 @@ FEW = 64
 """Elements all of which one kink may touch: of fewer, the median says nothing."""
 SAMPLE = 1 << 20
 """Elements that stand for all."""
-YARDSTICKS_L2, YARDSTICKS_MAX = 2.0, 4.0
-"""The largest of so many differences are as many yardsticks, and no more."""
 
 Spread = Callable[[], torch.Tensor]
 """Of each element, how far the farthest of RUNS is from what is exact; float64."""

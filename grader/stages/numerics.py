@@ -186,8 +186,8 @@ def _passes_but_for_kinks(expected: Expected, many_runs: kinks.Spread, candidate
     calm = spread.masked_fill(explained > 0, 0.0)
     closer = replace(
         expected,
-        error_l2=min(expected.error_l2, norm(calm) / kinks.YARDSTICKS_L2),
-        error_max=min(expected.error_max, float(calm.max()) / kinks.YARDSTICKS_MAX),
+        error_l2=min(expected.error_l2, norm(calm)),
+        error_max=min(expected.error_max, float(calm.max())),
     )
     left = torch.where(golden.isfinite(), golden + (error - explained).clamp_min(0), golden)
     found = difference(left, closer)

@@ -17,7 +17,7 @@ from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, edited_input, is_float
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, evaluate
 from grader.stages.reference import ReferenceDesk
-from grader.stages.trackers import track
+from grader.stages.trackers import Trackers, track
 
 SHORT_MS = 0.1
 """Of an operation. In one process a launch costs a GPU 0.1 us more than in another: a thousandth of this."""
@@ -33,15 +33,31 @@ def edited(desk: ReferenceDesk, case: Case) -> Case:
     return desk.remember(("edited", case.seed, case.training), ask)
 
 
-def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
-    """What the same parameters make of other inputs of the same sizes, as exactly as the case has them at least."""
+def without_gradients(desk: ReferenceDesk, case: Case) -> Case:
+    """The same case with its buffers as a forward without a graph leaves them; a reference may move them otherwise."""
+
+    def ask() -> Case:
+        trackers = _forwards(desk, case, case.inputs)
+        buffers = trackers.expected("buffers", lambda _: 1.0)
+        return replace(case, buffers={name: of.around(buffers[name].golden) for name, of in case.buffers.items()})
+
+    return desk.remember(("without gradients", case.seed, case.training), ask)
+
+
+def _forwards(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> Trackers:
+    """Of the case's parameters and other inputs; exact values, and eager PyTorch's error."""
     traits = desk.traits(case)
 
     def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
         desk.ready(case)
         return evaluate(desk, model, traits, inputs, state, {}, (), case.training)
 
-    _, trackers = track(run, traits, inputs, case.state, desk.device, perturbed_runs=0)
+    return track(run, traits, inputs, case.state, desk.device, perturbed_runs=0)[1]
+
+
+def outputs_for(desk: ReferenceDesk, case: Case, inputs: Sequence[object]) -> dict[str, numerics.Expected]:
+    """What the same parameters make of other inputs of the same sizes, as exactly as the case has them at least."""
+    trackers = _forwards(desk, case, inputs)
     found = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():
         of = case.outputs[name]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -18,7 +19,6 @@ from grader.stages.drawing import (
     draw_cotangent,
     draw_inputs,
     is_float,
-    masks_of,
     moved,
     unlike_constants,
 )
@@ -154,8 +154,7 @@ class ReferenceDesk:
         held = self._construct(variant.name, init_inputs, inputs, training)
         traits, state = held.traits, held.state
         move = moved if draw else unlike_constants
-        masks = masks_of({info.name: state[info.name] for info in traits.buffers})
-        state = {name: value if name in masks else move(value) for name, value in state.items()}
+        state = {name: value if name in traits.tables else move(value) for name, value in state.items()}
         cotangents = self._cotangents(traits, constant_cotangents)
         wrt = tuple(
             [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]
@@ -194,6 +193,13 @@ class ReferenceDesk:
             clone_inputs=traits.clone_inputs,
             values_comparable=not traits.stochastic,
         )
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[RemoteWorker]:
+        """Its worker, with the reference imported, for models that are not its own."""
+        self._constructed, self._released = None, False
+        yield self.worker
+        self._constructed = None
 
     def release(self) -> None:
         """Leave the device's memory to others; what the worker held is made anew when it is needed."""

@@ -5,10 +5,11 @@ import torch
 
 from grader.catalog import find_problems
 from grader.models import Device
-from grader.stages import passes
+from grader.stages import numerics, passes
 from grader.stages.drawing import perturbed, perturbed_state
 from grader.stages.evaluating import MODEL, evaluate
 from grader.stages.timing.call import Draw
+from grader.stages.timing.comparison import Comparison
 from grader.stages.timing.second_look import SecondLook
 from grader.workshop import Workshop
 
@@ -55,3 +56,13 @@ def test_an_element_on_the_other_side_of_a_kink_is_explained_and_nothing_else_is
     cut = right.clone()
     cut[0, 0] = 0
     assert not explains(cut)
+
+
+def test_integers_of_a_timed_call_get_a_second_look_too():
+    comparison = Comparison(None, None, {}, {}, tf32=False)
+    golden = torch.arange(32)
+    expected = numerics.Expected("indices", (32,), torch.int64, golden)
+    found = golden.flip(0)
+    assert comparison._difference(expected, golden, golden, lambda _: False) is None
+    assert "32 of 32" in comparison._difference(expected, golden, found, lambda _: False)
+    assert comparison._difference(expected, golden, found, lambda _: True) is None

@@ -18,6 +18,7 @@ from grader.stages.backward.mistakes import known_mistakes, right_for_ones
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate, export_buffers
 from grader.stages.cases import Case
+from grader.stages.control import reference_passes
 from grader.stages.outcome import Stopped, diagnose, errors_first, in_eval, raised
 from grader.stages.outputs import check_buffers, check_output, differ
 from grader.stages.reference import ReferenceDesk
@@ -67,10 +68,10 @@ def judge_backward(
             break
     else:
         asked = experiments.TRAPS
-        diagnoses = run_experiments(candidate, traps[0], asked)
+        diagnoses = run_experiments(candidate, desk, traps[0], asked)
         for others in traps[1:]:
             if verdict_of(diagnoses) is Status.CORRECT:
-                found = run_experiments(candidate, others, experiments.TRAPS_IN_EVAL)
+                found = run_experiments(candidate, desk, others, experiments.TRAPS_IN_EVAL)
                 diagnoses += [in_eval(diagnosis) for diagnosis in found if diagnosis.severity == "error"]
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
@@ -166,7 +167,7 @@ def _causes(
     if causes:
         return causes
     known = {diagnosis.code for diagnosis in judged.diagnoses}
-    found = run_experiments(candidate, trap_cases, experiments.CAUSES)
+    found = run_experiments(candidate, desk, trap_cases, experiments.CAUSES)
     causes = [diagnosis for diagnosis in found if diagnosis.code not in known]
     if not any(diagnosis.severity == "error" for diagnosis in causes):
         causes += right_for_ones(candidate, desk, case)
@@ -200,7 +201,7 @@ def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:
 
 
 def run_experiments(
-    candidate: Candidate, cases: experiments.Cases, asked: Sequence[experiments.Experiment]
+    candidate: Candidate, desk: ReferenceDesk, cases: experiments.Cases, asked: Sequence[experiments.Experiment]
 ) -> list[Diagnosis]:
     """Their diagnoses, errors before warnings before information. A lost worker ends them."""
     found: list[Diagnosis] = []
@@ -211,11 +212,21 @@ def run_experiments(
             code = experiment.__name__
             found.append(diagnose(code, f"{(experiment.__doc__ or '').strip()} Instead: {stopped.diagnosis.message}"))
             break
-        if diagnosis is not None:
-            found.append(diagnosis)
-            if diagnosis.severity == "error" and diagnosis.code in experiments.LASTING:
-                break
+        if diagnosis is None:
+            continue
+        error = diagnosis.severity == "error"
+        if error and not _has_control(desk, experiment, cases):
+            continue
+        found.append(diagnosis)
+        if error and diagnosis.code in experiments.LASTING:
+            break
     return errors_first(found)
+
+
+def _has_control(desk: ReferenceDesk, experiment: experiments.Experiment, cases: experiments.Cases) -> bool:
+    """The reference passes it."""
+    key = experiment.__name__, cases.first.seed, cases.first.training
+    return reference_passes(desk, key, lambda reference: experiment(reference, cases))
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

@@ -21,7 +21,7 @@ from grader.problem_module import Variant
 from grader.remote import WorkerLost
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
-from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, is_mask, masks_of
+from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, is_mask
 from grader.stages.outcome import lost
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import Call, Draw, Part, Phase, Side
@@ -62,7 +62,7 @@ class Arms:
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
         self._same_inputs = self._draws_the_same()
-        self._masks = masks_of({name: case.state[name] for name in case.buffers})
+        self._tables = desk.traits(case).tables
 
     def pair(
         self, phase: Phase, reference_first: bool, calls: int
@@ -95,7 +95,7 @@ class Arms:
                 _moved(value, SAME_INPUT_NOISE) if is_float(value) and not is_mask(value) else value for value in inputs
             ]
         state = {
-            name: value if name in self._masks or not is_float(value) else _moved(value, MOVE)
+            name: value if name in self._tables or not is_float(value) else _moved(value, MOVE)
             for name, value in self._case.state.items()
         }
         cotangents = {

@@ -92,6 +92,7 @@ def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis
     """Whether the gradients themselves carry a graph."""
     finding = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
     supported = finding.failure is None and finding.of(p.Gradients)[0].double_backward
+    candidate.forget()  # a backward may write into buffers, which require grad now
     if supported:
         return None
     return diagnose(
