@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 import torch
@@ -16,8 +16,8 @@ from grader.stages import numerics, passes
 PERTURBATION_ULPS = 8.0
 """Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
 may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
-MASK_SAMPLE = 1 << 10
-"""So many elements tell that most tensors are no mask."""
+FIRST = 1 << 10
+"""So many elements tell that most tensors are no masks and no codes."""
 EDITS = 3
 """Elements that an edited input differs in: too few for a checksum over a sample to notice."""
 
@@ -70,17 +70,22 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     noisy = value.to(device.value, copy=True).contiguous()
     if is_mask(noisy):
         return noisy
+    codes = _all(noisy, lambda part: part == part.round())  # as an index 3.1 is 3, and 2.9 is not
     for piece in torch.split(noisy.view(-1), passes.CHUNK_ELEMENTS):
-        piece *= 1 + ulps * numerics.EPSILON * torch.randn_like(piece)
+        noise = torch.randn_like(piece)
+        piece *= 1 + ulps * numerics.EPSILON * (noise.abs_() if codes else noise)
     return noisy
 
 
 def is_mask(value: torch.Tensor) -> bool:
     """Floats, nothing but 0, 1 and -1: what asks for a 1, or takes it from 1, does not mean what is nearly that."""
+    return value.is_floating_point() and _all(value, lambda part: (part == 0) | (part.abs() == 1))
+
+
+def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Of every element; of no tensor that has none. The first ones tell most tensors apart."""
     flat = value.reshape(-1)
-    return (value.is_floating_point() and flat.numel() > 0) and all(
-        bool(((part == 0) | (part.abs() == 1)).all()) for part in (flat[:MASK_SAMPLE], flat[MASK_SAMPLE:])
-    )
+    return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:FIRST], flat[FIRST:]))
 
 
 def edited_input(value: object) -> torch.Tensor:
@@ -89,7 +94,7 @@ def edited_input(value: object) -> torch.Tensor:
     copy = value.clone()
     flat = copy.view(-1)
     where = torch.randint(flat.numel(), (EDITS,), device=flat.device)
-    others = flat[flat != flat[where[0]]] if bool((flat == flat.round()).all()) else flat[:0]
+    others = flat[flat != flat[where[0]]] if _all(flat, lambda part: part == part.round()) else flat[:0]
     if others.numel():
         flat[where] = others[torch.randint(others.numel(), (EDITS,), device=flat.device)]
     else:
