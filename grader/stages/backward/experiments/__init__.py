@@ -12,6 +12,7 @@ from grader.models import Diagnosis
 from grader.stages.backward.experiments._asking import Cases
 from grader.stages.backward.experiments.accumulation import accumulation_broken
 from grader.stages.backward.experiments.conditions import (
+    buffers_not_updated,
     double_backward_unsupported,
     ignores_needs_input_grad,
     inconsistent_with_forward,
@@ -50,6 +51,7 @@ TRAPS: tuple[Experiment, ...] = (
     assumes_contiguous_grad_output,
     stale_saved_state,
     ignores_needs_input_grad,
+    buffers_not_updated,
     undefined_grad_output,
     inconsistent_with_forward,
     wrong_stream,

@@ -9,9 +9,9 @@ from grader.models import Device, Diagnosis
 from grader.stages.backward.experiments._asking import Cases, first_wrong
 from grader.stages.backward.own_differences import differences
 from grader.stages.backward.vjp import ask, attempt_each, product
-from grader.stages.candidate import Candidate, names
+from grader.stages.candidate import Candidate, export_buffers, names
 from grader.stages.outcome import diagnose, first_line
-from grader.stages.outputs import same_bits
+from grader.stages.outputs import check_buffers, differ, same_bits
 
 REPEATS = 5
 MAX_FROZEN_SUBSETS = 16
@@ -42,6 +42,26 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
                 "ignores_needs_input_grad",
                 f"with {shown} frozen, the gradient of `{operand}` is wrong: check ctx.needs_input_grad",
             )
+    return None
+
+
+def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """With all inputs frozen, as those of a first layer, and with all parameters frozen, buffers move all the same."""
+    case = cases.first
+    if not (case.buffers and case.values_comparable):
+        return None
+    inputs = tuple(name for name in case.wrt if name.startswith("input["))
+    parameters = tuple(name for name in case.wrt if name not in inputs)
+    for what, frozen in (("inputs", inputs), ("parameters", parameters)):
+        if not frozen or len(frozen) == len(case.wrt):
+            continue
+        script = ask(candidate, case, frozen=frozen)
+        export_buffers(script, candidate, case)
+        finding = candidate.attempt(script, "backward", f"backward with all {what} frozen")
+        wrong = None if finding.failure else differ(check_buffers(case, finding, candidate.buffers(case)))
+        if wrong is not None:
+            message = f"with all {what} frozen, {wrong} after one forward and its backward: update it all the same"
+            return diagnose("buffers_not_updated", message, stage="backward")
     return None
 
 
