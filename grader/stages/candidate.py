@@ -173,6 +173,7 @@ def output_specs(case: Case) -> dict[str, TensorSpec]:
 
 
 def export_buffers(script: Script, candidate: Candidate, case: Case) -> None:
+    """As they are after the steps so far, by the candidate's names."""
     specs = {
         theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
         for ours, theirs in candidate.buffers(case).items()

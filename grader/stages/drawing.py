@@ -111,11 +111,12 @@ def moved(value: torch.Tensor) -> torch.Tensor:
 
 
 def unlike_constants(value: torch.Tensor) -> torch.Tensor:
-    """What starts as zeros or ones, as a norm's parameters and statistics do, is `moved`: else who leaves it out is
-    right."""
-    return moved(value) if starts_constant(value) else value
+    """What starts as zeros or ones, as a norm's parameters and statistics do, or all alike, is `moved`: else who leaves
+    it out is right."""
+    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
+    return moved(value) if constant else value
 
 
-def starts_constant(value: torch.Tensor) -> bool:
-    """All zeros, or all ones."""
+def zeros_or_ones(value: torch.Tensor) -> bool:
+    """All of it the one or the other."""
     return value.numel() > 0 and bool((value == 0).all() or (value == 1).all())
