@@ -24,6 +24,8 @@ FACTOR = 4.0
 """Of the largest difference among the runs: two flips may meet in one element."""
 FEW = 64
 """Elements all of which one kink may touch: of fewer, the median says nothing."""
+YARDSTICKS = 2.0
+"""The largest of so many differences are as many yardsticks."""
 SAMPLE = 1 << 20
 """Elements that stand for all."""
 
