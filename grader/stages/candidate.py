@@ -57,6 +57,10 @@ class Candidate:
         names = self.prepare(case).names
         script.set_state(MODEL, {names[name]: value for name, value in case.state.items() if name in names})
 
+    def reset_buffers(self, script: Script, case: Case) -> None:
+        """Put the case's buffers in place: a forward may hang on those that it moves."""
+        script.set_state(MODEL, {theirs: case.state[ours] for ours, theirs in self.buffers(case).items()})
+
     def operand(self, case: Case, name: str) -> str | None:
         """The candidate's name for an operand of the reference; None where it has none."""
         return name if name.startswith("input[") else self.prepare(case).names.get(name)

@@ -52,17 +52,14 @@ def is_float(value: object) -> TypeGuard[torch.Tensor]:
 
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
     """Inputs as a long chain of roundings may leave them."""
-    return [
-        _noisy(value, device, ulps) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for value in inputs
-    ]
+    return [_noisy(value, device, ulps) if is_float(value) else value for value in inputs]
 
 
 def perturbed_state(
     state: Mapping[str, torch.Tensor], device: Device, ulps: float = PERTURBATION_ULPS
 ) -> dict[str, torch.Tensor]:
     """Likewise parameters and buffers."""
-    return {name: _noisy(value, device, ulps) if value.is_floating_point() else value for name, value in state.items()}
+    return {name: _noisy(value, device, ulps) if is_float(value) else value for name, value in state.items()}
 
 
 def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:

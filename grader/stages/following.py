@@ -69,12 +69,12 @@ def judge_following(candidate: Candidate, first: Case, edited: Case, moved: Case
     if moved.init_inputs == first.init_inputs:
         turns.append(Turn("b", moved, True, " after inputs and parameters changed in place"))
     script = candidate.script(first)
-    matching = candidate.prepare(first)
     for index, turn in enumerate(turns):
         case = turn.case
-        names = case.state if case is moved else case.buffers  # a forward may hang on buffers that it moves
-        state = {matching.names[name]: case.state[name] for name in names if name in matching.names}
-        script.set_state(MODEL, state)
+        if case is moved:
+            candidate.reset(script, case)
+        else:
+            candidate.reset_buffers(script, case)
         script.put_inputs(turn.key, case.inputs, reuse_addresses=turn.reuse)
         script.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=case.training))
         script.export(exports("output", f"t{index}", output_specs(case)))

@@ -51,9 +51,8 @@ def judge_load_bearing(candidate: Candidate, desk: ReferenceDesk, case: Case) ->
         return None
     turns = [case, *(edit.case for edit in edits)]
     script = candidate.script(case)
-    names = candidate.prepare(case).names
     for index, turn in enumerate(turns):
-        script.set_state(MODEL, {names[name]: case.state[name] for name in case.buffers if name in names})
+        candidate.reset_buffers(script, case)
         script.put_inputs("a", turn.inputs, reuse_addresses=True)
         script.step(p.Forward(model=MODEL, inputs="a", tape=f"t{index}", training=case.training))
         script.export(exports("output", f"t{index}", output_specs(case)))

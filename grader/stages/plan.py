@@ -57,11 +57,12 @@ def may_tell_modes_apart(submission: Submission) -> bool:
 
 
 def _traps(desk: ReferenceDesk, name: str, *, training: bool) -> Cases:
+    first = _case(desk, name, training=training)
     return Cases(
-        first=_case(desk, name, training=training),
+        first=first,
         second=_case(desk, name, training=training, draw=1),
         constant=_case(desk, name, training=training, constant_cotangents=True),
-        keeps_outputs=questions.keeps_outputs(desk, _case(desk, name, training=training)),
+        keeps_outputs=questions.keeps_outputs(desk, first),
     )
 
 
