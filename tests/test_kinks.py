@@ -9,7 +9,9 @@ from grader.catalog import find_problems
 from grader.models import Device
 from grader.stages import kinks, numerics
 from grader.stages.drawing import perturbed, perturbed_state
-from grader.stages.evaluating import MODEL, evaluate
+from grader.stages.evaluating import MODEL, Evaluation, evaluate
+from grader.stages.parking import LARGE_BYTES
+from grader.stages.trackers import Trackers
 from grader.workshop import Workshop
 
 ULPS = 16.0
@@ -69,6 +71,18 @@ def test_a_flip_is_told_from_usual_rounding():
     assert explained.count_nonzero() == 1
     assert kinks.explained(spread * 100, torch.full_like(spread, 1e-5)).count_nonzero() == 1, "whatever is usual"
     assert kinks.explained(torch.ones_like(spread), torch.full_like(spread, 1e-5)).count_nonzero() == 0, "all alike"
+
+
+def test_what_may_wait_in_the_hosts_memory_is_left_to_the_yardstick():
+    """On its way there, float64 becomes float32: half as many bytes."""
+
+    def run(_):
+        raise AssertionError("nobody needs it")
+
+    for count, spreads in ((LARGE_BYTES // 8, False), (kinks.MANY - 1, True)):
+        eager = Evaluation({"y": torch.ones(count)}, {}, {})
+        trackers = Trackers(eager, eager, has_float64=True, run=run)
+        assert (trackers.expected("outputs", lambda _: 1.0)["y"].spread is not None) is spreads
 
 
 def test_of_a_few_elements_all_may_be_touched():

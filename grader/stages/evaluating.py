@@ -128,8 +128,11 @@ def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
     A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
     adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
+    Integers and booleans stay where they are: they are compared all at once.
     """
-    return parked(exact, torch.promote_types(spec.dtype, torch.float32) if spec.dtype.is_floating_point else None)
+    if not spec.dtype.is_floating_point:
+        return exact
+    return parked(exact, torch.promote_types(spec.dtype, torch.float32))
 
 
 def widened(spec: TensorSpec, wide: bool) -> TensorSpec:

@@ -181,9 +181,7 @@ def known_mistake(
 
 
 def _changes(case: Case, buffers: Sequence[str]) -> bool:
-    return any(
-        not torch.equal(case.buffers[name].golden.to(case.state[name].dtype), case.state[name]) for name in buffers
-    )
+    return any(not torch.equal(case.buffers[name].golden.to(case.state[name]), case.state[name]) for name in buffers)
 
 
 def _all_failed(case: Case, message: str) -> list[TensorCheck]:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import torch
 
+from grader.stages.parking import LARGE_BYTES
+
 RUNS = 16
 """What a candidate's rounding puts on a kink's other side, one in so many of them does too, with near certainty."""
 ULPS = 64.0
@@ -24,6 +26,9 @@ FACTOR = 4.0
 """Of the largest difference among the runs: two flips may meet in one element."""
 FEW = 64
 """Elements all of which one kink may touch: of fewer, the median says nothing."""
+MANY = LARGE_BYTES // 16
+"""Elements, some of which are at a kink in every draw, and so in the yardstick's too. What waits in the host's memory
+has as many, at 16 bytes each at most."""
 YARDSTICKS = 2.0
 """The largest of so many differences are as many yardsticks."""
 SAMPLE = 1 << 20

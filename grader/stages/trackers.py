@@ -12,7 +12,7 @@ from grader.models import Device
 from grader.stages import kinks, numerics, passes
 from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits
-from grader.stages.parking import is_large, parked
+from grader.stages.parking import parked
 
 PERTURBED_RUNS = 3
 
@@ -25,7 +25,7 @@ class _Tracker:
     def __init__(self, eager: torch.Tensor, exact: torch.Tensor) -> None:
         self.shape, self.dtype = tuple(eager.shape), eager.dtype
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
-        self.golden = parked(exact if self.real else eager)
+        self.golden = parked(exact) if self.real else eager
         self.error_l2 = self.error_max = 0.0
         self.ambiguous = None if self.real else exact != eager
         self.spread: torch.Tensor | None = None
@@ -74,9 +74,8 @@ class Trackers:
         self, table: Table, length: Callable[[torch.Tensor], float], labels: Mapping[str, str] | None = None
     ) -> dict[str, numerics.Expected]:
         """By name; `length` gives the longest reduction behind a tensor, `labels` what a message calls it."""
-        large = any(is_large(tracker.golden) for trackers in self._tables.values() for tracker in trackers.values())
-        # Of large ones every draw has elements at a kink, and so has the yardstick.
-        spreads = self._run is not None and not large
+        sizes = [tracker.golden.numel() for trackers in self._tables.values() for tracker in trackers.values()]
+        spreads = self._run is not None and max(sizes, default=0) < kinks.MANY
         return {
             name: numerics.Expected(
                 name=(labels or {}).get(name, name),
