@@ -18,8 +18,6 @@ PERTURBATION_ULPS = 8.0
 may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
 FIRST = 1 << 10
 """So many elements tell that most tensors are no masks and no codes."""
-EDITS = 3
-"""Elements that an edited input differs in: too few for a checksum over a sample to notice."""
 
 
 def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
@@ -67,7 +65,7 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     noisy = value.to(device.value, copy=True).contiguous()
     if is_mask(noisy):
         return noisy
-    codes = _all(noisy, lambda part: part == part.round())  # as an index 3.1 is 3, and 2.9 is not
+    codes = whole_numbers(noisy)  # as an index 3.1 is 3, and 2.9 is not
     for piece in torch.split(noisy.view(-1), passes.CHUNK_ELEMENTS):
         noise = torch.randn_like(piece)
         piece *= 1 + ulps * numerics.EPSILON * (noise.abs_() if codes else noise)
@@ -79,24 +77,15 @@ def is_mask(value: torch.Tensor) -> bool:
     return value.is_floating_point() and _all(value, lambda part: (part == 0) | (part.abs() == 1))
 
 
+def whole_numbers(value: torch.Tensor) -> bool:
+    """Codes or indices, perhaps."""
+    return _all(value, lambda part: part == part.round())
+
+
 def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:
     """Of every element; of no tensor that has none. The first ones tell most tensors apart."""
     flat = value.reshape(-1)
     return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:FIRST], flat[FIRST:]))
-
-
-def edited_input(value: object) -> torch.Tensor:
-    """A copy with EDITS elements replaced; of whole numbers, which may be codes or indices, by others of them."""
-    assert isinstance(value, torch.Tensor)
-    copy = value.clone()
-    flat = copy.view(-1)
-    where = torch.randint(flat.numel(), (EDITS,), device=flat.device)
-    others = flat[flat != flat[where[0]]] if _all(flat, lambda part: part == part.round()) else flat[:0]
-    if others.numel():
-        flat[where] = others[torch.randint(others.numel(), (EDITS,), device=flat.device)]
-    else:
-        flat[where] = -2 * flat[where] - 1
-    return copy
 
 
 def moved(value: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,10 +24,13 @@ from grader.stages.drawing import is_float
 from grader.stages.outcome import diagnose
 from grader.stages.outputs import check_output
 from grader.stages.reference import ReferenceDesk
+from grader.stages.structure import Structure
 
 BLOCKS = 8
 MAX_BYTES = 256 << 20
 """Of all edits together: fewer blocks where the tensors are large."""
+Structures = Mapping[int, Structure]
+"""By the argument's position."""
 _CHOICE = random.SystemRandom()
 
 
@@ -89,8 +92,8 @@ def _must_move(case: Case, edit: Edit) -> bool:
 def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
     """None where there is no input to change, or the reference does not take the changes."""
     floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.golden.numel()]
-    tensors = [i for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor) and value.numel() > 1]
-    if not floats or not tensors:
+    structures = questions.structures(desk, case)
+    if not floats or not any(of.free.sum() > 1 for of in structures.values()):
         return ()
     nbytes = sum(of.golden.nbytes for of in case.outputs.values())
     nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
@@ -100,10 +103,10 @@ def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
     try:
         gradients = questions.element_gradients(desk, case, output, elements)
         made = [
-            (_poke(case, tensors, gradient, output, element), element)
+            (_poke(case, structures, gradient, output, element), element)
             for element, gradient in zip(elements, gradients, strict=True)
         ]
-        made.append((_swap(case, tensors), elements[-1]))
+        made.append((_swap(case, structures), elements[-1]))
         return tuple(
             Edit(replace(case, inputs=inputs, outputs=questions.outputs_for(desk, case, inputs)), said, output, element)
             for (inputs, said), element in made
@@ -118,42 +121,43 @@ def _one_in_each(count: int, blocks: int) -> Iterator[int]:
 
 
 def _poke(
-    case: Case, tensors: list[int], gradients: dict[int, torch.Tensor], output: str, element: int
+    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, element: int
 ) -> tuple[tuple[object, ...], str]:
     """One element moves, far enough that the output does by about its own size, where that is not too far."""
-    reached = [i for i, gradient in gradients.items() if bool((gradient != 0).any())]
+    slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}
+    reached = [i for i, slope in slopes.items() if bool(slope.any())]
     if not reached:
-        return _swap(case, tensors)
+        return _swap(case, structures)
     index = _CHOICE.choice(reached)
-    value, gradient = case.inputs[index], gradients[index].view(-1)
+    value, slope = case.inputs[index], slopes[index]
     assert isinstance(value, torch.Tensor)
-    nonzero = (gradient != 0).nonzero().view(-1)
+    nonzero = slope.nonzero().view(-1)
     where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
     size = case.outputs[output].norm / math.sqrt(case.outputs[output].golden.numel())
     most = 8 * passes.norm(value) / math.sqrt(value.numel()) + 1
-    step = min(max(2 * size / abs(float(gradient[where])), abs(old) + 1), most)
-    return _with(case, index, {where: old + _CHOICE.choice((-step, step))}), _said(case, index, where)
+    step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
+    codes = structures[index].other_codes(value, old)
+    new = codes[_CHOICE.randrange(len(codes))].item() if len(codes) else old + _CHOICE.choice((-step, step))
+    return _with(case, structures, index, {where: new}), _said(case, index, where)
 
 
-def _swap(case: Case, tensors: list[int]) -> tuple[tuple[object, ...], str]:
+def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
+    tensors = [i for i, of in structures.items() if of.free.sum() > 1]
     index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
-    value = case.inputs[index]
+    value, free = case.inputs[index], structures[index].free.reshape(-1).nonzero().view(-1)
     assert isinstance(value, torch.Tensor)
-    one, other = _CHOICE.sample(range(value.numel()), 2)
+    one, other = (int(free[i]) for i in _CHOICE.sample(range(len(free)), 2))
     flat = value.reshape(-1)
-    swapped = _with(case, index, {one: flat[other].item(), other: flat[one].item()})
+    swapped = _with(case, structures, index, {one: flat[other].item(), other: flat[one].item()})
     name = case.operand_names.get(f"input[{index}]", f"input[{index}]")
     return swapped, f"two elements of `{name}` alone were swapped"
 
 
-def _with(case: Case, index: int, values: dict[int, float]) -> tuple[object, ...]:
-    changed = case.inputs[index]
-    assert isinstance(changed, torch.Tensor)
-    changed = changed.clone(memory_format=torch.contiguous_format)
-    for where, value in values.items():
-        changed.view(-1)[where] = value
-    return (*case.inputs[:index], changed, *case.inputs[index + 1 :])
+def _with(case: Case, structures: Structures, index: int, values: dict[int, float]) -> tuple[object, ...]:
+    value = case.inputs[index]
+    assert isinstance(value, torch.Tensor)
+    return (*case.inputs[:index], structures[index].changed(value, values), *case.inputs[index + 1 :])
 
 
 def _said(case: Case, index: int, where: int) -> str:

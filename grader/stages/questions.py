@@ -12,11 +12,12 @@ import torch
 
 from grader import protocol as p
 from grader.remote import Script, TensorSpec
-from grader.stages import numerics, passes
+from grader.stages import numerics, passes, structure
 from grader.stages.cases import Case
-from grader.stages.drawing import draw_inputs, edited_input, is_float
+from grader.stages.drawing import draw_inputs, is_float
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, evaluate
 from grader.stages.reference import ReferenceDesk
+from grader.stages.structure import Structure
 from grader.stages.trackers import Trackers, track
 
 SHORT_MS = 0.1
@@ -24,13 +25,29 @@ SHORT_MS = 0.1
 
 
 def edited(desk: ReferenceDesk, case: Case) -> Case:
-    """The same case with EDITS elements of each float input replaced; outputs only, by the same parameters."""
+    """The same case with a few elements of each float input replaced; outputs only, by the same parameters."""
 
     def ask() -> Case:
-        inputs = [edited_input(value) if is_float(value) else value for value in case.inputs]
+        of = structures(desk, case)
+        inputs = [of[i].edited(value) if is_float(value) else value for i, value in enumerate(case.inputs)]
         return replace(case, inputs=tuple(inputs), outputs=outputs_for(desk, case, inputs))
 
     return desk.remember(("edited", case.seed, case.training), ask)
+
+
+def structures(desk: ReferenceDesk, case: Case) -> dict[int, Structure]:
+    """Of each tensor among the forward's arguments, by its position."""
+
+    def ask() -> dict[int, Structure]:
+        variant = desk.module.variants[case.variant]
+        others = [draw_inputs(variant, desk.device, secrets.randbits(62))[1] for _ in range(structure.DRAWS - 1)]
+        return {
+            index: Structure([value for value in values if isinstance(value, torch.Tensor)])
+            for index, values in enumerate(zip(case.inputs, *others, strict=True))
+            if isinstance(values[0], torch.Tensor)
+        }
+
+    return desk.remember(("structures", case.seed), ask)
 
 
 def without_gradients(desk: ReferenceDesk, case: Case) -> Case:
