@@ -5,11 +5,10 @@ from __future__ import annotations
 from grader.models import Baseline, Device, Problem, StageStatus
 from grader.record import Record
 from grader.remote.launch import Role
-from grader.stages import questions
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing import flush_bytes, measure, too_fast
+from grader.stages.timing import flush_bytes, measure, too_fast, workload
 from grader.workshop import Workshop
 
 
@@ -25,7 +24,7 @@ def appraise(
     with record.stage("timing"):
         try:
             desk = workshop.desk(problem, device)
-            work = questions.work(desk, record.timed)
+            work = workload.work(desk, record.timed)
             record.timing = workshop.light.bounds(desk, work, record.timing, tf32=tf32)
             desk.release()
             if baselines:

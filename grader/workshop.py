@@ -18,12 +18,12 @@ from grader.protocol import Warmed
 from grader.remote import RemoteWorker
 from grader.remote.launch import Launcher, Role
 from grader.sandbox import choose
-from grader.stages import build, questions
+from grader.stages import build
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import Stopped, diagnose, raised
 from grader.stages.reference import ReferenceDesk
-from grader.stages.timing import BaselineStore, SpeedOfLight
+from grader.stages.timing import BaselineStore, SpeedOfLight, workload
 from grader.stages.timing.rounds import Plan
 from grader.toolchain import find_toolchain
 
@@ -114,7 +114,7 @@ class Workshop:
         """Where launches show, have the reference in a process whose pace is the candidate's, as nearly as the plan
         wants and processes go. Raises ProblemError."""
         wanted = candidate.worker.pace
-        if wanted is None or not case.values_comparable or not questions.launches_show(desk, case):
+        if wanted is None or not case.values_comparable or not workload.launches_show(desk, case):
             return
 
         def apart(worker: RemoteWorker) -> float:

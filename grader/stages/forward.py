@@ -12,7 +12,7 @@ import torch
 from grader import protocol as p
 from grader.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
 from grader.remote import Finding
-from grader.stages import numerics, questions
+from grader.stages import lookalikes, numerics, questions
 from grader.stages.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.stages.cases import Case
 from grader.stages.following import run_probes
@@ -174,7 +174,7 @@ def known_mistake(
             narrow = str(dtype).removeprefix("torch.")
             return diagnose("low_precision", f"{check.name} was rounded to {narrow}: {check.message}{where}")
     for substitute, code, said in GELU_FORMS:
-        lookalike = questions.substituted(desk, case, substitute).get(check.name)
+        lookalike = lookalikes.outputs(desk, case, substitute).get(check.name)
         if lookalike is not None and numerics.check(lookalike, sealed).status == "passed":
             return diagnose(code, f"{check.name} matches GELU {said}: {check.message}{where}")
     return None

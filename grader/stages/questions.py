@@ -1,27 +1,22 @@
-"""What else a candidate's answers are held against: the reference on other inputs, or with a known mistake in it."""
+"""What else a candidate's answers are held against: the reference on other inputs, or on the same ones otherwise."""
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
 
 import torch
 
 from grader import protocol as p
 from grader.remote import Script, TensorSpec
-from grader.stages import numerics, passes, structure
+from grader.stages import numerics, structure
 from grader.stages.cases import Case
 from grader.stages.drawing import draw_inputs, is_float
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, evaluate
 from grader.stages.reference import ReferenceDesk
 from grader.stages.structure import Structure
 from grader.stages.trackers import Trackers, track
-
-SHORT_MS = 0.1
-"""Of an operation. In one process a launch costs a GPU 0.1 us more than in another: a thousandth of this."""
 
 
 def edited(desk: ReferenceDesk, case: Case) -> Case:
@@ -174,130 +169,3 @@ def add_forwards(script: Script, case: Case, other: Case) -> None:
         script.step(p.Forward(model=MODEL, inputs=key, tape=key, training=case.training))
     script.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
     script.step(p.Drop(empty_cache=False))
-
-
-def substituted(
-    desk: ReferenceDesk, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]
-) -> dict[str, numerics.Expected]:
-    """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""
-    traits = desk.traits(case)
-    if not traits.has_float64:
-        return {}
-    other = evaluate(
-        desk, GOLDEN, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute
-    ).outputs
-    changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].golden)}
-    return {name: case.outputs[name].around(value) for name, value in changed.items()}
-
-
-def substituted_gradients(
-    desk: ReferenceDesk,
-    case: Case,
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"],
-    cotangents: Mapping[str, torch.Tensor] | None = None,
-) -> dict[str, numerics.Expected]:
-    """The float64 gradients with a function replaced by its lookalike, or for other grad_outputs.
-
-    Operands whose gradient that changes, by name; empty where the reference does not run in float64.
-    """
-    traits = desk.traits(case)
-    if not traits.has_float64 or not case.values_comparable:
-        return {}
-    given = case.cotangents if cotangents is None else cotangents
-    others = evaluate(
-        desk, GOLDEN, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
-    ).gradients
-    found = {}
-    for name, value in others.items():
-        expected = case.gradients[name]
-        if value is None or (expected is not None and torch.equal(value, expected.golden)):
-            continue
-        if expected is None:
-            label = case.operand_names[name]
-            found[name] = numerics.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
-        else:
-            found[name] = expected.around(value)
-    return found
-
-
-def shipped_error(desk: ReferenceDesk, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
-    """Relative error of eager PyTorch by the tensors' names; `tf32`: with its default, TensorFloat-32 in cuDNN."""
-    return desk.remember(("shipped", case.seed, case.training, tf32), lambda: _shipped_error(desk, case, tf32))
-
-
-def _shipped_error(desk: ReferenceDesk, case: Case, tf32: bool) -> dict[str, float]:
-    run = evaluate(
-        desk,
-        MODEL,
-        desk.traits(case),
-        case.inputs,
-        case.state,
-        case.cotangents,
-        case.wrt,
-        case.training,
-        tf32=tf32,
-    )
-    found = {}
-    tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
-    pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
-    for expected, value in pairs:
-        if expected is not None and value is not None and expected.dtype.is_floating_point:
-            error = max(passes.yardstick(value, expected.golden)[0], expected.error_l2)
-            found[expected.name] = error / max(expected.norm, 1e-300)
-    return found
-
-
-def work(desk: ReferenceDesk, case: Case) -> p.Counted:
-    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
-    return desk.remember(("work", case.seed, case.training), lambda: _work(desk, case))
-
-
-def _work(desk: ReferenceDesk, case: Case) -> p.Counted:
-    desk.ready(case)
-    script = Script(desk.worker, desk.device)
-    script.set_state(MODEL, case.state)
-    script.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
-    script.step(
-        p.Count(
-            model=MODEL,
-            inputs="a",
-            cotangents=script.cotangents(case.cotangents) if case.wrt else {},
-            wrt=case.wrt,
-            training=case.training,
-            clone_inputs=case.clone_inputs,
-        )
-    )
-    script.step(p.Drop())
-    counted: p.Counted = desk.run(script).of(p.Counted)[0]
-    return counted
-
-
-def launches_show(desk: ReferenceDesk, case: Case) -> bool:
-    """Its kernels are so short that what a launch costs is a share of a call that is seen."""
-    return desk.remember(("launches", case.seed, case.training), lambda: _ms_each(desk, case) < SHORT_MS)
-
-
-def _ms_each(desk: ReferenceDesk, case: Case) -> float:
-    """Milliseconds of one operation of a forward, on average; infinite where they cannot be counted."""
-    desk.ready(case)
-    script = Script(desk.worker, desk.device)
-    script.set_state(MODEL, case.state)
-    script.put_inputs("a", case.inputs)
-    run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
-    script.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that a candidate may hold now
-    for _ in range(3):
-        script.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
-    script.step(p.Drop())
-    finding = desk.run(script, tolerate_failure=True)
-    if finding.failure is not None:
-        return math.inf
-    operations = finding.of(p.Counted)[0].forward.operations
-    return float(min(timed.ms for timed in finding.of(p.Timed)) / max(operations, 1))
-
-
-def gauge(desk: ReferenceDesk) -> p.Gauged:
-    """What the device can do, measured by the reference's worker."""
-    desk.release()
-    measured = desk.step(p.Gauge(device=desk.device.value))
-    assert isinstance(measured, p.Gauged)
-    return measured

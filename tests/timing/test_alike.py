@@ -14,6 +14,7 @@ from grader.remote.launch import Role
 from grader.stages import plan, questions
 from grader.stages.evaluating import evaluate
 from grader.stages.reference import WORKERS_KEPT
+from grader.stages.timing import workload
 from grader.stages.timing.rounds import QUICK
 from grader.workshop import ALIGN_TRIES, Workshop
 
@@ -51,7 +52,7 @@ class Worker:
 
 def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, alike=0.03, comparable=True):
     """Who is asked after that, and who was started for it."""
-    monkeypatch.setattr(questions, "launches_show", lambda desk, case: shows)
+    monkeypatch.setattr(workload, "launches_show", lambda desk, case: shows)
     held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
 
     def take(role, device):
@@ -102,11 +103,11 @@ def test_where_nothing_shows_nothing_is_started(monkeypatch, wanted, shows, comp
 
 
 def test_launches_show_in_calls_of_short_kernels_alone(workshop, monkeypatch):
-    monkeypatch.setattr(questions, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
+    monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
     for problem, shows in ((SHORT, True), (slow, False)):
         desk = workshop.desk(problem, Device.CPU)
-        assert questions.launches_show(desk, desk.case(plan.variants(desk)[-1])) is shows
+        assert workload.launches_show(desk, desk.case(plan.variants(desk)[-1])) is shows
 
 
 def test_what_a_reference_said_stands_when_another_process_is_asked(workshop):

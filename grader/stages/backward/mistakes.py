@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from grader.models import Diagnosis
-from grader.stages import numerics, questions
+from grader.stages import lookalikes, numerics
 from grader.stages.backward.vjp import Product, ask, product
 from grader.stages.candidate import Candidate, names
 from grader.stages.cases import Case
@@ -37,11 +37,11 @@ def known_mistakes(desk: ReferenceDesk, case: Case, found: Product) -> list[Diag
     if not wrong or not case.values_comparable:
         return []
     for substitute, code, said in LOOKALIKES:
-        lookalikes = questions.substituted_gradients(desk, case, substitute)
+        expected = lookalikes.gradients(desk, case, substitute)
         alike = [
             name
             for name, value in wrong.items()
-            if name in lookalikes and numerics.check(lookalikes[name], value).status == "passed"
+            if name in expected and numerics.check(expected[name], value).status == "passed"
         ]
         if alike:
             shown = [case.operand_names[name] for name in alike]
@@ -64,7 +64,7 @@ def right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> lis
     if not case.values_comparable:
         return []
     ones = {name: torch.ones_like(value) for name, value in case.cotangents.items()}
-    expected = questions.substituted_gradients(desk, case, "none", ones)
+    expected = lookalikes.gradients(desk, case, "none", ones)
     finding = candidate.attempt(
         ask(candidate, case, cotangents=ones), "backward", "backward with a grad_output of ones"
     )

@@ -9,11 +9,12 @@ from functools import partial
 import torch
 
 from grader.models import Diagnosis
-from grader.stages import numerics, passes, questions
+from grader.stages import numerics, passes
 from grader.stages.candidate import MODEL
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
+from grader.stages.timing import workload
 from grader.stages.timing.call import Call, Draw
 from grader.stages.timing.second_look import SecondLook
 from grader.stages.trackers import Table
@@ -82,7 +83,7 @@ class Comparison:
         between = passes.distance(found, reference)
         if between is None:
             return "has NaN or infinity where the reference has none, or the other way round"
-        yardstick = questions.shipped_error(self.desk, self.case, tf32=self.tf32).get(expected.name)
+        yardstick = workload.shipped_error(self.desk, self.case, tf32=self.tf32).get(expected.name)
         if yardstick is None:
             yardstick = expected.error_l2 / max(expected.norm, 1e-300)
         distance, size = between

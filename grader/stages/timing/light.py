@@ -23,9 +23,9 @@ import torch
 
 from grader import protocol as p
 from grader.models import Device, Diagnosis, PhaseTiming, TimingResult
-from grader.stages import questions
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
+from grader.stages.timing import workload
 
 SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make one of nearly float32 precision."""
@@ -64,7 +64,7 @@ class SpeedOfLight:
         return found
 
     def _measure(self, desk: ReferenceDesk) -> Peaks:
-        measured, before = questions.gauge(desk), self._peaks.get(desk.device)
+        measured, before = workload.gauge(desk), self._peaks.get(desk.device)
         best = Peaks(measured.float32, measured.tf32, measured.bytes, cache_bytes(desk.device))
         if before is not None:
             better = {name: max(getattr(best, name), getattr(before, name)) for name in ("float32", "tf32", "bytes")}
