@@ -58,7 +58,7 @@ def flush(bench: Bench, step: Flush) -> Done:
     if bench.device.type == "cpu":
         if bench.filler is None or bench.filler.numel() < step.nbytes:
             bench.filler = torch.empty(step.nbytes, dtype=torch.uint8)  # kept: new pages take longer
-        _fill(bench.filler[: step.nbytes])
+        bench.filler[: step.nbytes].fill_(1)
         bench.heap.own()
         cores.use_first()
     else:
@@ -99,12 +99,9 @@ def _backward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
 def flush_caches(device: torch.device, nbytes: int) -> None:
     """By writing so much twice."""
     if nbytes:
-        _fill(torch.empty(nbytes, dtype=torch.uint8, device=device))
-
-
-def _fill(filler: torch.Tensor) -> None:
-    filler.fill_(1)
-    filler.fill_(2)
+        filler = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        filler.fill_(1)
+        filler.fill_(2)
 
 
 def release_persisting_lines() -> None:

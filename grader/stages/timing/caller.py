@@ -18,6 +18,8 @@ from grader.stages.timing.clocks import Time
 from grader.stages.timing.spacing import spacers
 
 HOST_FLUSH_BYTES = 64 << 20
+_CLEAR = p.Drop(empty_cache=False)
+"""What the last call left goes, in one job with what follows: one of its own costs as much as a short call."""
 
 
 class NotQueued(Exception):
@@ -34,13 +36,17 @@ class Caller:
         self._device = desk.device
         self._flush_bytes = flush_bytes(desk.device)
         for index in range(len(sides)):
-            self._do(index, p.Drop(empty_cache=False))
+            self._do(index, _CLEAR)
 
     def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
         """One for each draw, by the side of this index. Raises NotQueued where `queued` calls could not be, Stopped."""
         if self._device is Device.CPU:
-            self._do(index, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
-            return [self._on_host(index, phase, draw) for draw in draws]
+            self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
+            found = [self._on_host(index, phase, draws[0])]
+            for draw in draws[1:]:
+                self._do(index, _CLEAR)
+                found.append(self._on_host(index, phase, draw))
+            return found
         if len(draws) > 1:  # caches are flushed for each call, by `Queue`
             self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))
         return [self._on_gpu(index, phase, draw, queued) for draw in draws]
@@ -51,7 +57,6 @@ class Caller:
             script = Script(self._sides[index].worker, Device.CPU)
             self._fill(script, index, phase, part, draw)
             found.append(self._run(index, script, self._doing(phase)))
-        self._do(index, p.Drop(empty_cache=False))
         return _call(phase, found)
 
     def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool) -> Call:
@@ -63,7 +68,7 @@ class Caller:
             self._fill(script, index, phase, part, draw, alone=not queued)
             finding = self._run(index, script, self._doing(phase))
             if not finding.queued:
-                self._do(index, p.Drop(empty_cache=False))
+                self._do(index, _CLEAR)
                 raise NotQueued
             found.append(finding)
         return _call(phase, found)
@@ -101,9 +106,10 @@ class Caller:
             script.export(exports("output", "t", output_specs(case)))
             script.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
-    def _do(self, index: int, step: p.Step) -> None:
+    def _do(self, index: int, *steps: p.Step) -> None:
         script = Script(self._sides[index].worker, self._device)
-        script.step(step)
+        for step in steps:
+            script.step(step)
         self._run(index, script, "preparing a timed call")
 
     def _run(self, index: int, script: Script, doing: str) -> Finding:

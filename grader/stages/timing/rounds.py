@@ -43,7 +43,7 @@ class Plan:
     """Relative difference of both processes' pace, where launches show: closer is not asked for."""
 
 
-QUICK = Plan(min_rounds=3, max_rounds=5, seconds=4.0, gives_up=True, alike=0.03)
+QUICK = Plan(min_rounds=3, max_rounds=5, seconds=0.8, gives_up=True, alike=0.03)
 THOROUGH = {
     Device.CPU: Plan(min_rounds=7, max_rounds=25, seconds=20.0),
     Device.CUDA: Plan(min_rounds=7, max_rounds=60, seconds=20.0),
