@@ -13,13 +13,20 @@ from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from grader.errors import ProblemError
 from grader.models import Problem
+from grader.protocol import encode_value
 
 FULL = "full"
 """The variant of the module's own `get_inputs` and `get_init_inputs`: the sizes that are timed."""
+
+TAKEN = (
+    "get_inputs may have dense tensors, each an argument of its own; beside them, and in get_init_inputs alone, "
+    "None, bools, numbers, strings, and lists, tuples and dictionaries of those"
+)
 
 Maker = Callable[[], Sequence[Any]]
 """Makes positional arguments anew each time it is called."""
@@ -86,7 +93,7 @@ def _variants(problem: Problem, module: ModuleType) -> dict[str, Variant]:
         variants[FULL] = Variant(
             FULL,
             make_init_inputs=_maker(problem, module, "get_init_inputs") if hasattr(module, "get_init_inputs") else list,
-            make_inputs=_maker(problem, module, "get_inputs"),
+            make_inputs=_maker(problem, module, "get_inputs", tensors=True),
         )
     return variants
 
@@ -110,17 +117,45 @@ def _declared(problem: Problem, module: ModuleType) -> Mapping[str, object]:
 def _variant(problem: Problem, name: str, makers: object) -> Variant:
     match makers:
         case (init_inputs, inputs) if callable(init_inputs) and callable(inputs):
-            return Variant(name, make_init_inputs=init_inputs, make_inputs=inputs)
+            return Variant(
+                name,
+                make_init_inputs=_checked(problem, init_inputs, f"get_init_inputs of variant {name!r}"),
+                make_inputs=_checked(problem, inputs, f"get_inputs of variant {name!r}", tensors=True),
+            )
     raise ProblemError(
         f"{problem.path}: variant {name!r} is no pair of callables; write (get_init_inputs, get_inputs) for it"
     )
 
 
-def _maker(problem: Problem, module: ModuleType, name: str) -> Maker:
+def _maker(problem: Problem, module: ModuleType, name: str, *, tensors: bool = False) -> Maker:
     maker: Maker | None = getattr(module, name, None)
     if maker is None or not callable(maker):
         raise ProblemError(f"{problem.path}: there is no `{name}()`; add one that returns a list of arguments")
-    return maker
+    return _checked(problem, maker, f"{name}()", tensors=tensors)
+
+
+def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False) -> Maker:
+    """The same; it raises ProblemError where what it makes is no list, or cannot be sent to a worker."""
+
+    def make() -> Sequence[Any]:
+        try:
+            values = maker()
+        except Exception as error:
+            raise ProblemError(f"{problem.path}: {name} raised {_one_line(error)}") from error
+        if not isinstance(values, list | tuple):
+            raise ProblemError(
+                f"{problem.path}: {name} gave a {type(values).__name__}; return a list of positional arguments"
+            )
+        for value in values:
+            if tensors and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                continue
+            try:
+                encode_value(value)
+            except TypeError as error:
+                raise ProblemError(f"{problem.path}: {name}: {error}; {TAKEN}") from error
+        return values
+
+    return make
 
 
 def _forward_arguments(model_class: type[nn.Module]) -> tuple[str, ...]:

@@ -119,6 +119,24 @@ def test_what_is_missing_is_one_line(source, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("1 / 0", r"get_inputs\(\) raised ZeroDivisionError: division by zero"),
+        ("torch.ones(3)", r"get_inputs\(\) gave a Tensor; return a list"),
+        ("[[torch.ones(3)]]", r"get_inputs\(\): a Tensor cannot be sent .*dense tensors, each an argument of its own"),
+        ("[torch.eye(3).to_sparse()]", r"get_inputs\(\): a Tensor cannot be sent .*dense tensors"),
+        ("[object()]", r"get_inputs\(\): a object cannot be sent"),
+    ],
+)
+def test_inputs_that_nobody_can_be_sent_are_one_line(returned, message):
+    module = load(KERNELBENCH + f"def get_inputs(): return {returned}")
+    with pytest.raises(ProblemError, match=message) as caught:
+        module.variants["full"].make_inputs()
+    assert str(caught.value).startswith("/problems/scale.py: ")
+    assert "\n" not in str(caught.value)
+
+
 def test_a_failed_import_leaves_no_module_behind():
     before = set(sys.modules)
     with pytest.raises(ProblemError):

@@ -1,4 +1,4 @@
-"""Constructor arguments as JSON."""
+"""Arguments that are no tensors, as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def encode_value(value: object) -> Any:
-    """A constructor argument as JSON: tuples and dictionaries tagged, tensors left to the caller's regions.
+    """An argument as JSON: tuples and dictionaries tagged, tensors left to the caller's regions.
 
     Raises TypeError for anything but None, bool, int, float, str, lists, tuples and dictionaries with string keys.
     """
@@ -20,7 +20,7 @@ def encode_value(value: object) -> Any:
         return {"tuple": [encode_value(item) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: encode_value(item) for key, item in value.items()}}
-    raise TypeError(f"a {type(value).__name__} cannot be sent to a worker as a constructor argument")
+    raise TypeError(f"a {type(value).__name__} cannot be sent to a worker as an argument")
 
 
 def decode_value(value: Any) -> Any:

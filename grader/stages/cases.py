@@ -36,6 +36,8 @@ class Case:
     """What a message calls an operand: the forward's argument name for an input."""
     clone_inputs: bool = False
     """The reference works in place on its input, so that leaves must be copied first."""
+    others: frozenset[str] = frozenset()
+    """Names of what the reference returns beside tensors: None, numbers. Their values are not looked at."""
     values_comparable: bool = True
     """False for a model that draws random numbers in this mode: shapes and the existence of gradients remain."""
 

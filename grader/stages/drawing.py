@@ -39,7 +39,8 @@ def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, c
     if constant and axis is not None:
         drawn[axis] = 1
     generator = torch.Generator(device.value).manual_seed(secrets.randbits(62))
-    value = torch.randn(drawn, generator=generator, device=device.value, dtype=torch.float32).to(dtype)
+    drawn_as = dtype if dtype.is_complex else torch.float32
+    value = torch.randn(drawn, generator=generator, device=device.value, dtype=drawn_as).to(dtype)
     return value.expand(shape).contiguous()
 
 

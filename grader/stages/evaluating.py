@@ -137,4 +137,6 @@ def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     """As the float64 model has it."""
-    return TensorSpec(spec.shape, torch.float64) if wide and spec.dtype.is_floating_point else spec
+    if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        return spec
+    return TensorSpec(spec.shape, torch.complex128 if spec.dtype.is_complex else torch.float64)

@@ -122,12 +122,17 @@ def judge_case(
 def structure(case: Case, finding: Finding, device: Device) -> tuple[list[TensorCheck], Diagnosis] | None:
     """Another number, kind, shape, dtype or device of outputs than the reference returns."""
     outputs = {info.name: info for info in finding.of(p.Outputs)[0].tensors}
-    if set(outputs) != set(case.outputs):
+    due = (*case.outputs, *sorted(case.others))
+    if set(outputs) != set(due):
         some = list(outputs)[:MAX_NAMED]
-        wanted, got = names(list(case.outputs)), names(some) if some else "nothing"
+        wanted, got = names(due), names(some) if some else "nothing"
         got += f" and {len(outputs) - len(some)} more" if len(outputs) > len(some) else ""
         message = f"the reference returns {wanted}, ModelNew returns {got}"
         return _all_failed(case, message), diagnose("output_structure", message)
+    for name in case.others:
+        if outputs[name].kind == "tensor":
+            message = f"{name} is a tensor, the reference's is none"
+            return _all_failed(case, message), diagnose("output_structure", message)
     for name, expected in case.outputs.items():
         info = outputs[name]
         dtype = str(expected.dtype).removeprefix("torch.")

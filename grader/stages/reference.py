@@ -184,6 +184,7 @@ class ReferenceDesk:
             state=state,
             cotangents=cotangents,
             outputs=trackers.expected("outputs", lengths.of_output),
+            others=frozenset(info.name for info in traits.outputs if info.kind != "tensor"),
             buffers=trackers.expected("buffers", lengths.of_output),
             gradients={
                 **dict.fromkeys(wrt),

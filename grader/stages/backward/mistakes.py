@@ -63,7 +63,8 @@ def right_for_ones(candidate: Candidate, desk: ReferenceDesk, case: Case) -> lis
     """Linear in grad_output and yet wrong, but right where all its elements are equal: it reads one, or their mean."""
     if not case.values_comparable:
         return []
-    ones = {name: torch.ones_like(value) for name, value in case.cotangents.items()}
+    given = case.cotangents.items()
+    ones = {name: torch.full_like(value, 1 + 1j if value.is_complex() else 1) for name, value in given}
     expected = lookalikes.gradients(desk, case, "none", ones)
     finding = candidate.attempt(
         ask(candidate, case, cotangents=ones), "backward", "backward with a grad_output of ones"
