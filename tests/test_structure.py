@@ -42,11 +42,54 @@ def test_the_slope_of_an_element_is_that_of_all_that_goes_with_it():
     structure = Structure([symmetric() for _ in range(3)])
     value, weight = symmetric().double(), torch.randn(2, 7, 7, dtype=torch.float64)
     slopes = structure.slopes(weight)
-    for where in structure.free.flatten().nonzero().flatten().tolist():
+    for where in map(structure.place, range(structure.count)):
         before = value.reshape(-1)[where].item()
         moved = structure.changed(value, {where: before + 1})
         assert float(((moved - value) * weight).sum()) == pytest.approx(float(slopes[where]))
     assert slopes.count_nonzero() == 2 * 28
+
+
+def test_what_may_not_change_has_no_slope_even_where_its_gradient_is_no_number():
+    structure = Structure([triangular() for _ in range(3)])
+    slopes = structure.slopes(torch.full((2, 7, 7), torch.nan))
+    assert torch.equal(slopes != 0, triangular().flatten() != 0)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6,)])
+def test_rows_of_probabilities_sum_to_one(shape):
+    structure = Structure([torch.randn(shape).softmax(-1) for _ in range(3)])
+    value = torch.randn(shape).softmax(-1)
+    for _ in range(20):
+        other = structure.edited(value)
+        torch.testing.assert_close(other.sum(-1), value.sum(-1))
+        assert torch.equal(other.flatten().sort().values, value.flatten().sort().values)
+    assert not Structure([torch.rand(shape) for _ in range(3)]).sums_alike
+
+
+def test_one_hot_rows_stay_so():
+    def draw():
+        return torch.nn.functional.one_hot(torch.randint(6, (8,)), 6).float()
+
+    structure, value = Structure([draw() for _ in range(3)]), draw()
+    for _ in range(20):
+        other = structure.edited(value)
+        assert torch.equal(other.sum(-1), torch.ones(8))
+        assert set(other.flatten().tolist()) == {0.0, 1.0}
+
+
+def test_what_is_the_same_everywhere_changes_all_the_same():
+    alike = torch.full((5, 6), 0.5)
+    assert (Structure([alike] * 3).edited(alike) != alike).any()
+
+
+def test_new_values_are_others_of_the_tensors_own():
+    structure = Structure([torch.rand(5, 6) for _ in range(3)])
+    value = torch.rand(5, 6)
+    other = structure.edited(value)
+    assert set(other.flatten().tolist()) <= set(value.flatten().tolist())
+    assert 1 <= (other != value).sum() <= EDITS
+    alike = torch.full((5, 6), 2.0)
+    assert set(Structure([alike] * 3).edited(alike).flatten().tolist()) <= {2.0, -5.0, 9.0}
 
 
 @pytest.mark.parametrize(
@@ -61,4 +104,4 @@ def test_the_slope_of_an_element_is_that_of_all_that_goes_with_it():
     ids=["any", "relu", "mask", "zeros", "integers"],
 )
 def test_otherwise_any_element_may_change(draw):
-    assert Structure([draw() for _ in range(40)]).free.all()
+    assert Structure([draw() for _ in range(40)]).count == draw().numel()

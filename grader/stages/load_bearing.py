@@ -7,6 +7,7 @@ by a sample or a checksum of the inputs stays as it was; the last edit swaps two
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from grader.models import Diagnosis
 from grader.stages import numerics, passes, questions
 from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
-from grader.stages.drawing import is_float
+from grader.stages.drawing import is_float, whole_numbers
 from grader.stages.outcome import diagnose
 from grader.stages.outputs import check_output
 from grader.stages.reference import ReferenceDesk
@@ -90,29 +91,34 @@ def _must_move(case: Case, edit: Edit) -> bool:
 
 
 def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
-    """None where there is no input to change, or the reference does not take the changes."""
+    """By values far from an input's own, unless the reference refuses them, as of what is to be a probability."""
+    for far in (True, False):
+        with contextlib.suppress(ProblemError):
+            return _made(desk, case, far=far)
+    return ()
+
+
+def _made(desk: ReferenceDesk, case: Case, *, far: bool) -> tuple[Edit, ...]:
+    """None where there is no input to change. Raises ProblemError where the reference does not take the changes."""
     floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.golden.numel()]
     structures = questions.structures(desk, case)
-    if not floats or not any(of.free.sum() > 1 for of in structures.values()):
+    if not floats or not any(of.count > 1 for of in structures.values()):
         return ()
     nbytes = sum(of.golden.nbytes for of in case.outputs.values())
     nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
     output = _CHOICE.choice(floats)
     blocks = min(BLOCKS, max(1, MAX_BYTES // nbytes), case.outputs[output].golden.numel())
     elements = list(_one_in_each(case.outputs[output].golden.numel(), blocks))
-    try:
-        gradients = questions.element_gradients(desk, case, output, elements)
-        made = [
-            (_poke(case, structures, gradient, output, element), element)
-            for element, gradient in zip(elements, gradients, strict=True)
-        ]
-        made.append((_swap(case, structures), elements[-1]))
-        return tuple(
-            Edit(replace(case, inputs=inputs, outputs=questions.outputs_for(desk, case, inputs)), said, output, element)
-            for (inputs, said), element in made
-        )
-    except ProblemError:
-        return ()
+    gradients = questions.element_gradients(desk, case, output, elements)
+    made = [
+        (_poke(case, structures, gradient, output, element, far=far), element)
+        for element, gradient in zip(elements, gradients, strict=True)
+    ]
+    made.append((_swap(case, structures), elements[-1]))
+    return tuple(
+        Edit(replace(case, inputs=inputs, outputs=questions.outputs_for(desk, case, inputs)), said, output, element)
+        for (inputs, said), element in made
+    )
 
 
 def _one_in_each(count: int, blocks: int) -> Iterator[int]:
@@ -121,9 +127,9 @@ def _one_in_each(count: int, blocks: int) -> Iterator[int]:
 
 
 def _poke(
-    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, element: int
+    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, element: int, *, far: bool
 ) -> tuple[tuple[object, ...], str]:
-    """One element moves, far enough that the output does by about its own size, where that is not too far."""
+    """One element moves: `far` enough that the output does by about its own size, where that is not too far."""
     slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}
     reached = [i for i, slope in slopes.items() if bool(slope.any())]
     if not reached:
@@ -137,19 +143,22 @@ def _poke(
     size = case.outputs[output].norm / math.sqrt(case.outputs[output].golden.numel())
     most = 8 * passes.norm(value) / math.sqrt(value.numel()) + 1
     step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
-    codes = structures[index].other_codes(value, old)
-    new = codes[_CHOICE.randrange(len(codes))].item() if len(codes) else old + _CHOICE.choice((-step, step))
-    return _with(case, structures, index, {where: new}), _said(case, index, where)
+    structure = structures[index]
+    # Whole numbers may be codes or labels, of which there are no others.
+    usual = not far or structure.sums_alike or whole_numbers(value)
+    new = structure.usual(value, where) if usual else {where: old + _CHOICE.choice((-step, step))}
+    return _with(case, structures, index, new), _said(case, index, where)
 
 
 def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
-    tensors = [i for i, of in structures.items() if of.free.sum() > 1]
+    tensors = [i for i, of in structures.items() if of.count > 1]
     index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
-    value, free = case.inputs[index], structures[index].free.reshape(-1).nonzero().view(-1)
+    value, structure = case.inputs[index], structures[index]
     assert isinstance(value, torch.Tensor)
-    one, other = (int(free[i]) for i in _CHOICE.sample(range(len(free)), 2))
+    one, other = (structure.place(ordinal) for ordinal in _CHOICE.sample(range(structure.count), 2))
     flat = value.reshape(-1)
-    swapped = _with(case, structures, index, {one: flat[other].item(), other: flat[one].item()})
+    elements = {one: flat[other].item(), other: flat[one].item()}
+    swapped = _with(case, structures, index, structure.usual(value, one) if structure.sums_alike else elements)
     name = case.operand_names.get(f"input[{index}]", f"input[{index}]")
     return swapped, f"two elements of `{name}` alone were swapped"
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from grader import protocol as p
+from grader.errors import ProblemError
 from grader.remote import Script, TensorSpec
 from grader.stages import numerics, structure
 from grader.stages.cases import Case
@@ -25,7 +26,10 @@ def edited(desk: ReferenceDesk, case: Case) -> Case:
     def ask() -> Case:
         of = structures(desk, case)
         inputs = [of[i].edited(value) if is_float(value) else value for i, value in enumerate(case.inputs)]
-        return replace(case, inputs=tuple(inputs), outputs=outputs_for(desk, case, inputs))
+        try:
+            return replace(case, inputs=tuple(inputs), outputs=outputs_for(desk, case, inputs))
+        except ProblemError:  # a matrix that is not positive definite, say
+            return case
 
     return desk.remember(("edited", case.seed, case.training), ask)
 
