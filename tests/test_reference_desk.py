@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from grader.catalog import find_problems
-from grader.models import Device
+from grader.errors import ProblemError
+from grader.models import Device, Problem
 from grader.stages import parking
 from grader.stages.evaluating import GOLDEN, MODEL, evaluate
 from grader.workshop import Workshop
@@ -35,3 +36,40 @@ def test_results_that_come_back_one_by_one_are_the_same(workshop, monkeypatch, p
         for name, value in ours.items():
             assert (value is None) == (theirs[name] is None)
             assert value is None or torch.equal(value, theirs[name]), name
+
+
+RETURNS = """
+import dataclasses
+import torch
+
+
+@dataclasses.dataclass
+class Both:
+    sine: torch.Tensor
+    cosine: torch.Tensor
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {expression}
+
+
+def get_inputs():
+    return [torch.randn(3)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("Both(x.sin(), x.cos())", "returns a Both as output; return tensors"),
+        ("(x.sin(), Both(x.sin(), x.cos()))", r"returns a Both as output\[1\]; return"),
+        ("None", "returns no tensor; return"),
+        ("{'rows': len(x)}", "returns no tensor; return"),
+    ],
+)
+def test_what_nobody_would_compare_is_no_output(workshop, tmp_path, expression, message):
+    source = RETURNS.replace("{expression}", expression)
+    desk = workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
+    with pytest.raises(ProblemError, match=message):
+        desk.case("full")

@@ -16,6 +16,9 @@ from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate, widened
 if TYPE_CHECKING:
     from grader.stages.reference import ReferenceDesk
 
+PLAIN = ("bool", "int", "float", "str")
+"""Types of what is no tensor and holds none."""
+
 
 def first_look(
     desk: ReferenceDesk,
@@ -58,13 +61,27 @@ def _outputs(desk: ReferenceDesk, inputs: Sequence[object], training: bool) -> t
         script.step(p.Drop())
         finding = desk.run(script, tolerate_failure=True)
         if finding.failure is None:
-            return finding.of(p.Outputs)[0].tensors, clone_inputs
+            outputs = finding.of(p.Outputs)[0].tensors
+            _refuse_unknown(desk, outputs)
+            return outputs, clone_inputs
         if "leaf Variable" not in finding.failure.text:
             break
     assert finding.failure is not None
     raise ProblemError(
         f"{desk.problem.path}: the reference raised {finding.failure.type_name}: "
         f"{(finding.failure.text.splitlines() or [''])[0]}"
+    )
+
+
+def _refuse_unknown(desk: ReferenceDesk, outputs: Sequence[p.TensorInfo]) -> None:
+    """What nobody looks into may hold tensors that nobody would compare."""
+    unknown = next((info for info in outputs if info.kind == "other" and info.type_name not in PLAIN), None)
+    if unknown is None and any(info.kind == "tensor" for info in outputs):
+        return
+    found = "no tensor" if unknown is None else f"a {unknown.type_name} as {unknown.name}"
+    raise ProblemError(
+        f"{desk.problem.path}: the reference returns {found}; "
+        "return tensors, or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
     )
 
 
