@@ -73,3 +73,35 @@ def test_what_nobody_would_compare_is_no_output(workshop, tmp_path, expression, 
     desk = workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
     with pytest.raises(ProblemError, match=message):
         desk.case("full")
+
+
+HIDDEN = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+
+    def forward(self, x):
+        return torch.tanh(x + self.h0)
+
+
+def get_inputs():
+    return [torch.randn(5, 4)]
+"""
+
+
+def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(workshop, tmp_path):
+    """Else each model has its own, and a copy of the reference would be wrong."""
+
+    def case(kept):
+        source = HIDDEN.replace("{kept}", kept)
+        return workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU).case("full")
+
+    with pytest.raises(
+        ProblemError, match=r"output of two models .* what the constructor draws besides must be a buffer"
+    ):
+        case("self.h0 = torch.randn(4)")
+    assert case("self.register_buffer('h0', torch.randn(4))").outputs.keys() == {"output"}

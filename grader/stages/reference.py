@@ -24,12 +24,15 @@ from grader.stages.drawing import (
 )
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits, evaluate
 from grader.stages.first_look import alike, first_look
+from grader.stages.numerics import Expected
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
 from grader.stages.trackers import track
 
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
+UNTELLABLE = 0.5
+"""Of an output's norm: a float32 run of the reference that is farther from the float64 one."""
 WORKERS_KEPT = 3
 """Of one problem: contexts on a GPU are of about so many kinds (worker/pace.py)."""
 _Answer = TypeVar("_Answer")
@@ -172,6 +175,9 @@ class ReferenceDesk:
         eager, trackers = track(run, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1))
+        outputs = trackers.expected("outputs", lengths.of_output)
+        if traits.has_float64 and not traits.stochastic:
+            self._refuse_untellable(outputs)
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()
@@ -183,7 +189,7 @@ class ReferenceDesk:
             inputs=tuple(inputs),
             state=state,
             cotangents=cotangents,
-            outputs=trackers.expected("outputs", lengths.of_output),
+            outputs=outputs,
             others=frozenset(info.name for info in traits.outputs if info.kind != "tensor"),
             buffers=trackers.expected("buffers", lengths.of_output),
             gradients={
@@ -251,6 +257,16 @@ class ReferenceDesk:
                 dtype = getattr(torch, info.dtype)
                 found[info.name] = parked(draw_cotangent(info.shape, dtype, self.device, constant))
         return found
+
+    def _refuse_untellable(self, outputs: Mapping[str, Expected]) -> None:
+        """Two models of the same parameters and buffers that say different things: anything would pass."""
+        for name, expected in outputs.items():
+            if expected.error_l2 > UNTELLABLE * expected.norm:
+                share = expected.error_l2 / max(expected.norm, 1e-300)
+                raise ProblemError(
+                    f"{self.problem.path}: {name} of two models with the same parameters and buffers differs by "
+                    f"{share:.2g} of its size: what the constructor draws besides must be a buffer, and float32 suffice"
+                )
 
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):
