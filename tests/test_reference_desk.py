@@ -85,7 +85,7 @@ class Model(torch.nn.Module):
         {kept}
 
     def forward(self, x):
-        return torch.tanh(x + self.h0)
+        return {made}
 
 
 def get_inputs():
@@ -93,11 +93,12 @@ def get_inputs():
 """
 
 
-def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(workshop, tmp_path):
-    """Else each model has its own, and a copy of the reference would be wrong."""
+@pytest.mark.parametrize("made", ["torch.tanh(x + self.h0)", "torch.nn.functional.linear(x, self.h0.expand(4, 4))"])
+def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(workshop, tmp_path, made):
+    """Else each model has its own, and a copy of the reference would be wrong. The second does not run in float64."""
 
     def case(kept):
-        source = HIDDEN.replace("{kept}", kept)
+        source = HIDDEN.replace("{kept}", kept).replace("{made}", made)
         return workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU).case("full")
 
     with pytest.raises(
