@@ -128,7 +128,7 @@ def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
     A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
     adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
-    Integers and booleans stay where they are: they are compared all at once.
+    What is not real floats stays where it is: integers and booleans are compared all at once.
     """
     if not spec.dtype.is_floating_point:
         return exact
@@ -139,4 +139,4 @@ def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     """As the float64 model has it."""
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec
-    return TensorSpec(spec.shape, torch.complex128 if spec.dtype.is_complex else torch.float64)
+    return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))

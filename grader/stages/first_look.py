@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,10 +26,11 @@ def first_look(
     buffers: tuple[p.TensorInfo, ...],
     inputs: Sequence[object],
     training: bool,
+    anew: Callable[[], object],
 ) -> tuple[Traits, dict[str, torch.Tensor]]:
     """What the models in the worker do, and the float32 model's state as its constructor left it.
 
-    Raises ProblemError where the reference fails.
+    `anew` constructs another float32 model. Raises ProblemError where the reference fails, or cannot be graded by.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     script = Script(desk.worker, desk.device)
@@ -45,9 +46,36 @@ def first_look(
     has_float64 = _runs_in_float64(desk, inputs, training, clone_inputs)
     flops = _flops(desk, inputs, training, clone_inputs)
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, tables)
-    first, second = (evaluate(desk, MODEL, traits, inputs, state, {}, (), training, seed=seed) for seed in (1, 2))
-    stochastic = any(not alike(first.outputs[name], second.outputs[name]) for name in first.outputs)
-    return traits._replace(stochastic=stochastic), state
+    return traits._replace(stochastic=_stochastic(desk, traits, inputs, state, training, anew)), state
+
+
+def _stochastic(
+    desk: ReferenceDesk,
+    traits: Traits,
+    inputs: Sequence[object],
+    state: Mapping[str, torch.Tensor],
+    training: bool,
+    anew: Callable[[], object],
+) -> bool:
+    """Whether two forwards under other seeds differ. Raises ProblemError where two models of the same state do."""
+
+    def outputs(seed: int) -> Mapping[str, torch.Tensor]:
+        return evaluate(desk, MODEL, traits, inputs, state, {}, (), training, seed=seed).outputs
+
+    def differ(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+        return any(not alike(one[name], other[name]) for name in one)
+
+    of_one = outputs(1)
+    anew()
+    of_another = outputs(2)
+    if not differ(of_one, of_another):
+        return False
+    if not differ(of_another, outputs(1)):
+        raise ProblemError(
+            f"{desk.problem.path}: two models with the same parameters and buffers give different outputs; "
+            "make a buffer of whatever else the constructor draws"
+        )
+    return True
 
 
 def _outputs(desk: ReferenceDesk, inputs: Sequence[object], training: bool) -> tuple[tuple[p.TensorInfo, ...], bool]:

@@ -99,7 +99,7 @@ def _edits(desk: ReferenceDesk, case: Case) -> tuple[Edit, ...]:
 
 
 def _made(desk: ReferenceDesk, case: Case, *, far: bool) -> tuple[Edit, ...]:
-    """None where there is no input to change. Raises ProblemError where the reference does not take the changes."""
+    """Empty where there is no input to change. Raises ProblemError where the reference does not take the changes."""
     floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.golden.numel()]
     structures = questions.structures(desk, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
@@ -147,7 +147,9 @@ def _poke(
     # Whole numbers may be codes or labels, of which there are no others.
     usual = not far or structure.sums_alike or whole_numbers(value)
     new = structure.usual(value, where) if usual else {where: old + _CHOICE.choice((-step, step))}
-    return _with(case, structures, index, new), _said(case, index, where)
+    what = f"element {list(numerics.unravel(where, value.shape))} of `{_argument(case, index)}`"
+    moved = "changed, and what goes with it" if structure.symmetric or len(new) > 1 else "alone changed"
+    return _with(case, index, structure.changed(value, new)), f"{what} {moved}"
 
 
 def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
@@ -157,20 +159,15 @@ def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
     assert isinstance(value, torch.Tensor)
     one, other = (structure.place(ordinal) for ordinal in _CHOICE.sample(range(structure.count), 2))
     flat = value.reshape(-1)
-    elements = {one: flat[other].item(), other: flat[one].item()}
-    swapped = _with(case, structures, index, structure.usual(value, one) if structure.sums_alike else elements)
-    name = case.operand_names.get(f"input[{index}]", f"input[{index}]")
-    return swapped, f"two elements of `{name}` alone were swapped"
+    new = structure.usual(value, one) if structure.sums_alike else {one: flat[other].item(), other: flat[one].item()}
+    return _with(
+        case, index, structure.changed(value, new)
+    ), f"two elements of `{_argument(case, index)}` alone were swapped"
 
 
-def _with(case: Case, structures: Structures, index: int, values: dict[int, float]) -> tuple[object, ...]:
-    value = case.inputs[index]
-    assert isinstance(value, torch.Tensor)
-    return (*case.inputs[:index], structures[index].changed(value, values), *case.inputs[index + 1 :])
+def _with(case: Case, index: int, value: torch.Tensor) -> tuple[object, ...]:
+    return (*case.inputs[:index], value, *case.inputs[index + 1 :])
 
 
-def _said(case: Case, index: int, where: int) -> str:
-    value = case.inputs[index]
-    assert isinstance(value, torch.Tensor)
-    position = list(numerics.unravel(where, value.shape))
-    return f"element {position} of `{case.operand_names.get(f'input[{index}]', f'input[{index}]')}` alone changed"
+def _argument(case: Case, index: int) -> str:
+    return case.operand_names.get(f"input[{index}]", f"input[{index}]")

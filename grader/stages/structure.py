@@ -30,11 +30,11 @@ class Structure:
         """`draws`: of one input, at least one of them."""
         alike = [draw for draw in draws if draw.shape == draws[0].shape]
         self._shape = draws[0].shape
-        self._symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
+        self.symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
         free = _not_always_zero(alike)
-        free = free.triu() if self._symmetric else free  # the rest goes with it
+        free = free.triu() if self.symmetric else free  # the rest goes with it
         self._places = None if bool(free.all()) else free.reshape(-1).nonzero().reshape(-1)
-        self.sums_alike = not self._symmetric and _sums_alike(alike)
+        self.sums_alike = not self.symmetric and _sums_alike(alike)
         """Each row's elements, in every draw, as those of probabilities."""
         self.count = free.numel() if self._places is None else len(self._places)
         """Of the elements that may change by themselves."""
@@ -75,7 +75,7 @@ class Structure:
 
     def slopes(self, gradient: torch.Tensor) -> torch.Tensor:
         """What a number with this gradient moves by for each element that may change, and what goes with it; flat."""
-        if self._symmetric:
+        if self.symmetric:
             gradient = gradient + gradient.mT.triu(1) + gradient.mT.tril(-1)
         if self._places is None:
             return gradient.reshape(-1)
@@ -97,7 +97,7 @@ class Structure:
         return len(self._shape) >= 2 and self._shape[-1] == self._shape[-2] > 1
 
     def _mirrored(self, where: int) -> int:
-        if not self._symmetric:
+        if not self.symmetric:
             return where
         extent = self._shape[-1]
         matrix, inner = divmod(where, extent * extent)

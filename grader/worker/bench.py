@@ -168,7 +168,8 @@ class Bench:
                 arguments.append(p.decode_value(argument.value))
                 continue
             value = self.regions["inbox"].slot(argument.slot)
-            dtype = _wide(value.dtype) if step.float64 else value.dtype
+            widens = step.float64 and (value.is_floating_point() or value.is_complex())
+            dtype = torch.promote_types(value.dtype, torch.float64) if widens else value.dtype
             target = old.arguments[index] if old is not None and step.reuse_addresses else None
             if not isinstance(target, torch.Tensor):
                 target = _empty(value.shape, dtype, self.device, argument.layout)
@@ -306,12 +307,6 @@ def _compile(model: nn.Module, mode: str) -> None:
 def _alone(value: object) -> object:
     """Without the graph, which holds the leaves and more."""
     return value.detach() if isinstance(value, torch.Tensor) else value
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    if dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
 
 
 def _empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, layout: str) -> torch.Tensor:

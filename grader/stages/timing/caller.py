@@ -27,7 +27,7 @@ class NotQueued(Exception):
 
 
 class Caller:
-    """For both sides. Afterwards nothing of what was done is left in a worker but what its submission keeps."""
+    """For both sides. What a call leaves in a worker, but for what its submission keeps, is gone before the next."""
 
     def __init__(
         self, sides: Sequence[Side], candidate: Candidate, desk: ReferenceDesk, case: Case, *, tf32: bool
