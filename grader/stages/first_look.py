@@ -104,13 +104,11 @@ def _outputs(desk: ReferenceDesk, inputs: Sequence[object], training: bool) -> t
 def _refuse_unknown(desk: ReferenceDesk, outputs: Sequence[p.TensorInfo]) -> None:
     """What nobody looks into may hold tensors that nobody would compare."""
     unknown = next((info for info in outputs if info.kind == "other" and info.type_name not in PLAIN), None)
-    if unknown is None and any(info.kind == "tensor" for info in outputs):
-        return
-    found = "no tensor" if unknown is None else f"a {unknown.type_name} as {unknown.name}"
-    raise ProblemError(
-        f"{desk.problem.path}: the reference returns {found}; "
-        "return tensors, or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
-    )
+    if unknown is not None:
+        raise ProblemError(
+            f"{desk.problem.path}: the reference returns a {unknown.type_name} as {unknown.name}; return tensors, or "
+            "tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
+        )
 
 
 def _runs_in_float64(desk: ReferenceDesk, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
