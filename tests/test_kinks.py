@@ -73,6 +73,20 @@ def test_a_flip_is_told_from_usual_rounding():
     assert kinks.explained(torch.ones_like(spread), torch.full_like(spread, 1e-5)).count_nonzero() == 0, "all alike"
 
 
+def test_a_kink_of_its_own_does_not_hide_what_one_in_the_yardstick_does_not():
+    golden = torch.randn(1000, dtype=torch.float64)
+    spread = torch.full((1000,), 1e-7, dtype=torch.float64)
+    spread[7], spread[9] = 0.5, 1.5
+    expected = numerics.Expected(
+        "y", (1000,), torch.float32, golden, error_l2=0.5, error_max=0.5, spread=lambda: spread
+    )
+    right = golden.float()
+    right[9] += 5
+    assert not passes(replace(expected, spread=None), right)
+    assert passes(expected, right)
+    assert not passes(expected, right * (1 + 1e-3 * torch.randn(1000)))
+
+
 def test_what_may_wait_in_the_hosts_memory_is_left_to_the_yardstick():
     """On its way there, float64 becomes float32: half as many bytes."""
 
