@@ -112,3 +112,44 @@ def test_an_output_of_nothing_but_rounding_is_no_difference_between_models(works
     source = HIDDEN.replace("{kept}", "").replace("{made}", "x.softmax(-1).sum(-1) - 1")
     desk = workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
     assert desk.case("full").values_comparable
+
+
+RANDOM = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        branch = self.linear(x)
+        return {made}
+
+
+def get_inputs():
+    return [torch.randn(6, 4)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "comparable", "differ"),
+    [
+        ("x + 1e-6 * torch.dropout(branch, 0.1, self.training)", False, True),
+        ("x + 1e-6 * self.norm(branch)", True, True),
+        ("x + branch * (torch.rand(6, 1) < 0.97) if self.training else x + branch", False, True),
+        ("x + branch + 0 * torch.rand(1)", True, False),
+        ("x + torch.dropout(branch, 0.0, self.training)", True, False),
+    ],
+    ids=["in a small branch", "a norm in one", "seldom", "without effect", "never"],
+)
+def test_modes_and_random_numbers_are_told_in_every_bit(workshop, tmp_path, made, comparable, differ):
+    """As a gradient has them: in that of a small branch, and in those draws that have it."""
+    source = RANDOM.replace("{made}", made)
+    if "norm" not in made:
+        source = source.replace("self.norm = torch.nn.BatchNorm1d(4)", "")
+    desk = workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
+    assert desk.case("full").values_comparable == comparable
+    assert desk.modes_differ("full") == differ

@@ -137,6 +137,8 @@ class Counted(Message):
     did: Literal["counted"] = "counted"
     forward: Work
     backward: Work | None = None
+    draws: bool = False
+    """The forward moved one of PyTorch's default generators."""
 
 
 class Gauged(Message):

@@ -12,10 +12,13 @@ from grader.errors import ProblemError
 from grader.remote import Script, TensorSpec
 from grader.stages.drawing import zeros_or_ones
 from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate, widened
+from grader.stages.outputs import same_bits
 
 if TYPE_CHECKING:
     from grader.stages.reference import ReferenceDesk
 
+REDRAWS = 32
+"""Seeds that are tried of a reference that draws: what it draws may seldom matter."""
 PLAIN = ("bool", "int", "float", "str")
 """Types of what is no tensor and holds none."""
 
@@ -44,9 +47,12 @@ def first_look(
     )
     outputs, clone_inputs = _outputs(desk, inputs, training)
     has_float64 = _runs_in_float64(desk, inputs, training, clone_inputs)
-    flops = _flops(desk, inputs, training, clone_inputs)
+    counted = _counted(desk, inputs, training, clone_inputs)
+    work = counted.forward if counted else p.Work()
+    flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, tables)
-    return traits._replace(stochastic=_stochastic(desk, traits, inputs, state, training, anew)), state
+    stochastic = _stochastic(desk, traits, inputs, state, training, anew, counted is None or counted.draws)
+    return traits._replace(stochastic=stochastic), state
 
 
 def _stochastic(
@@ -56,21 +62,29 @@ def _stochastic(
     state: Mapping[str, torch.Tensor],
     training: bool,
     anew: Callable[[], object],
+    draws: bool,
 ) -> bool:
-    """Whether two forwards under other seeds differ. Raises ProblemError where two models of the same state do."""
+    """Whether forwards under other seeds differ. Raises ProblemError where two models of the same state do.
+
+    In any bit: what a small branch draws moves a gradient as much as what a large one does. Where bits differ from call
+    to call under one seed, too, only what is more than rounding counts, or that it `draws` at all.
+    """
 
     def outputs(seed: int) -> Mapping[str, torch.Tensor]:
         return evaluate(desk, MODEL, traits, inputs, state, {}, (), training, seed=seed).outputs
 
-    def differ(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-        return any(not alike(one[name], other[name]) for name in one)
-
-    of_one = outputs(1)
+    first = outputs(0)
     anew()
-    of_another = outputs(2)
-    if not differ(of_one, of_another):
+    others = (outputs(seed) for seed in range(1, 1 + (REDRAWS if draws else 1)))
+    other = next((found for found in others if not same(first, found)), None)
+    if other is None:
         return False
-    if not differ(of_another, outputs(1)):
+    again = outputs(0)
+    if same(first, again):
+        return True
+    if all_alike(first, other):
+        return draws
+    if all_alike(other, again):
         raise ProblemError(
             f"{desk.problem.path}: two models with the same parameters and buffers give different outputs; "
             "make a buffer of whatever else the constructor draws"
@@ -119,13 +133,23 @@ def _runs_in_float64(desk: ReferenceDesk, inputs: Sequence[object], training: bo
     return desk.run(script, tolerate_failure=True).failure is None
 
 
-def _flops(desk: ReferenceDesk, inputs: Sequence[object], training: bool, clone_inputs: bool) -> float:
+def _counted(desk: ReferenceDesk, inputs: Sequence[object], training: bool, clone_inputs: bool) -> p.Counted | None:
+    """What a forward does; None where that cannot be told."""
     script = Script(desk.worker, desk.device)
     script.put_inputs("a", inputs)
     script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
     script.step(p.Drop())
-    counted = desk.run(script, tolerate_failure=True).of(p.Counted)
-    return counted[0].forward.matmul + counted[0].forward.convolution if counted else 0.0
+    return next(iter(desk.run(script, tolerate_failure=True).of(p.Counted)), None)
+
+
+def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """In every bit."""
+    return all(same_bits(one[name], other[name]) for name in one)
+
+
+def all_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Each as the one of the same name."""
+    return all(alike(one[name], other[name]) for name in one)
 
 
 def alike(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -39,14 +39,22 @@ def count(bench: Bench, step: p.Count) -> p.Counted:
     given = [*arguments, *bench.models[step.model].parameters()]
     with Counter(given) as forward:
         outputs = bench.call_forward(run)
+    moved = _generators(bench.device)
+    torch.manual_seed(run.seed)
+    draws = not all(map(torch.equal, moved, _generators(bench.device)))
     made = forward.work(outputs.values())
     if not step.cotangents:
-        return p.Counted(forward=made)
+        return p.Counted(forward=made, draws=draws)
     tape = bench.tapes[TAPE]
     pairs = [(tape.outputs[name], bench.cotangent(value)) for name, value in step.cotangents.items()]
     with Counter([g for _, g in pairs]) as backward:
         grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
-    return p.Counted(forward=made, backward=backward.work(grads.values()))
+    return p.Counted(forward=made, backward=backward.work(grads.values()), draws=draws)
+
+
+def _generators(device: torch.device) -> list[torch.Tensor]:
+    """The states of those that a forward on the device may draw from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device.type == "cuda" else [])]
 
 
 class Counter(TorchDispatchMode):
