@@ -157,6 +157,11 @@ CODES: dict[str, Code] = {
         "Where random numbers are drawn, the gradient is not that of the submission's own forward.",
         "Keep the mask that forward drew, and its scale.",
     ),
+    "random_not_seeded": Code(
+        "backward",
+        "Where random numbers are drawn, PyTorch's seed does not fix them, so that no gradient was checked there.",
+        "Draw from the device's default generator, as at::Philox kernels do.",
+    ),
     "nondeterministic_grad": Code(
         "backward", "Repeats of one backward differ bitwise.", "Reduce in a fixed order instead of atomicAdd."
     ),

@@ -40,6 +40,8 @@ class Case:
     """Names of what the reference returns beside tensors: None, numbers. Their values are not looked at."""
     values_comparable: bool = True
     """False for a model that draws random numbers in this mode: shapes and the existence of gradients remain."""
+    forward_seed: int | None = None
+    """Where the values are a submission's own: those under this seed (`backward/own_terms.py`)."""
 
     @property
     def wrt(self) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ class Todo:
     cases: tuple[Case, ...]
     """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
     probed: tuple[Case, ...]
-    """For the forward's probes: the first size, in eval() too of a submission that may tell the modes apart."""
+    """For the forward's probes: the first size, in eval() too of a submission that may tell the modes apart, and where
+    the reference draws random numbers in train()."""
     traps: tuple[Cases, ...]
     """For the backward's experiments, likewise; none where the problem has nothing to differentiate."""
     timed: Case
@@ -43,7 +44,7 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool, tells_modes_a
     cases.insert(1, _case(desk, first, training=False))
     if not all(case.outputs for case in cases):
         raise ProblemError(f"{desk.problem.path}: the reference returns no tensor, so that anything would be right")
-    modes = (True, False) if tells_modes_apart else (True,)
+    modes = (True, False) if tells_modes_apart or not cases[0].values_comparable else (True,)
     return Todo(
         tuple(cases),
         probed=tuple(cases[: len(modes)]),

@@ -15,6 +15,7 @@ from grader.stages.backward import experiments
 from grader.stages.backward.classify import classify, describe
 from grader.stages.backward.missing import explain_missing, ordinal
 from grader.stages.backward.mistakes import known_mistakes, right_for_ones
+from grader.stages.backward.own_terms import in_own_terms
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate, export_buffers
 from grader.stages.cases import Case
@@ -64,7 +65,8 @@ def judge_backward(
         if diagnoses:
             if not judged.gradients_are_right:
                 asked = () if judged.missing else experiments.CAUSES
-                diagnoses = _causes(candidate, desk, cases, case, judged, traps[0]) + diagnoses
+                asked_on = next((trap for trap in traps if trap.first.training == case.training), traps[0])
+                diagnoses = _causes(candidate, desk, cases, case, judged, asked_on) + diagnoses
             break
     else:
         asked = experiments.TRAPS
@@ -178,7 +180,7 @@ def _other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> list
     """The gradients of the same variant are right in the other one of train() and eval()."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
     # Asked again even where it was right before: that may have worn off.
-    if other is None or judge_products(candidate, other).diagnoses:
+    if other is None or not other.values_comparable or judge_products(candidate, other).diagnoses:
         return []
     modes = ("eval()", "train()") if case.training else ("train()", "eval()")
     message = (
@@ -205,9 +207,10 @@ def run_experiments(
 ) -> list[Diagnosis]:
     """Their diagnoses, errors before warnings before information. A lost worker ends them."""
     found: list[Diagnosis] = []
+    seen = in_own_terms(candidate, cases)
     for experiment in asked:
         try:
-            diagnosis = experiment(candidate, cases)
+            diagnosis = experiment(candidate, seen)
         except Stopped as stopped:
             code = experiment.__name__
             found.append(diagnose(code, f"{(experiment.__doc__ or '').strip()} Instead: {stopped.diagnosis.message}"))
@@ -218,7 +221,7 @@ def run_experiments(
         if error and not _has_control(desk, experiment, cases):
             continue
         found.append(diagnosis)
-        if error and diagnosis.code in experiments.LASTING:
+        if error and experiment in experiments.LASTING:
             break
     return errors_first(found)
 
@@ -226,7 +229,7 @@ def run_experiments(
 def _has_control(desk: ReferenceDesk, experiment: experiments.Experiment, cases: experiments.Cases) -> bool:
     """The reference passes it."""
     key = experiment.__name__, cases.first.seed, cases.first.training
-    return reference_passes(desk, key, lambda reference: experiment(reference, cases))
+    return reference_passes(desk, key, lambda reference: experiment(reference, in_own_terms(reference, cases)))
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

@@ -1,123 +1,121 @@
 """A backward beside its own forward, where a reference that draws random numbers has no values to compare with.
 
 Under one seed, forwards on slightly moved operands draw the same numbers, and central differences of their outputs are
-what the gradients must say: a mask that is drawn anew in backward, or not scaled as in forward, is found. Whether the
-forward's numbers are distributed as the reference's is not looked at.
+the forward's derivative along the move. A backward whose grad_output is that very derivative must tell its square: a
+mask that is drawn anew in backward, or not scaled as in forward, is off by its share of the outputs, and no chance can
+hide it, as all terms of the sum have one sign.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
+import math
+import statistics
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
-from grader import protocol as p
 from grader.models import Diagnosis
-from grader.remote import Finding, Script
-from grader.stages.backward.vjp import export_gradients, export_outputs, product
-from grader.stages.candidate import MODEL, Candidate
+from grader.stages.backward.vjp import add_forward, ask, export_outputs, product
+from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
-from grader.stages.outputs import same_bits
 
 STEPS = (1e-2, 5e-3)
-"""Relative to the operand. A difference counts where both steps tell the same derivative."""
+"""Relative to the operand. An output counts where both tell the same derivative: no kink lies between."""
 AGREEMENT = 1e-2
-TOLERANCE = 5e-2
-"""Of the derivative along a random direction: a mask of its own is off by about the derivative itself."""
-DIRECTIONS = 2
-MAX_OPERANDS = 8
-MAX_BYTES = 256 << 20
-"""Of all moved inputs and their outputs together: fewer directions where the tensors are large."""
+ROUNDING = 1e-5
+"""Relative to the outputs' RMS: an output that moves by less tells nothing."""
+LEAST_SHARE = 0.25
+"""Of the squares of all that move: where fewer outputs count, nothing is said."""
+TOLERANCE = 1e-2
+"""Of the derivative's square. A mask of its own with probability p is off by p where it cuts all of the outputs."""
+DIRECTIONS = 9
+"""Along which one that is off is asked again: a kink between the steps of a few outputs may shift one of them."""
+MAX_OPERANDS = 64
+MAX_BYTES = 1 << 30
+"""Of all outputs that are looked at: fewer operands where they are large."""
+
+
+class _Derivative(NamedTuple):
+    """Of the outputs, along one move of one operand."""
+
+    direction: torch.Tensor
+    cotangents: dict[str, torch.Tensor]
+    """The derivative itself; zero in the outputs that do not count."""
+    squared: float
 
 
 def differences(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """Every operand's gradient along random directions. None too where the seed does not fix what is drawn."""
-    seed = secrets.randbits(62)
-    operands = candidate.operands(case)
-    wanted = [name for name, of in case.gradients.items() if of is not None and name in operands][:MAX_OPERANDS]
-    nbytes = sum(value.nbytes for value in case.cotangents.values()) + sum(case.operand(name).nbytes for name in wanted)
-    affordable = max(1, MAX_BYTES // (2 * len(STEPS) * max(nbytes, 1)))
-    moves = [(name, _direction(case.operand(name))) for name in wanted for _ in range(DIRECTIONS)][:affordable]
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=True)
-    script.step(_forward(case, "a", "a", seed, grad=True))
-    cotangents = script.cotangents(case.cotangents)
-    script.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=tuple(operands.values())))
-    export_outputs(script, case, "a")
-    export_gradients(script, candidate, case, "a", case.wrt)
-    script.put_inputs("b", case.inputs, requires_grad=True)
-    _again(script, case, "b", seed)
-    for turn, (name, direction) in enumerate(moves):
-        for step in STEPS:
-            for sign in (1, -1):
-                key = f"{turn} {step} {sign}"
-                _put_moved(script, candidate, case, name, sign * step * direction)
-                _again(script, case, key, seed)
-    script.step(p.Drop())
-    finding = candidate.attempt(script, "backward", "forwards under one seed")
-    if finding.failure is not None or not _repeats(case, finding):
-        return None
-    gradients = product(candidate, case, finding).gradients
-    for turn, (name, direction) in enumerate(moves):
-        gradient = gradients[name]
-        coarse, fine = (_difference(case, finding, turn, step) for step in STEPS)
-        if gradient is None or abs(coarse - fine) > AGREEMENT * abs(fine):
-            continue
-        told = float((gradient.double() * direction.double()).sum())
-        if abs(told - fine) > TOLERANCE * max(abs(fine), abs(told)):
+    """Every operand's gradient along a random direction. `case`: in the candidate's own terms. Raises Stopped."""
+    wanted = [name for name, of in case.gradients.items() if of is not None and name in candidate.operands(case)]
+    nbytes = 2 * len(STEPS) * sum(value.nbytes for value in case.cotangents.values())
+    some = wanted[: max(1, min(MAX_OPERANDS, MAX_BYTES // max(nbytes, 1)))]
+    off = {name: told for name in some if not abs((told := _told(candidate, case, name)) - 1) <= TOLERANCE}
+    for name in sorted(off, key=lambda name: -abs(off[name] - 1)):
+        told = statistics.median(_told(candidate, case, name) for _ in range(DIRECTIONS))
+        if not abs(told - 1) <= TOLERANCE:
             return diagnose(
                 "inconsistent_with_forward",
                 f"gradient of `{case.operand_names[name]}` is not that of its own forward: under one seed, along a "
-                f"random direction, the outputs move by {fine:.4g} and the gradient says {told:.4g}: use the mask that "
-                "forward drew, with forward's scale",
+                f"random direction, it tells {told:.4g} times the change of the outputs: use the mask that forward "
+                "drew, with forward's scale",
             )
     return None
 
 
-def _direction(value: torch.Tensor) -> torch.Tensor:
-    size = float(value.double().square().mean().sqrt())
-    return torch.randn_like(value) * max(size, 1e-3)
+def _told(candidate: Candidate, case: Case, name: str) -> float:
+    """By how many times the outputs' change the gradient tells it; 1 where that cannot be seen."""
+    derivative = _derivative(candidate, case, name)
+    if derivative is None:
+        return 1.0
+    finding = candidate.attempt(ask(candidate, case, cotangents=derivative.cotangents), "backward", "under one seed")
+    gradient = None if finding.failure is not None else product(candidate, case, finding).gradients[name]
+    if gradient is None:
+        return 1.0
+    told = float((gradient.double() * derivative.direction.double()).sum()) / derivative.squared
+    return told if math.isfinite(told) else math.inf
 
 
-def _put_moved(script: Script, candidate: Candidate, case: Case, name: str, by: torch.Tensor) -> None:
-    state: Mapping[str, torch.Tensor] = case.state
-    inputs = list(case.inputs)
-    if name.startswith("input["):
-        inputs[int(name[len("input[") : -1])] = case.operand(name) + by
-    else:
-        state = {**state, name: state[name] + by}
-    names = candidate.prepare(case).names
-    script.set_state(MODEL, {names[key]: value for key, value in state.items() if key in names})
-    script.put_inputs("b", inputs, requires_grad=True)
+def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | None:
+    """None where too few outputs count, or a forward raises."""
+    value = case.operand(name)
+    direction = torch.randn_like(value) * max(float(value.double().square().mean().sqrt()), 1e-3)
+    moves = {f"{step} {sign}": sign * step * direction for step in STEPS for sign in (1, -1)}
+    script = candidate.script(case)
+    for key, move in moves.items():
+        moved = _moved(case, name, move)
+        candidate.reset(script, moved)
+        script.put_inputs("a", moved.inputs, requires_grad=True)
+        add_forward(script, case, "a", tape=key)
+        export_outputs(script, case, key)
+    finding = candidate.attempt(script, "backward", "forwards under one seed")
+    if finding.failure is not None:
+        return None
+
+    def difference(step: float, output: str) -> torch.Tensor:
+        up, down = (finding.sealed[f"output:{step} {sign}:{output}"] for sign in (1, -1))
+        return (_reals(up) - _reals(down)) / (2 * step)
+
+    cotangents, kept, total = {}, 0.0, 0.0
+    for output, given in case.cotangents.items():
+        coarse, fine = (difference(step, output) for step in STEPS)
+        size = float(_reals(finding.sealed[f"output:{STEPS[-1]} 1:{output}"]).square().mean().sqrt())
+        counts = ((coarse - fine).abs() <= AGREEMENT * fine.abs()) & (fine.abs() * STEPS[-1] >= ROUNDING * size)
+        exact = torch.where(counts, fine + (fine - coarse) / 3, 0.0)
+        kept, total = kept + float(exact.square().sum()), total + float(fine.square().sum())
+        cotangents[output] = torch.view_as_complex(exact).to(given) if given.is_complex() else exact.to(given)
+    return _Derivative(direction, cotangents, kept) if kept and kept >= LEAST_SHARE * total else None
 
 
-def _forward(case: Case, key: str, tape: str, seed: int, *, grad: bool) -> p.Forward:
-    return p.Forward(
-        model=MODEL,
-        inputs=key,
-        tape=tape,
-        training=case.training,
-        grad=grad,
-        seed=seed,
-        clone_inputs=case.clone_inputs,
-    )
+def _moved(case: Case, name: str, by: torch.Tensor) -> Case:
+    value = case.operand(name) + by
+    if not name.startswith("input["):
+        return replace(case, state={**case.state, name: value})
+    index = int(name[len("input[") : -1])
+    return replace(case, inputs=(*case.inputs[:index], value, *case.inputs[index + 1 :]))
 
 
-def _again(script: Script, case: Case, tape: str, seed: int) -> None:
-    script.step(_forward(case, "b", tape, seed, grad=True))
-    export_outputs(script, case, tape)
-
-
-def _repeats(case: Case, finding: Finding) -> bool:
-    return all(same_bits(*(finding.sealed[f"output:{key}:{name}"] for key in "ab")) for name in case.cotangents)
-
-
-def _difference(case: Case, finding: Finding, turn: int, step: float) -> float:
-    """Of the outputs' product with grad_output, by the step."""
-    total = 0.0
-    for name, cotangent in case.cotangents.items():
-        up, down = (finding.sealed[f"output:{turn} {step} {sign}:{name}"].double() for sign in (1, -1))
-        total += float(((up - down) * cotangent.to(up.device).double()).sum())
-    return total / (2 * step)
+def _reals(value: torch.Tensor) -> torch.Tensor:
+    """In float64; a complex number as two."""
+    return (torch.view_as_real(value) if value.is_complex() else value).double()

@@ -117,6 +117,7 @@ def add_forward(
             grad=True,
             frozen=tuple(frozen),
             side_stream=side_stream,
+            seed=case.forward_seed or 0,
             clone_inputs=case.clone_inputs,
         )
     )

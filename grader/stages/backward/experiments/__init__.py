@@ -40,12 +40,13 @@ CAUSES: tuple[Experiment, ...] = (
 )
 """Asked when the plain product is already wrong: what may be behind it."""
 
-LASTING = ("saved_tensor_mutated", "grad_output_modified", "accumulation_broken", "nondeterministic_grad")
-"""Faults that leave something behind, or change from call to call, so that the experiments after them would see that
-and mean something else."""
+LASTING: tuple[Experiment, ...] = (saved_tensor_mutated, inconsistent_with_forward, accumulation_broken)
+"""What these find leaves something behind, changes from call to call, or is in what the experiments after them compare
+with, so that those would see that and mean something else."""
 
 TRAPS: tuple[Experiment, ...] = (
     saved_tensor_mutated,
+    inconsistent_with_forward,
     accumulation_broken,
     ignores_grad_output,
     assumes_contiguous_grad_output,
@@ -53,7 +54,6 @@ TRAPS: tuple[Experiment, ...] = (
     ignores_needs_input_grad,
     buffers_not_updated,
     undefined_grad_output,
-    inconsistent_with_forward,
     wrong_stream,
     nondeterministic_grad,
     double_backward_unsupported,

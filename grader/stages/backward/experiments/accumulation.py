@@ -25,13 +25,13 @@ CARRIED_SHARE = 1e-3
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Equal calls give equal gradients, whatever ran before them, and two backwards into the same .grad add up."""
     case = cases.first
-    carried = _carried_over(candidate, case)
+    carried = carried_over(candidate, case)
     if carried is not None or not plain_is_right(candidate, case):
         return carried
     return _not_added(candidate, case) or _not_repeatable(candidate, case) or _overwritten(candidate, case)
 
 
-def _carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
+def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
     """What an earlier call left shows in a later one: asked twice, then for a grad_output of zeros, then once more."""
     if not case.values_comparable:
         return None

@@ -7,6 +7,8 @@ import torch
 from grader import protocol as p
 from grader.models import Device, Diagnosis
 from grader.stages.backward.experiments._asking import Cases, first_wrong
+from grader.stages.backward.experiments.accumulation import carried_over
+from grader.stages.backward.experiments.grad_outputs import ignores_grad_output
 from grader.stages.backward.own_differences import differences
 from grader.stages.backward.vjp import ask, attempt_each, product
 from grader.stages.candidate import Candidate, export_buffers, names
@@ -83,6 +85,8 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Repeats of one backward agree in every bit."""
+    if not cases.first.values_comparable:
+        return None
     first: dict[str, torch.Tensor | None] = {}
     asked = attempt_each(candidate, cases.first, [{}] * REPEATS, "repeating the backward")
     for turn, (finding, key) in enumerate(asked):
@@ -105,7 +109,17 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
 
 def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Where the reference draws random numbers, the gradients are those of the submission's own forward."""
-    return None if cases.first.values_comparable else differences(candidate, cases.first)
+    if not cases.first.values_comparable:
+        return diagnose(
+            "random_not_seeded",
+            "the reference draws random numbers, and equal calls under one seed of PyTorch's generators give other "
+            "outputs: no gradient was checked there; draw from the device's default generator",
+            severity="warning",
+        )
+    if cases.first.forward_seed is None:
+        return None
+    found = differences(candidate, cases.first)
+    return found and (carried_over(candidate, cases.first) or ignores_grad_output(candidate, cases) or found)
 
 
 def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis | None:
