@@ -53,6 +53,11 @@ CODES: dict[str, Code] = {
     ),
     "gelu_tanh_for_erf": Code("forward", "GELU's tanh approximation where the reference uses erf.", "Use erff."),
     "gelu_erf_for_tanh": Code("forward", "GELU's erf where the reference uses the tanh approximation.", "Use tanhf."),
+    "output_distribution": Code(
+        "forward",
+        "Where random numbers are drawn, the outputs are not distributed as the reference's.",
+        "Draw in every forward, with the reference's probability, scale and shape of mask.",
+    ),
     "low_precision": Code(
         "forward", "The output was rounded to a narrower floating-point type.", "Compute and store in float32."
     ),

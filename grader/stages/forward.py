@@ -15,6 +15,7 @@ from grader.remote import Finding
 from grader.stages import lookalikes, numerics, questions
 from grader.stages.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.stages.cases import Case
+from grader.stages.distribution import judge_distribution
 from grader.stages.following import run_probes
 from grader.stages.outcome import diagnose
 from grader.stages.outputs import check_buffers, check_output, differ, shape_text
@@ -100,7 +101,12 @@ def judge_case(
             return checks, (diagnose("output_structure", bad[0].message or f"{bad[0].name} is missing"),)
         return checks, (explain(candidate, desk, case, bad[0], sealed),)
     if not case.values_comparable:
-        return checks, ()
+        other = judge_distribution(candidate, desk, case)
+        if other is None:
+            return checks, ()
+        name, diagnosis = other
+        wrong_one = {"status": "failed", "message": diagnosis.message}
+        return [check.model_copy(update=wrong_one) if check.name == name else check for check in checks], (diagnosis,)
     held = candidate.buffers(case)
     states = check_buffers(case, finding, held)
     if differ(states) is not None:

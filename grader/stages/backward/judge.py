@@ -195,9 +195,8 @@ def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:
     if not random:
         return []
     message = (
-        f"the reference draws random numbers in variant {', '.join(random)}: that every gradient exists, has its "
-        "operand's shape and, where the seed fixes what is drawn, is that of the submission's own forward was checked "
-        "there; the outputs' values and their distribution were not"
+        f"the reference draws random numbers in variant {', '.join(random)}: there, figures of the outputs' "
+        "distribution were compared, and gradients with the submission's own forward under one seed"
     )
     return [diagnose("not_comparable", message, severity="info")]
 

@@ -79,7 +79,7 @@ def _told(candidate: Candidate, case: Case, name: str) -> float:
 
 def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | None:
     """None where too few outputs count, or a forward raises."""
-    value = case.operand(name)
+    value = case.operand(name).to(candidate.device.value)
     direction = torch.randn_like(value) * max(float(value.double().square().mean().sqrt()), 1e-3)
     moves = {f"{step} {sign}": sign * step * direction for step in STEPS for sign in (1, -1)}
     script = candidate.script(case)
@@ -109,7 +109,7 @@ def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | No
 
 
 def _moved(case: Case, name: str, by: torch.Tensor) -> Case:
-    value = case.operand(name) + by
+    value = case.operand(name).to(by.device) + by
     if not name.startswith("input["):
         return replace(case, state={**case.state, name: value})
     index = int(name[len("input[") : -1])

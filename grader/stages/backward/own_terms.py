@@ -104,11 +104,11 @@ def _expected(of: Expected, runs: Sequence[torch.Tensor]) -> Expected:
     """The first run's values. How far rounding carries is told by the others, on inputs and parameters moved by it."""
     if not runs:
         return of
-    own = parked(runs[0].reshape(of.shape))
-    others = [run.reshape(of.shape) for run in runs[1:]]
+    own, *others = [run.reshape(of.shape) for run in runs]
     if not (own.is_floating_point() or own.is_complex()):
         differ = [other != own for other in others]
         return replace(of, golden=own, ambiguous=torch.stack(differ).any(0) if differ else None, spread=None)
+    own = parked(own)
     sizes = [passes.yardstick(other, own) for other in others]
     return replace(
         of,
