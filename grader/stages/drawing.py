@@ -16,6 +16,8 @@ from grader.stages import numerics, passes
 PERTURBATION_ULPS = 8.0
 """Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
 may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
+SMALL = 1e-2
+"""A constant that a parameter hardly keeps in training."""
 FIRST = 1 << 10
 """So many elements tell that most tensors are no masks and no codes."""
 
@@ -89,19 +91,20 @@ def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> 
     return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:FIRST], flat[FIRST:]))
 
 
-def moved(value: torch.Tensor) -> torch.Tensor:
-    """Parameters as some steps of training would leave them, so that values kept from construction show."""
-    if not value.is_floating_point():
+def as_trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor:
+    """A parameter (`learned`) or buffer as some steps of training would leave it, so that values kept from construction
+    show; unless `later`, only what starts with all elements the same, as a norm's: who leaves that out would be right.
+
+    A parameter that starts as a small constant, as LayerScale's 1e-6, has grown, with its sign: else what it scales is
+    lost in rounding, and so is whatever is wrong there.
+    """
+    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
+    if not value.is_floating_point() or not (later or constant):
         return value
     noise = 0.1 * torch.randn_like(value)
+    if learned and constant and 0 < abs(float(value.reshape(-1)[0])) <= SMALL:
+        return value + noise.abs() * value.sign()
     return value * (1 + noise) if bool(value.any()) else noise
-
-
-def unlike_constants(value: torch.Tensor) -> torch.Tensor:
-    """What starts as zeros or ones, as a norm's parameters and statistics do, or all alike, is `moved`: else who leaves
-    it out is right."""
-    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    return moved(value) if constant else value
 
 
 def zeros_or_ones(value: torch.Tensor) -> bool:

@@ -82,9 +82,9 @@ def _stochastic(
     again = outputs(0)
     if same(first, again):
         return True
-    if all_alike(first, other):
+    if outputs_alike(first, other):
         return draws
-    if all_alike(other, again):
+    if outputs_alike(other, again):
         raise ProblemError(
             f"{desk.problem.path}: two models with the same parameters and buffers give different outputs; "
             "make a buffer of whatever else the constructor draws"
@@ -147,7 +147,7 @@ def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> 
     return all(same_bits(one[name], other[name]) for name in one)
 
 
-def all_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+def outputs_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
     """Each as the one of the same name."""
     return all(alike(one[name], other[name]) for name in one)
 

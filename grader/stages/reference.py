@@ -16,14 +16,13 @@ from grader.problem_module import ProblemModule, Variant, load_problem
 from grader.remote import Finding, RemoteWorker, Script, WorkerLost
 from grader.stages.cases import Case
 from grader.stages.drawing import (
+    as_trained,
     draw_cotangent,
     draw_inputs,
     is_float,
-    moved,
-    unlike_constants,
 )
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits, evaluate
-from grader.stages.first_look import all_alike, first_look, same
+from grader.stages.first_look import first_look, outputs_alike, same
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
 from grader.stages.trackers import track
@@ -142,7 +141,7 @@ class ReferenceDesk:
         in_train, in_eval = run(training=True), run(training=False)
         if same(in_train, in_eval):
             return False
-        return same(in_train, run(training=True)) or not all_alike(in_train, in_eval)
+        return same(in_train, run(training=True)) or not outputs_alike(in_train, in_eval)
 
     def _keep(self, count: int) -> None:
         """Of the processes, the first so many."""
@@ -159,8 +158,11 @@ class ReferenceDesk:
         inputs = [parked(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         held = self._construct(variant.name, init_inputs, inputs, training)
         traits, state = held.traits, held.state
-        move = moved if draw else unlike_constants
-        state = {name: value if name in traits.tables else move(value) for name, value in state.items()}
+        learned = {info.name for info in traits.parameters}
+        state = {
+            name: value if name in traits.tables else as_trained(value, learned=name in learned, later=draw > 0)
+            for name, value in state.items()
+        }
         cotangents = self._cotangents(traits, constant_cotangents)
         wrt = tuple(
             [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]

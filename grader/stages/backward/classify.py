@@ -109,8 +109,11 @@ def _one(
     gradient = found.gradients[name]
     if name in found.misshapen:
         info = found.misshapen[name]
-        said = f"{info.dtype} {_shape(info.shape)} where its operand is {_operand(case, name)}"
-        fault = GradientFault("grad_shape", name, label, said, "return a gradient shaped like its operand")
+        got, due = f"{info.dtype} {_shape(info.shape)}", _operand(case, name)
+        said, remedy = f"{got} where its operand is {due}", "return a gradient shaped like its operand"
+        if got == due:
+            said, remedy = f"{got} without elements that could be copied out", "return a dense one on its device"
+        fault = GradientFault("grad_shape", name, label, said, remedy)
         return TensorCheck(name=label, status="failed"), fault
     if expected is None:
         return _against_none(name, label, gradient)
@@ -202,7 +205,10 @@ def _wrong_remedy(gradient: torch.Tensor, golden: torch.Tensor, wrong: torch.Ten
         return "it is the transpose of the right one"
     share = int(wrong.sum()) / max(wrong.numel(), 1)
     if not share:
-        return "its error is small and spread out: accumulate in float32 or wider, and use no fast-math functions"
+        return (
+            "its error is small and spread out: accumulate in float32 or wider, use no fast-math functions, and look "
+            "for a small term that is left out"
+        )
     if wrong.numel() >= 16 and share < 0.5:
         zeros = bool((gradient[wrong] == 0).all())
         where = "are zero: look for elements that no thread writes" if zeros else "stand out"

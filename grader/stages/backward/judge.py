@@ -182,10 +182,12 @@ def _other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> list
     # Asked again even where it was right before: that may have worn off.
     if other is None or not other.values_comparable or judge_products(candidate, other).diagnoses:
         return []
-    modes = ("eval()", "train()") if case.training else ("train()", "eval()")
     message = (
-        f"the gradients are right in {modes[0]} and wrong in {modes[1]}: honour self.training in the backward too, "
-        "as batch statistics carry gradients and running statistics do not"
+        "the gradients are right in eval() and wrong in train(): what the forward computes there alone, as the mean "
+        "and the variance of a batch, carries gradients too; a term of theirs is missing or wrong"
+        if case.training
+        else "the gradients are right in train() and wrong in eval(): honour self.training in the backward too, as "
+        "running statistics are constants and carry no gradients"
     )
     return [diagnose("train_eval_mismatch", f"{message} (variant {case.variant})", stage="backward")]
 

@@ -118,8 +118,9 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
         elif no_input_reached:
             found[name] = Reason(f"because the fused op's output is detached (grad_fn is None): {WRAP}", cut=True)
         else:
+            what = "input" if name.startswith("input[") else "parameter"
             found[name] = Reason(
-                "because no path leads from the output to it: hand the parameter itself to Function.apply(), not its "
+                f"because no path leads from the output to it: hand the {what} itself to Function.apply(), not its "
                 f".data or .detach(), and where a kernel reads it outside autograd, {WRAP}"
             )
     return found

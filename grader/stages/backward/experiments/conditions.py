@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 import torch
 
 from grader import protocol as p
@@ -16,7 +19,10 @@ from grader.stages.outcome import diagnose, first_line
 from grader.stages.outputs import check_buffers, differ, same_bits
 
 REPEATS = 5
-MAX_FROZEN_SUBSETS = 16
+MAX_NAMED = 8
+"""Operands that a message lists."""
+MAX_FROZEN_SUBSETS = 48
+"""Of more, a third are halves of the operands, drawn at random: one in four freezes one of two and not the other."""
 
 
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
@@ -28,11 +34,17 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
     others = [tuple(other for other in present if other != name) for name in present]
     subsets += [subset for subset in [*((name,) for name in present), *others] if 0 < len(subset) < len(present)]
-    subsets = list(dict.fromkeys(subsets))[:MAX_FROZEN_SUBSETS]
+    subsets = list(dict.fromkeys(subsets))
+    if len(subsets) > MAX_FROZEN_SUBSETS:
+        third = MAX_FROZEN_SUBSETS // 3
+        others = random.sample(subsets[third:], third)
+        subsets = [*subsets[:third], *(_half(present) for _ in range(third)), *others]
     hows = [{"frozen": frozen} for frozen in subsets]
     asked = attempt_each(candidate, case, hows, "backward with some operands frozen")
     for frozen, (finding, key) in zip(subsets, asked, strict=False):
         shown = names([case.operand_names[name] for name in frozen])
+        if len(frozen) > MAX_NAMED:
+            shown = f"{len(frozen)} of {len(present)} operands"
         if finding.failure is not None:
             return diagnose(
                 "ignores_needs_input_grad",
@@ -45,6 +57,12 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
                 f"with {shown} frozen, the gradient of `{operand}` is wrong: check ctx.needs_input_grad",
             )
     return None
+
+
+def _half(of: Sequence[str]) -> tuple[str, ...]:
+    """As many as half of them, in their order."""
+    chosen = set(random.sample(of, len(of) // 2))
+    return tuple(name for name in of if name in chosen)
 
 
 def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
