@@ -127,6 +127,8 @@ class Work(Message):
     convolution: Count = 0
     pointwise: Count = 0
     """Elements that pointwise operations wrote: one operation each, whatever the function."""
+    scanned: Count = 0
+    """Elements of the longest running sum or product of floats."""
     read_bytes: Count = 0
     """Of inputs and parameters (a forward) or grad_outputs (a backward): once, and only what is read."""
     written_bytes: Count = 0

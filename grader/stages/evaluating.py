@@ -31,6 +31,8 @@ class Traits(NamedTuple):
     has_float64: bool
     flops: float
     """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
+    scanned: int
+    """Elements of its longest running sum or product; likewise."""
     tables: frozenset[str]
     """Buffers that another seed leaves alike, and not all zeros or ones, which statistics start as: positions, masks,
     filters. A kernel may have them by formula, so that nobody moves them."""

@@ -50,7 +50,7 @@ def first_look(
     counted = _counted(desk, inputs, training, clone_inputs)
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
-    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, tables)
+    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
     stochastic = _stochastic(desk, traits, inputs, state, training, anew, counted is None or counted.draws)
     return traits._replace(stochastic=stochastic), state
 

@@ -179,7 +179,7 @@ class ReferenceDesk:
 
         eager, trackers = track(run, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
-        lengths = ReductionLengths(traits.flops, max(sizes, default=1))
+        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TAPE = "count"
 _GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """They read no more of their first operand than they return."""
+_SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
 _READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
@@ -64,7 +65,7 @@ class Counter(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
-        self._operations = self._pointwise = 0
+        self._operations = self._pointwise = self._scanned = 0
         # What FlopCounterMode counts by. The mode itself asks each operation for a decomposition: seconds of imports.
         from torch.utils.flop_counter import flop_registry  # and with it Triton, which few workers need
 
@@ -88,6 +89,8 @@ class Counter(TorchDispatchMode):
             self._operations += 1
             returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
             self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
+        if name.removesuffix("_") in _SCANS and result.is_floating_point() and result.dim():
+            self._scanned = max(self._scanned, result.shape[args[1]])
         if torch.Tag.pointwise in func.tags and name != "clone":
             self._pointwise += sum(v.numel() for v in tree_leaves(result) if isinstance(v, torch.Tensor))
         return result
@@ -103,6 +106,7 @@ class Counter(TorchDispatchMode):
             matmul=self._matmul,
             convolution=self._convolution,
             pointwise=self._pointwise,
+            scanned=self._scanned,
             read_bytes=sum(self._read.values()),
             written_bytes=sum(written.values()),
         )
