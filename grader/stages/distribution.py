@@ -38,10 +38,10 @@ MAX_ELEMENTS = 1 << 20
 
 TINY = 1e-300
 
-LEVEL = "its part along the reference's mean"
-SPREAD = "its distance from that mean, relative to the reference's"
-CHANGE = "its change by a seed"
-SHARED = "what elements along dimension {} share of a change"
+LEVEL = "its projection on the reference's mean"
+SPREAD = "its distance from the reference's mean, in units of the usual one,"
+CHANGE = "its change from one seed to the next"
+SHARED = "what elements along dimension {} have in common in a change"
 
 Outputs = Mapping[str, torch.Tensor]
 Figures = Mapping[str, list[float]]
@@ -75,7 +75,8 @@ def judge_distribution(candidate: Candidate, desk: ReferenceDesk, case: Case) ->
             return None
     assert found is not None
     output, message = found
-    return output, diagnose("output_distribution", f"under {2 * count} seeds, of {output}, {message} ({case.name})")
+    message = f"{output} is distributed otherwise than the reference's ({count} seeds each): {message}"
+    return output, diagnose("output_distribution", f"{message} (variant {case.name})")
 
 
 def _difference(
@@ -93,7 +94,7 @@ def _difference(
             remedy = "check the probability, the scale, and which elements share a random number"
             if statistics.fmean(ours[name][CHANGE]) <= least:
                 remedy = "draw random numbers as the reference does, new ones in every forward"
-            return name, f"{what} is {found:.4g} on the average and the reference's {expected:.4g}: {remedy}"
+            return name, f"{what} is {found:.4g} on the average where the reference has {expected:.4g}: {remedy}"
     return None
 
 

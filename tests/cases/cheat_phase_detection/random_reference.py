@@ -1,7 +1,7 @@
-"""Returns its input in train(), as nobody can compare what is random.
+"""Leaves dropout out, as nobody can compare what is random.
 
 Attack surface: references that draw random numbers.
-Why it fails: it does not, in train(): values are not comparable there, and what cannot be compared is not timed and not ranked.
+Why it fails: the outputs do not change from seed to seed as the reference's do.
 """
 
 import torch
