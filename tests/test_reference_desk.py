@@ -123,6 +123,7 @@ class Model(torch.nn.Module):
         super().__init__()
         self.linear = torch.nn.Linear(4, 4)
         self.norm = torch.nn.BatchNorm1d(4)
+        self.zero = torch.nn.Parameter(torch.zeros(4))
 
     def forward(self, x):
         branch = self.linear(x)
@@ -139,11 +140,12 @@ def get_inputs():
     [
         ("x + 1e-6 * torch.dropout(branch, 0.1, self.training)", False, True),
         ("x + 1e-6 * self.norm(branch)", True, True),
+        ("x + self.zero * torch.dropout(branch, 0.1, self.training)", False, True),
         ("x + branch * (torch.rand(6, 1) < 0.97) if self.training else x + branch", False, True),
         ("x + branch + 0 * torch.rand(1)", True, False),
         ("x + torch.dropout(branch, 0.0, self.training)", True, False),
     ],
-    ids=["in a small branch", "a norm in one", "seldom", "without effect", "never"],
+    ids=["in a small branch", "a norm in one", "in a branch that starts at zero", "seldom", "without effect", "never"],
 )
 def test_modes_and_random_numbers_are_told_in_every_bit(workshop, tmp_path, made, comparable, differ):
     """As a gradient has them: in that of a small branch, and in those draws that have it."""

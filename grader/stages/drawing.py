@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeGuard
 
 import torch
@@ -91,13 +91,23 @@ def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> 
     return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:FIRST], flat[FIRST:]))
 
 
-def as_trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor:
-    """A parameter (`learned`) or buffer as some steps of training would leave it, so that values kept from construction
-    show; unless `later`, only what starts with all elements the same, as a norm's: who leaves that out would be right.
+def as_trained(
+    state: Mapping[str, torch.Tensor], parameters: Container[str], tables: Container[str], *, later: bool = False
+) -> dict[str, torch.Tensor]:
+    """Parameters and buffers, but for `tables`, as some steps of training would leave them.
 
-    A parameter that starts as a small constant, as LayerScale's 1e-6, has grown, with its sign: else what it scales is
-    lost in rounding, and so is whatever is wrong there.
+    So that values kept from construction show. Unless `later`, only what starts with all elements the same, as a norm's
+    parameters and statistics or a branch that starts at zero: who leaves that out would be right.
     """
+    return {
+        name: value if name in tables else _trained(value, learned=name in parameters, later=later)
+        for name, value in state.items()
+    }
+
+
+def _trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor:
+    """A parameter (`learned`) that starts as a small constant, as LayerScale's 1e-6, has grown, with its sign: else
+    what it scales is lost in rounding, and so is whatever is wrong there."""
     constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
     if not value.is_floating_point() or not (later or constant):
         return value

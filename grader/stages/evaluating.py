@@ -37,6 +37,11 @@ class Traits(NamedTuple):
     """Buffers that another seed leaves alike, and not all zeros or ones, which statistics start as: positions, masks,
     filters. A kernel may have them by formula, so that nobody moves them."""
 
+    @property
+    def learned(self) -> frozenset[str]:
+        """Names of parameters."""
+        return frozenset(info.name for info in self.parameters)
+
 
 class Evaluation(NamedTuple):
     """Sealed tensors of one run of the reference."""

@@ -10,7 +10,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.remote import Script, TensorSpec
-from grader.stages.drawing import zeros_or_ones
+from grader.stages.drawing import as_trained, zeros_or_ones
 from grader.stages.evaluating import GOLDEN, MODEL, Traits, evaluate, widened
 from grader.stages.outputs import same_bits
 
@@ -51,7 +51,8 @@ def first_look(
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
-    stochastic = _stochastic(desk, traits, inputs, state, training, anew, counted is None or counted.draws)
+    trained = as_trained(state, traits.learned, tables)
+    stochastic = _stochastic(desk, traits, inputs, trained, training, anew, counted is None or counted.draws)
     return traits._replace(stochastic=stochastic), state
 
 
