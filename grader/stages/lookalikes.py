@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -11,6 +11,8 @@ from grader.stages import numerics
 from grader.stages.cases import Case
 from grader.stages.evaluating import GOLDEN, evaluate
 from grader.stages.reference import ReferenceDesk
+
+MAX_PUT_BACK = 8
 
 
 def outputs(
@@ -25,6 +27,23 @@ def outputs(
     ).outputs
     changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].golden)}
     return {name: case.outputs[name].around(value) for name, value in changed.items()}
+
+
+def as_constructed(desk: ReferenceDesk, case: Case) -> Iterator[tuple[list[str], dict[str, numerics.Expected]]]:
+    """The float64 outputs with what `drawing.as_trained` moved put back: each parameter or buffer alone, then all
+    parameters, all buffers, and all."""
+    traits, before = desk.traits(case), desk.constructed(case)
+    moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
+    if not traits.has_float64 or not case.values_comparable:
+        return
+    learned = [name for name in moved if name in traits.learned]
+    buffers = [name for name in moved if name not in traits.learned]
+    for names in [*([name] for name in moved[:MAX_PUT_BACK]), learned, buffers, moved]:
+        if not names:
+            continue
+        state = {name: before[name] if name in names else value for name, value in case.state.items()}
+        run = evaluate(desk, GOLDEN, traits, case.inputs, state, {}, (), case.training)
+        yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
 
 def gradients(

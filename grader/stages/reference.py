@@ -115,6 +115,12 @@ class ReferenceDesk:
         assert self._constructed is not None
         return self._constructed.traits
 
+    def constructed(self, case: Case) -> Mapping[str, torch.Tensor]:
+        """Parameters and buffers as the constructor left them."""
+        self.ready(case)
+        assert self._constructed is not None
+        return self._constructed.state
+
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
         """What the reference answers to a question that each submission raises, asked once."""
         if key not in self._answers:
