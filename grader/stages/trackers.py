@@ -25,6 +25,10 @@ class _Tracker:
     def __init__(self, eager: torch.Tensor, exact: torch.Tensor) -> None:
         self.shape, self.dtype = tuple(eager.shape), eager.dtype
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
+        self.overflows: torch.Tensor | None = None
+        if eager.dtype.is_floating_point and not bool(eager.isfinite().all()):
+            exact = numerics.within_range(exact.to(eager.device), eager.dtype)
+            self.overflows = exact.isfinite() & ~eager.isfinite()
         self.golden = parked(exact) if self.real else eager
         self.error_l2 = self.error_max = 0.0
         self.ambiguous = None if self.real else exact != eager
@@ -86,6 +90,7 @@ class Trackers:
                 error_max=tracker.error_max,
                 reduction_length=length(tracker.golden),
                 ambiguous=tracker.ambiguous,
+                overflows=tracker.overflows,
                 has_float64=self._has_float64,
                 spread=partial(self._spread, tracker) if spreads else None,
             )
