@@ -40,6 +40,8 @@ class Case:
     """Names of what the reference returns beside tensors: None, numbers. Their values are not looked at."""
     values_comparable: bool = True
     """False for a model that draws random numbers in this mode: shapes and the existence of gradients remain."""
+    optional: frozenset[str] = frozenset()
+    """Operands that the reference gives a gradient under some seeds and none under others."""
     forward_seed: int | None = None
     """Where the values are a submission's own: those under this seed (`backward/own_terms.py`)."""
 

@@ -159,8 +159,10 @@ def _of_run(now: torch.Tensor, before: torch.Tensor, usual: _Usual) -> Iterable[
     yield SPREAD, float(away.sum() / (usual.seen.sum() + TINY))
     yield CHANGE, float((now - before).norm())
     unusual = away - usual.seen
+    size, rounding = unusual.norm(), ROUNDING * usual.seen.norm()
+    visible = size / (size.square() + rounding.square() + TINY)  # 1 / size, but for what rounding alone makes unusual
     for dimension in range(unusual.dim()):
-        yield SHARED.format(dimension), float(unusual.sum(dimension).norm() / (unusual.norm() + TINY))
+        yield SHARED.format(dimension), float(unusual.sum(dimension).norm() * visible)
 
 
 def _reals(value: torch.Tensor) -> torch.Tensor:

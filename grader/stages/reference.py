@@ -27,6 +27,8 @@ from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
 from grader.stages.trackers import track
 
+SEEDS = 8
+"""Under which a random reference is asked which operands have a gradient."""
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
 WORKERS_KEPT = 3
@@ -176,13 +178,15 @@ class ReferenceDesk:
         if self.device is Device.CUDA:
             torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
-        def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+        def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], seed: int = 0) -> Evaluation:
             self._construct(variant.name, init_inputs, inputs, training)  # others may have come in between
-            return evaluate(self, model, traits, inputs, state, cotangents, wrt, training)
+            return evaluate(self, model, traits, inputs, state, cotangents, wrt, training, seed=seed)
 
         eager, trackers = track(run, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
+        others = [run(MODEL, inputs, state, seed).gradients for seed in range(1, SEEDS)] if traits.stochastic else []
+        optional = [name for name in wrt if len({of[name] is None for of in (eager.gradients, *others)}) > 1]
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()
@@ -204,6 +208,7 @@ class ReferenceDesk:
             operand_names=operand_names,
             clone_inputs=traits.clone_inputs,
             values_comparable=not traits.stochastic,
+            optional=frozenset(optional),
         )
 
     @contextlib.contextmanager

@@ -115,6 +115,9 @@ def _one(
             said, remedy = f"{got} without elements that could be copied out", "return a dense one on its device"
         fault = GradientFault("grad_shape", name, label, said, remedy)
         return TensorCheck(name=label, status="failed"), fault
+    if name in case.optional and (gradient is None or expected is None):
+        message = "the reference gives one under some seeds alone"
+        return TensorCheck(name=label, status="not_checked", message=message), None
     if expected is None:
         return _against_none(name, label, gradient)
     if gradient is None:

@@ -74,10 +74,7 @@ def own_case(candidate: Candidate, case: Case) -> Case | None:
             name: _expected(of, [run.buffers[name] for run in runs]) if name in runs[0].buffers else of
             for name, of in case.buffers.items()
         },
-        gradients={
-            name: of and _expected(of, [value for run in runs if (value := run.gradients[name]) is not None])
-            for name, of in case.gradients.items()
-        },
+        gradients={name: _gradient(case, name, [run.gradients[name] for run in runs]) for name in case.wrt},
         values_comparable=True,
     )
 
@@ -100,10 +97,19 @@ def _run(candidate: Candidate, case: Case) -> _Run | None:
     return _Run({name: value for name, value in outputs.items() if value is not None}, buffers, gradients)
 
 
+def _gradient(case: Case, name: str, runs: Sequence[torch.Tensor | None]) -> Expected | None:
+    """None also where what was drawn leaves the operand out, as a whole batch's stochastic depth does."""
+    of, found = case.gradients[name], [run for run in runs if run is not None]
+    if len(found) < len(runs) or (of is None and name not in case.optional):
+        return None
+    if of is None:
+        operand = case.operand(name)
+        of = Expected(case.operand_names[name], tuple(operand.shape), operand.dtype, operand)
+    return _expected(of, found)
+
+
 def _expected(of: Expected, runs: Sequence[torch.Tensor]) -> Expected:
     """The first run's values. How far rounding carries is told by the others, on inputs and parameters moved by it."""
-    if not runs:
-        return of
     own, *others = [run.reshape(of.shape) for run in runs]
     if not (own.is_floating_point() or own.is_complex()):
         differ = [other != own for other in others]
