@@ -73,6 +73,11 @@ def yardstick(run: torch.Tensor, golden: torch.Tensor) -> tuple[float, float]:
     return math.sqrt(sum(square for square, _ in found)), max(most for _, most in found)
 
 
+def reals(value: torch.Tensor) -> torch.Tensor:
+    """In float64; a complex number as two."""
+    return (torch.view_as_real(value.resolve_conj()) if value.is_complex() else value).double()
+
+
 def norm(tensor: torch.Tensor) -> float:
     """Euclidean norm over finite elements, in float64."""
     # What waits in pinned memory is a GPU's: there a pass takes milliseconds, here seconds.

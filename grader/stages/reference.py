@@ -186,7 +186,8 @@ class ReferenceDesk:
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
         others = [run(MODEL, inputs, state, seed).gradients for seed in range(1, SEEDS)] if traits.stochastic else []
-        optional = [name for name in wrt if len({of[name] is None for of in (eager.gradients, *others)}) > 1]
+        runs = (eager.gradients, *others)
+        optional = [name for name in wrt if len({_absent(of[name]) for of in runs}) > 1]
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()
@@ -301,3 +302,7 @@ class ReferenceDesk:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return finding
+
+
+def _absent(gradient: torch.Tensor | None) -> bool:
+    return gradient is None or not bool(gradient.any())

@@ -142,7 +142,7 @@ class Bench:
         if not isinstance(model, nn.Module):
             raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
         model = model.to(self.device)
-        self.models[step.model] = model.double() if step.float64 else model
+        self.models[step.model] = _doubled(model) if step.float64 else model
         if step.compile_mode != "none":
             _compile(model, step.compile_mode)
         return p.Constructed(
@@ -294,6 +294,15 @@ class Bench:
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def _doubled(model: nn.Module) -> nn.Module:
+    """In float64; complex parameters and buffers too, which `double` leaves alone."""
+    model.double()
+    for value in (*model.parameters(), *model.buffers()):
+        if value.is_complex():
+            value.data = value.data.to(torch.complex128)
+    return model
 
 
 def _compile(model: nn.Module, mode: str) -> None:

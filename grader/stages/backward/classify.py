@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from grader.models import TensorCheck
-from grader.stages import numerics
+from grader.stages import numerics, passes
 from grader.stages.backward.vjp import Product
 from grader.stages.candidate import names
 from grader.stages.cases import Case
@@ -156,7 +156,7 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
 def _wrong(
     name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: numerics.Expected
 ) -> GradientFault:
-    golden = expected.golden.to(gradient.device).double()
+    golden = expected.golden.to(gradient.device, torch.complex128 if gradient.is_complex() else torch.float64)
     odd = ~torch.isfinite(gradient) & torch.isfinite(golden)
     if bool(odd.any()):
         said = (
@@ -200,7 +200,7 @@ def _in_anothers_place(case: Case, found: Product, fault: GradientFault) -> Grad
 
 def _wrong_elements(gradient: torch.Tensor, golden: torch.Tensor) -> torch.Tensor:
     size = golden.abs()
-    return (gradient.double() - golden).abs() > VISIBLE * (size + size.square().mean().sqrt())
+    return (gradient - golden).abs() > VISIBLE * (size + size.square().mean().sqrt())
 
 
 def _wrong_remedy(gradient: torch.Tensor, golden: torch.Tensor, wrong: torch.Tensor) -> str:
@@ -224,7 +224,7 @@ def scale_of(gradient: torch.Tensor, golden: torch.Tensor) -> float | None:
 
     Any two single numbers are multiples of each other: there the factor has to be a whole number or one over one.
     """
-    c, g = gradient.double().reshape(-1), golden.to(gradient.device).double().reshape(-1)
+    c, g = passes.reals(gradient).reshape(-1), passes.reals(golden.to(gradient.device)).reshape(-1)
     size = float(g @ g)
     if size == 0.0:
         return None

@@ -52,7 +52,11 @@ def known_mistakes(desk: ReferenceDesk, case: Case, found: Product) -> list[Diag
 def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     for name, value in wrong.items():
         for dtype in (torch.bfloat16, torch.float16):
-            if torch.equal(value.to(dtype).float(), value) and bool((value != value.round()).any()):
+            if (
+                value.is_floating_point()
+                and torch.equal(value.to(dtype).float(), value)
+                and bool((value != value.round()).any())
+            ):
                 narrow = str(dtype).removeprefix("torch.")
                 message = f"gradient of `{case.operand_names[name]}` was rounded to {narrow}: compute it in float32"
                 return [diagnose("low_precision", message + _where(case), stage="backward")]

@@ -20,6 +20,7 @@ from grader.stages.backward.vjp import add_forward, ask, export_outputs, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
+from grader.stages.passes import reals
 
 STEPS = (1e-2, 5e-3)
 """Relative to the operand. An output counts where both tell the same derivative: no kink lies between."""
@@ -73,14 +74,14 @@ def _told(candidate: Candidate, case: Case, name: str) -> float:
     gradient = None if finding.failure is not None else product(candidate, case, finding).gradients[name]
     if gradient is None:
         return 1.0
-    told = float((gradient.double() * derivative.direction.double()).sum()) / derivative.squared
+    told = float((reals(gradient) * reals(derivative.direction)).sum()) / derivative.squared
     return told if math.isfinite(told) else math.inf
 
 
 def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | None:
     """None where too few outputs count, or a forward raises."""
     value = case.operand(name).to(candidate.device.value)
-    direction = torch.randn_like(value) * max(float(value.double().square().mean().sqrt()), 1e-3)
+    direction = torch.randn_like(value) * max(float(reals(value).square().mean().sqrt()), 1e-3)
     moves = {f"{step} {sign}": sign * step * direction for step in STEPS for sign in (1, -1)}
     script = candidate.script(case)
     for key, move in moves.items():
@@ -95,12 +96,12 @@ def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | No
 
     def difference(step: float, output: str) -> torch.Tensor:
         up, down = (finding.sealed[f"output:{step} {sign}:{output}"] for sign in (1, -1))
-        return (_reals(up) - _reals(down)) / (2 * step)
+        return (reals(up) - reals(down)) / (2 * step)
 
     cotangents, kept, total = {}, 0.0, 0.0
     for output, given in case.cotangents.items():
         coarse, fine = (difference(step, output) for step in STEPS)
-        size = float(_reals(finding.sealed[f"output:{STEPS[-1]} 1:{output}"]).square().mean().sqrt())
+        size = float(reals(finding.sealed[f"output:{STEPS[-1]} 1:{output}"]).square().mean().sqrt())
         counts = ((coarse - fine).abs() <= AGREEMENT * fine.abs()) & (fine.abs() * STEPS[-1] >= ROUNDING * size)
         exact = torch.where(counts, fine + (fine - coarse) / 3, 0.0)
         kept, total = kept + float(exact.square().sum()), total + float(fine.square().sum())
@@ -114,8 +115,3 @@ def _moved(case: Case, name: str, by: torch.Tensor) -> Case:
         return replace(case, state={**case.state, name: value})
     index = int(name[len("input[") : -1])
     return replace(case, inputs=(*case.inputs[:index], value, *case.inputs[index + 1 :]))
-
-
-def _reals(value: torch.Tensor) -> torch.Tensor:
-    """In float64; a complex number as two."""
-    return (torch.view_as_real(value) if value.is_complex() else value).double()

@@ -15,6 +15,7 @@ from grader.stages.backward.vjp import add_forward, attempt_each, export_gradien
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
+from grader.stages.passes import reals
 
 NOT_RETAINED = "donated buffers"
 """Of PyTorch's message: what torch.compile made keeps no graph, whatever is asked of it."""
@@ -72,8 +73,8 @@ def _any_wrong(candidate: Candidate, case: Case, found: Sequence[tuple[Finding, 
 
 def _change(before: torch.Tensor, after: torch.Tensor) -> float:
     """Relative to the size before, in the Euclidean norm; NaN, which no comparison holds for, where either has one."""
-    distance = float(torch.linalg.vector_norm(after.double() - before.double()))
-    return distance / max(float(torch.linalg.vector_norm(before.double())), 1e-300)
+    distance = float(torch.linalg.vector_norm(reals(after) - reals(before)))
+    return distance / max(float(torch.linalg.vector_norm(reals(before))), 1e-300)
 
 
 def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:

@@ -13,6 +13,7 @@ from grader.stages.backward.vjp import ask, attempt_each, product
 from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
+from grader.stages.passes import reals
 
 LINEARITY_TOLERANCE = 1e-4
 """On ||vjp(0)|| against ||vjp(g)||: a gradient that does not follow grad_output is off by its own size."""
@@ -37,7 +38,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         expected = case.gradients[name]
         if gradient is None or expected is None:
             continue
-        size = float(torch.linalg.vector_norm(gradient.double().nan_to_num(0.0, 0.0, 0.0)))
+        size = float(torch.linalg.vector_norm(reals(gradient).nan_to_num(0.0, 0.0, 0.0)))
         if not size <= LINEARITY_TOLERANCE * float(torch.linalg.vector_norm(expected.golden)):
             return diagnose(
                 "ignores_grad_output",
@@ -82,8 +83,8 @@ def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
         first, second, both = (gradients[name] for gradients in products)
         if first is None or second is None or both is None:
             continue
-        gap = float(torch.linalg.vector_norm(first.double() + second.double() - both.double()))
-        size = float(torch.linalg.vector_norm(first.double()) + torch.linalg.vector_norm(second.double()))
+        gap = float(torch.linalg.vector_norm(reals(first) + reals(second) - reals(both)))
+        size = float(torch.linalg.vector_norm(reals(first)) + torch.linalg.vector_norm(reals(second)))
         if gap > NONLINEAR_SHARE * size:
             return diagnose(
                 "ignores_grad_output",
