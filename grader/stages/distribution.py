@@ -33,6 +33,8 @@ DEVIATIONS = 5.0
 """Standard errors between two means of such figures, twice in a row: in fewer than one in 10^8 gradings by chance."""
 ROUNDING = 1e-4
 """Of an output's RMS: what changes by less may do so by rounding."""
+SLIGHT = 1e-2
+"""Figures without a unit that differ by less say nothing, as where only rounding tells two elements' changes apart."""
 MAX_ELEMENTS = 1 << 20
 """Of an output; its first ones stand for all."""
 
@@ -89,7 +91,7 @@ def _difference(
             had = ours[name][what]
             found, expected = statistics.fmean(had), statistics.fmean(wanted)
             error = math.sqrt((statistics.variance(had) + statistics.variance(wanted)) / len(wanted))
-            if abs(found - expected) <= DEVIATIONS * error + (least if what in (LEVEL, CHANGE) else ROUNDING):
+            if abs(found - expected) <= DEVIATIONS * error + (least if what in (LEVEL, CHANGE) else SLIGHT):
                 continue
             remedy = "check the probability, the scale, and which elements share a random number"
             if statistics.fmean(ours[name][CHANGE]) <= least:

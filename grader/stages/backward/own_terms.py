@@ -122,5 +122,6 @@ def _expected(of: Expected, runs: Sequence[torch.Tensor]) -> Expected:
         error_l2=max((l2 for l2, _ in sizes), default=0.0),
         error_max=max((largest for _, largest in sizes), default=0.0),
         has_float64=True,
+        overflows=None,
         spread=None,
     )
