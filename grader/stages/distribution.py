@@ -23,6 +23,7 @@ from grader.stages.candidate import MODEL, Candidate, exports, output_specs
 from grader.stages.cases import Case
 from grader.stages.evaluating import evaluate
 from grader.stages.outcome import diagnose
+from grader.stages.passes import reals
 from grader.stages.reference import ReferenceDesk
 
 RUNS, RUNS_OF_LARGE = 64, 16
@@ -104,7 +105,7 @@ def _of_reference(desk: ReferenceDesk, case: Case) -> Outputs:
     """One run under a new seed."""
     traits, seed = desk.traits(case), secrets.randbits(62)
     run = evaluate(desk, MODEL, traits, case.inputs, case.state, {}, (), case.training, seed=seed)
-    return {name: _reals(run.outputs[name]) for name in case.outputs}
+    return {name: _first_reals(run.outputs[name]) for name in case.outputs}
 
 
 def _of_candidate(candidate: Candidate, case: Case) -> Outputs:
@@ -117,7 +118,7 @@ def _of_candidate(candidate: Candidate, case: Case) -> Outputs:
     found = {}
     for name, of in case.outputs.items():
         nothing = torch.full(of.shape, math.nan, device=candidate.device.value)
-        found[name] = _reals(sealed.get(f"output:a:{name}", nothing).view(of.shape))
+        found[name] = _first_reals(sealed.get(f"output:a:{name}", nothing).view(of.shape))
     return found
 
 
@@ -167,10 +168,9 @@ def _of_run(now: torch.Tensor, before: torch.Tensor, usual: _Usual) -> Iterable[
         yield SHARED.format(dimension), float(unusual.sum(dimension).norm() * visible)
 
 
-def _reals(value: torch.Tensor) -> torch.Tensor:
+def _first_reals(value: torch.Tensor) -> torch.Tensor:
     """The first elements in float64, a complex number as two; 0 for what is not finite."""
-    value = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
     for dimension in range(value.dim()):
         rest = max(value.numel() // max(value.shape[dimension], 1), 1)
         value = value.narrow(dimension, 0, min(value.shape[dimension], max(MAX_ELEMENTS // rest, 1)))
-    return value.double().nan_to_num(0.0, 0.0, 0.0)
+    return reals(value).nan_to_num(0.0, 0.0, 0.0)

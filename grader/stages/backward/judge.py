@@ -198,7 +198,8 @@ def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:
         return []
     message = (
         f"the reference draws random numbers in variant {', '.join(random)}: there, figures of the outputs' "
-        "distribution were compared, and gradients with the submission's own forward under one seed"
+        "distribution were compared, and each gradient as a whole with the submission's own forward, where a seed "
+        "repeats it"
     )
     return [diagnose("not_comparable", message, severity="info")]
 

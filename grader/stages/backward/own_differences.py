@@ -59,8 +59,8 @@ def differences(candidate: Candidate, case: Case) -> Diagnosis | None:
             return diagnose(
                 "inconsistent_with_forward",
                 f"gradient of `{case.operand_names[name]}` is not that of its own forward: under one seed, along a "
-                f"random direction, it tells {told:.4g} times the change of the outputs: use the mask that forward "
-                "drew, with forward's scale",
+                f"random direction, it tells {told:.4g} times the change of the outputs: use what forward drew, with "
+                "forward's scale, and check the derivative of what train() alone computes",
             )
     return None
 
@@ -79,7 +79,7 @@ def _told(candidate: Candidate, case: Case, name: str) -> float:
 
 
 def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | None:
-    """None where too few outputs count, or a forward raises."""
+    """None where too few outputs count, or a forward raises or returns other tensors."""
     value = case.operand(name).to(candidate.device.value)
     direction = torch.randn_like(value) * max(float(reals(value).square().mean().sqrt()), 1e-3)
     moves = {f"{step} {sign}": sign * step * direction for step in STEPS for sign in (1, -1)}
@@ -91,7 +91,7 @@ def _derivative(candidate: Candidate, case: Case, name: str) -> _Derivative | No
         add_forward(script, case, "a", tape=key)
         export_outputs(script, case, key)
     finding = candidate.attempt(script, "backward", "forwards under one seed")
-    if finding.failure is not None:
+    if not all(f"output:{key}:{output}" in finding.sealed for key in moves for output in case.cotangents):
         return None
 
     def difference(step: float, output: str) -> torch.Tensor:

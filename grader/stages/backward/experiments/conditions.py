@@ -29,22 +29,12 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     """With some operands frozen, and with all but one, the others' gradients stay right."""
     case = cases.first
     present = [name for name, expected in case.gradients.items() if expected is not None]
-    inputs = tuple(name for name in present if name.startswith("input["))
-    parameters = tuple(name for name in present if not name.startswith("input["))
-    subsets = [subset for subset in (inputs, parameters) if subset and len(subset) < len(present)]
-    others = [tuple(other for other in present if other != name) for name in present]
-    subsets += [subset for subset in [*((name,) for name in present), *others] if 0 < len(subset) < len(present)]
-    subsets = list(dict.fromkeys(subsets))
-    if len(subsets) > MAX_FROZEN_SUBSETS:
-        third = MAX_FROZEN_SUBSETS // 3
-        others = random.sample(subsets[third:], third)
-        subsets = [*subsets[:third], *(_half(present) for _ in range(third)), *others]
+    subsets = _subsets(present)
     hows = [{"frozen": frozen} for frozen in subsets]
     asked = attempt_each(candidate, case, hows, "backward with some operands frozen")
     for frozen, (finding, key) in zip(subsets, asked, strict=False):
-        shown = names([case.operand_names[name] for name in frozen])
-        if len(frozen) > MAX_NAMED:
-            shown = f"{len(frozen)} of {len(present)} operands"
+        few = len(frozen) <= MAX_NAMED
+        shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
         if finding.failure is not None:
             return diagnose(
                 "ignores_needs_input_grad",
@@ -59,10 +49,17 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     return None
 
 
-def _half(of: Sequence[str]) -> tuple[str, ...]:
-    """As many as half of them, in their order."""
-    chosen = set(random.sample(of, len(of) // 2))
-    return tuple(name for name in of if name in chosen)
+def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
+    """All inputs, all parameters, each operand alone, and all but one; of many, some of these and random halves."""
+    singles = [(name,) for name in operands]
+    groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
+    others = [tuple(name for name in operands if name != left) for left in operands]
+    found = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
+    if len(found) <= MAX_FROZEN_SUBSETS:
+        return found
+    third = MAX_FROZEN_SUBSETS // 3
+    halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
+    return [*found[:third], *halves, *random.sample(found[third:], third)]
 
 
 def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
