@@ -119,7 +119,7 @@ def judge_kept(candidate: Candidate, desk: ReferenceDesk, case: Case) -> Diagnos
     if not case.values_comparable or not questions.keeps_outputs(desk, case):
         return None
     script = candidate.script(case)
-    questions.add_forwards(script, case, questions.edited(desk, case))
+    questions.add_forwards(script, desk, case)
     finding = candidate.attempt(script, "forward", "keeping one forward's output during the next")
     remedy = "return a fresh tensor from each forward, not a buffer that is kept"
     if finding.failure is not None:
