@@ -168,6 +168,8 @@ class Export(Message):
     items: dict[str, Slot]
     queued: bool = False
     """Without waiting for the device; `Answer` says when they are there."""
+    widen: bool = False
+    """Floats of a narrower dtype than the slot's come in that one: of a float64 model whose forward rounds."""
 
 
 class Flush(Message):

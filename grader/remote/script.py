@@ -138,10 +138,11 @@ class Script:
             given[name] = p.Cotangent(slot=self.place(value), layout="contiguous" if layout == "expanded" else layout)
         return given
 
-    def export(self, wanted: Mapping[str, TensorSpec]) -> None:
+    def export(self, wanted: Mapping[str, TensorSpec], *, widen: bool = False) -> None:
+        """`widen`: floats that are narrower there come in the dtype that is wanted."""
         slots = {source: self._back.place(spec.dtype, spec.shape) for source, spec in wanted.items()}
         self._exports.update(slots)
-        self._steps.append(p.Export(items=slots, queued=self._queues))
+        self._steps.append(p.Export(items=slots, queued=self._queues, widen=widen))
 
     def place(self, value: torch.Tensor) -> p.Slot:
         """A slot for this tensor in the inbox; the same tensor is sent once."""

@@ -102,7 +102,7 @@ def evaluate(
     if large:
         sealed = _one_by_one(desk, script, wanted, wide=wide)
     else:
-        script.export({source: widened(spec, wide) for source, spec in wanted.items()})
+        script.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
         script.step(p.Drop())
         found = desk.run(script).sealed.items()
         sealed = {source: _waiting(value, wanted[source]) if wide else value for source, value in found}
@@ -123,7 +123,7 @@ def _one_by_one(
     sealed: dict[str, torch.Tensor] = {}
     for source, spec in wanted.items():
         script = Script(desk.worker, desk.device)
-        script.export({source: widened(spec, wide)})
+        script.export({source: widened(spec, wide)}, widen=wide)
         found = desk.run(script).sealed
         sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
     desk.step(p.Drop())

@@ -21,7 +21,7 @@ class Model(nn.Module):
 
     def forward(self, x):
         if not torch.compiler.is_compiling():  # so that who is compiled cannot be taken for who is not
-            for _ in range(2000):
+            for _ in range(1000):
                 x.sin()
         return torch.relu(x * self.weight).tanh()
 

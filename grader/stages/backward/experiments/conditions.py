@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from grader import protocol as p
 from grader.models import Device, Diagnosis
+from grader.remote import Finding
 from grader.stages.backward.experiments._asking import Cases, first_wrong
 from grader.stages.backward.experiments.accumulation import carried_over
 from grader.stages.backward.experiments.grad_outputs import ignores_grad_output
 from grader.stages.backward.own_differences import differences
 from grader.stages.backward.vjp import ask, attempt_each, product
 from grader.stages.candidate import Candidate, export_buffers, names
+from grader.stages.cases import Case
 from grader.stages.outcome import diagnose, first_line
 from grader.stages.outputs import check_buffers, differ, same_bits
 
@@ -23,16 +26,16 @@ MAX_NAMED = 8
 """Operands that a message lists."""
 MAX_FROZEN_SUBSETS = 48
 """Of more, a third are halves of the operands, drawn at random: one in four freezes one of two and not the other."""
+SUBSETS_OF_A_JOB = 12
+FROZEN_SECONDS = 20.0
+"""Then no other job of subsets follows: torch.compile takes seconds for each that is new to it."""
 
 
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """With some operands frozen, and with all but one, the others' gradients stay right."""
     case = cases.first
     present = [name for name, expected in case.gradients.items() if expected is not None]
-    subsets = _subsets(present)
-    hows = [{"frozen": frozen} for frozen in subsets]
-    asked = attempt_each(candidate, case, hows, "backward with some operands frozen")
-    for frozen, (finding, key) in zip(subsets, asked, strict=False):
+    for frozen, finding, key in _with_frozen(candidate, case, _subsets(present)):
         few = len(frozen) <= MAX_NAMED
         shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
         if finding.failure is not None:
@@ -49,17 +52,33 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     return None
 
 
+def _with_frozen(
+    candidate: Candidate, case: Case, subsets: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], Finding, str]]:
+    """Each subset with its finding and the key of its gradients, while there is time and none raises."""
+    started = time.monotonic()
+    for first in range(0, len(subsets), SUBSETS_OF_A_JOB):
+        if time.monotonic() - started > FROZEN_SECONDS:
+            return
+        some = subsets[first : first + SUBSETS_OF_A_JOB]
+        hows = [{"frozen": frozen} for frozen in some]
+        asked = attempt_each(candidate, case, hows, "backward with some operands frozen")
+        for frozen, (finding, key) in zip(some, asked, strict=False):
+            yield frozen, finding, key
+
+
 def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
-    """All inputs, all parameters, each operand alone, and all but one; of many, some of these and random halves."""
+    """All inputs, all parameters, then in any order each alone, and all but one; of many, some, and random halves."""
     singles = [(name,) for name in operands]
     groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
     others = [tuple(name for name in operands if name != left) for left in operands]
     found = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
-    if len(found) <= MAX_FROZEN_SUBSETS:
-        return found
-    third = MAX_FROZEN_SUBSETS // 3
-    halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
-    return [*found[:third], *halves, *random.sample(found[third:], third)]
+    first, rest = [subset for subset in groups if subset in found], [subset for subset in found if subset not in groups]
+    if len(found) > MAX_FROZEN_SUBSETS:
+        third = MAX_FROZEN_SUBSETS // 3
+        halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
+        rest = [*random.sample(rest, 2 * third - len(first)), *halves]
+    return [*first, *random.sample(rest, len(rest))]
 
 
 def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
