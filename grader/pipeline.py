@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -250,10 +252,10 @@ class Grader:
                 )
             record.timing, record.timed = timing.result, todo.timed
             record.diagnoses += timing.diagnoses
-            desk.release()
             if timing.result.status is StageStatus.FAILED:
+                desk.release()
                 return record.failed_while_timed(timing.status)
-            with record.stage("inspection"):
+            with record.stage("inspection"), _meanwhile(desk.release):
                 return self._inspect(candidate, desk, todo.cases[0], record, status)
         return status
 
@@ -277,6 +279,15 @@ class Grader:
             record.forward = record.forward.model_copy(update=failed)
             return Status.WRONG_OUTPUT
         return status
+
+
+@contextmanager
+def _meanwhile(action: Callable[[], None]) -> Iterator[None]:
+    """Done when the body is; of a worker that the body does not ask."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(action)
+        yield
+        done.result()
 
 
 def _suited(submission: Submission) -> Device:

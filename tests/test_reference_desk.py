@@ -66,9 +66,10 @@ def get_inputs():
         ("(x.sin(), Both(x.sin(), x.cos()))", r"returns a Both as output\[1\]; return"),
         ("None", "returns no tensor, so that anything would be right"),
         ("{'rows': len(x)}", "returns no tensor, so"),
+        ("torch.nn.functional.dropout(x)", r"draws random numbers in train\(\) and in eval\(\), so that no value"),
     ],
 )
-def test_what_nobody_would_compare_is_no_output(workshop, tmp_path, expression, message):
+def test_what_nobody_could_compare_is_refused(workshop, tmp_path, expression, message):
     source = RETURNS.replace("{expression}", expression)
     desk = workshop.desk(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
     with pytest.raises(ProblemError, match=message):

@@ -16,6 +16,7 @@ from grader.stages.timing.rounds import QUICK, THOROUGH, Plan
 CPU = "cpu"
 """The variant that stands for full sizes on the CPU board."""
 SMALL = "small"
+ALWAYS_RANDOM = "draws random numbers in train() and in eval(), so that no value can be compared"
 DRAWS = 2
 """Of the small and the odd sizes, in a thorough grading."""
 
@@ -44,6 +45,8 @@ def make(desk: ReferenceDesk, *, variant: str | None, quick: bool, tells_modes_a
     cases.insert(1, _case(desk, first, training=False))
     if not all(case.outputs for case in cases):
         raise ProblemError(f"{desk.problem.path}: the reference returns no tensor, so that anything would be right")
+    if not any(case.values_comparable for case in cases[:2]):
+        raise ProblemError(f"{desk.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
     modes = (True, False) if tells_modes_apart or not cases[0].values_comparable else (True,)
     return Todo(
         tuple(cases),

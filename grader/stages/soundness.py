@@ -11,7 +11,7 @@ from grader.models import Value
 from grader.stages import numerics, questions
 from grader.stages.cases import Case
 from grader.stages.drawing import is_float
-from grader.stages.plan import variants
+from grader.stages.plan import ALWAYS_RANDOM, variants
 from grader.stages.reference import ReferenceDesk
 
 REDRAWS = 2
@@ -40,8 +40,7 @@ def judge_soundness(desk: ReferenceDesk) -> Soundness:
     if not case.values_comparable:
         case, remark = desk.case(name, training=False), "random in train(): values are compared in eval() only"
         if not case.values_comparable:
-            reason = "it draws random numbers in train() and in eval(), so that no value can be compared"
-            return Soundness(fault=Fault(code="stochastic", reason=reason))
+            return Soundness(fault=Fault(code="stochastic", reason=f"it {ALWAYS_RANDOM}"))
     if not case.wrt:
         remark = "there is nothing to differentiate: the forward alone is graded"
     return Soundness(fault=_fault(desk, case), remark=remark)

@@ -12,9 +12,10 @@ from grader.models import Device
 from grader.stages import kinks, numerics, passes
 from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits
-from grader.stages.parking import parked
+from grader.stages.parking import is_large, parked
 
-PERTURBED_RUNS = 3
+PERTURBED_RUNS, RUNS_OF_LARGE = 3, 1
+"""Among millions of elements, each run has as many at a kink as another."""
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -117,7 +118,7 @@ def track(
     state: Mapping[str, torch.Tensor],
     device: Device,
     *,
-    perturbed_runs: int = PERTURBED_RUNS,
+    perturbed_runs: int | None = None,
 ) -> tuple[Evaluation, Trackers]:
     """An eager run, and how far it and some on perturbed inputs and parameters are from the exact values.
 
@@ -133,6 +134,8 @@ def track(
     perturbs = traits.has_float64 and not traits.stochastic
     trackers = Trackers(eager, golden, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
+        if perturbed_runs is None:
+            perturbed_runs = RUNS_OF_LARGE if any(map(is_large, inputs)) else PERTURBED_RUNS
         for _ in range(perturbed_runs):
             trackers.add(run(PERTURBATION_ULPS))
     return eager, trackers
