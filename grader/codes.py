@@ -183,7 +183,9 @@ CODES: dict[str, Code] = {
         "backward", "Gradients cannot be differentiated again.", "Build the backward from differentiable operations."
     ),
     "not_comparable": Code(
-        "backward", "The reference draws random numbers; values were not compared.", "Nothing: this is information."
+        "backward",
+        "The reference draws random numbers; values were not compared there, or, as a warning, no gradient was.",
+        "Nothing, or make the outputs follow small moves of the operands as the reference's do.",
     ),
     # timing
     "timed_output_wrong": Code("timing", "An output of a timed call is wrong.", "Compute the same in every call."),

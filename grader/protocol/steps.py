@@ -106,8 +106,8 @@ class Forward(Message):
     """Inputs (by `input[i]`) and parameters that do not require a gradient in this call."""
     tf32: bool = False
     side_stream: bool = False
-    seed: int = 0
-    """Of the global generator, for models that draw random numbers."""
+    seed: int | None = 0
+    """Of the global generators, for models that draw random numbers; None leaves them where they are."""
     clone_inputs: bool = False
     """Hand the model a copy that is no leaf, for a reference that works in place on its input."""
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from grader.stages.numerics import Expected
+
+Table = Literal["outputs", "gradients", "buffers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +41,18 @@ class Case:
     others: frozenset[str] = frozenset()
     """Names of what the reference returns beside tensors: None, numbers. Their values are not looked at."""
     values_comparable: bool = True
-    """False for a model that draws random numbers in this mode: shapes and the existence of gradients remain."""
+    """False for a model that draws random numbers in this mode: of what is `drawn`, shapes and the existence of
+    gradients remain."""
+    drawn: frozenset[tuple[Table, str]] = frozenset()
+    """What those numbers are in."""
     optional: frozenset[str] = frozenset()
     """Operands that the reference gives a gradient under some seeds and none under others."""
     forward_seed: int | None = None
     """Where the values are a submission's own: those under this seed (`backward/own_terms.py`)."""
+
+    def comparable(self, table: Table, name: str) -> bool:
+        """It has one value, which a submission must have too."""
+        return self.values_comparable or (table, name) not in self.drawn
 
     @property
     def wrt(self) -> tuple[str, ...]:

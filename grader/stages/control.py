@@ -6,7 +6,7 @@ time. It is asked only when a candidate does not pass, and once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from grader.models import Diagnosis, TimeLimits
 from grader.stages.candidate import Candidate
@@ -16,8 +16,8 @@ from grader.stages.reference import ReferenceDesk
 Question = Callable[[Candidate], Diagnosis | None]
 
 
-def reference_passes(desk: ReferenceDesk, key: Hashable, question: Question) -> bool:
-    """The reference, graded as a candidate, has no error there either. `key` names the question and its case."""
+def reference_passes(desk: ReferenceDesk, key: Hashable, question: Question, told: Sequence[str] = ("error",)) -> bool:
+    """The reference, graded as a candidate, is not `told` of there either. `key` names the question and its case."""
 
     def ask() -> bool:
         with desk.lent() as worker:
@@ -25,6 +25,6 @@ def reference_passes(desk: ReferenceDesk, key: Hashable, question: Question) -> 
                 found = question(Candidate(worker, desk.device, TimeLimits()))
             except Stopped:
                 return False
-        return found is None or found.severity != "error"
+        return found is None or found.severity not in told
 
-    return desk.remember(("control", key), ask)
+    return desk.remember(("control", key, tuple(told)), ask)

@@ -1,34 +1,34 @@
 """Are random outputs distributed as the reference's? Asked in the mode in which a reference draws random numbers.
 
-Both run under many seeds, and what is compared are figures of a whole output: how much of the reference's mean it has,
-how far it is from that, how much it changes from seed to seed, and how much of a change neighbours along a dimension
-share. That tells a dropout that is left out, that never changes, that has another probability or scale, or one mask for
-a whole row. It is no proof that two distributions are the same.
+Both run many times, and what is compared are figures of a whole output, or of a buffer after a forward: how much of the
+reference's mean it has, how far it is from that, how much it changes from run to run, how much of a change neighbours
+along a dimension share, whether an earlier one comes again, and how many of the elements that are never random are off.
+That tells a dropout that is left out, that never changes, that has another probability or scale, or one mask for a
+whole row. It is no proof that two distributions are the same.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import torch
 
-from grader import protocol as p
-from grader.models import Diagnosis
-from grader.stages.candidate import MODEL, Candidate, exports, output_specs
+from grader.models import Diagnosis, TimeLimits
+from grader.stages.candidate import Candidate
 from grader.stages.cases import Case
-from grader.stages.evaluating import evaluate
 from grader.stages.outcome import diagnose
-from grader.stages.passes import reals
+from grader.stages.random_runs import Part, Runs, random_parts, runs
 from grader.stages.reference import ReferenceDesk
+from grader.threads import on_one_thread
 
 RUNS, RUNS_OF_LARGE = 64, 16
-"""Each of another seed."""
-LARGE = 1 << 20
+LARGE = 1 << 18
 """Elements of all outputs."""
 DEVIATIONS = 5.0
 """Standard errors between two means of such figures, twice in a row: in fewer than one in 10^8 gradings by chance."""
@@ -36,17 +36,22 @@ ROUNDING = 1e-4
 """Of an output's RMS: what changes by less may do so by rounding."""
 SLIGHT = 1e-2
 """Figures without a unit that differ by less say nothing, as where only rounding tells two elements' changes apart."""
-MAX_ELEMENTS = 1 << 20
-"""Of an output; its first ones stand for all."""
-
+STILL = 1e-6
+"""Of an output's RMS: who never changes by more than that is not random."""
+OFF = 1e-3
+"""Relative error from which such an element is off."""
+OFTEN = 0.1
+"""Who repeats an earlier output so much more often does so by a mask that is kept."""
 TINY = 1e-300
 
 LEVEL = "its projection on the reference's mean"
 SPREAD = "its distance from the reference's mean, in units of the usual one,"
-CHANGE = "its change from one seed to the next"
+CHANGE = "its change from one forward to the next"
 SHARED = "what elements along dimension {} have in common in a change"
+FIXED = "the share of elements that are off among those that are never random"
+AGAIN = "how often an earlier output comes again"
+ODD = "how often it has NaN or infinity"
 
-Outputs = Mapping[str, torch.Tensor]
 Figures = Mapping[str, list[float]]
 """By what they say of one output; a list has one for every run."""
 
@@ -59,6 +64,10 @@ class _Usual(NamedTuple):
     """The mean distance from that."""
     seen: torch.Tensor
     """1 where that is more than rounding, falling to 0."""
+    fixed: torch.Tensor
+    """1 where it is always the same."""
+    finite: bool
+    """All of it was, in all runs."""
 
     @property
     def size(self) -> float:
@@ -66,98 +75,134 @@ class _Usual(NamedTuple):
 
 
 def judge_distribution(candidate: Candidate, desk: ReferenceDesk, case: Case) -> tuple[str, Diagnosis] | None:
-    """An output that is distributed otherwise, twice under fresh seeds, and what shows it. Raises Stopped."""
-    count = RUNS if sum(of.golden.numel() for of in case.outputs.values()) <= LARGE else RUNS_OF_LARGE
-    reference, submission = partial(_of_reference, desk, case), partial(_of_candidate, candidate, case)
-    usual = desk.remember(("usual outputs", case.seed), partial(_usual, reference, count))
+    """An output that is distributed otherwise, twice in other runs, and what shows it. Raises Stopped.
+
+    Without gradients and, where outputs are few, with gradients enabled too.
+    """
+    if not random_parts(case):
+        return None
+    small = sum(of.golden.numel() for of in case.outputs.values()) <= LARGE
+    with on_one_thread():
+        for grad in (False, True) if small and case.wrt else (False,):
+            found = _judge(candidate, desk, case, RUNS if small else RUNS_OF_LARGE, grad)
+            if found is not None:
+                return found
+    return None
+
+
+def _judge(
+    candidate: Candidate, desk: ReferenceDesk, case: Case, count: int, grad: bool
+) -> tuple[str, Diagnosis] | None:
+    where = f"{', with gradients enabled' if grad else ''} (variant {case.name})"
+    usual = desk.remember(("usual outputs", case.seed, grad), lambda: _usual(desk, case, count, grad))
     found = None
     for turn in range(2):
-        theirs = desk.remember(("random outputs", case.seed, turn), partial(_figures, reference, count, usual))
-        found = _difference(_figures(submission, count, usual), theirs, usual)
+        theirs = desk.remember(
+            ("random outputs", case.seed, grad, turn), partial(_of_reference, desk, case, count, grad, usual)
+        )
+        ours = _figures(islice(runs(candidate, case, grad=grad), 1 + count), usual)
+        odd = next((part for part, of in usual.items() if of.finite and any(ours[part][ODD])), None)
+        if odd is not None:
+            message = f"{odd.label} has NaN or infinity where the reference never has{where}"
+            return odd.name, diagnose("output_nan", message)
+        found = _difference(ours, theirs, usual)
         if found is None:
             return None
     assert found is not None
-    output, message = found
-    message = f"{output} is distributed otherwise than the reference's ({count} seeds each): {message}"
-    return output, diagnose("output_distribution", f"{message} (variant {case.name})")
+    part, message = found
+    message = f"{part.label} is distributed otherwise than the reference's ({count} runs each): {message}{where}"
+    return part.name, diagnose("output_distribution", message)
 
 
 def _difference(
-    ours: Mapping[str, Figures], theirs: Mapping[str, Figures], usual: Mapping[str, _Usual]
-) -> tuple[str, str] | None:
+    ours: Mapping[Part, Figures], theirs: Mapping[Part, Figures], usual: Mapping[Part, _Usual]
+) -> tuple[Part, str] | None:
     """The first output whose figures differ, and how."""
-    for name, due in theirs.items():
-        least = ROUNDING * usual[name].size
+    for part, due in theirs.items():
+        least = ROUNDING * usual[part].size
         for what, wanted in due.items():
-            had = ours[name][what]
+            had = ours[part][what]
             found, expected = statistics.fmean(had), statistics.fmean(wanted)
             error = math.sqrt((statistics.variance(had) + statistics.variance(wanted)) / len(wanted))
             if abs(found - expected) <= DEVIATIONS * error + (least if what in (LEVEL, CHANGE) else SLIGHT):
                 continue
             remedy = "check the probability, the scale, and which elements share a random number"
-            if statistics.fmean(ours[name][CHANGE]) <= least:
+            if what == FIXED:
+                remedy = "nothing random is in those"
+            elif statistics.fmean(ours[part][AGAIN]) > statistics.fmean(due[AGAIN]) + OFTEN:
                 remedy = "draw random numbers as the reference does, new ones in every forward"
-            return name, f"{what} is {found:.4g} on the average where the reference has {expected:.4g}: {remedy}"
+            return part, f"{what} is {found:.4g} on the average where the reference has {expected:.4g}: {remedy}"
     return None
 
 
-def _of_reference(desk: ReferenceDesk, case: Case) -> Outputs:
-    """One run under a new seed."""
-    traits, seed = desk.traits(case), secrets.randbits(62)
-    run = evaluate(desk, MODEL, traits, case.inputs, case.state, {}, (), case.training, seed=seed)
-    return {name: _first_reals(run.outputs[name]) for name in case.outputs}
+@contextmanager
+def _reference_runs(desk: ReferenceDesk, case: Case, grad: bool) -> Iterator[Iterator[Runs]]:
+    """Of the reference, asked as a submission is."""
+    with desk.lent() as worker:
+        yield runs(Candidate(worker, desk.device, TimeLimits()), case, grad=grad)
 
 
-def _of_candidate(candidate: Candidate, case: Case) -> Outputs:
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs)
-    script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=secrets.randbits(62)))
-    script.export(exports("output", "a", output_specs(case)))
-    script.step(p.Drop())
-    sealed = candidate.run(script, "forward", f"forward of variant {case.name} under another seed").sealed
+def _of_reference(
+    desk: ReferenceDesk, case: Case, count: int, grad: bool, usual: Mapping[Part, _Usual]
+) -> Mapping[Part, Figures]:
+    with _reference_runs(desk, case, grad) as told:
+        return _figures(islice(told, 1 + count), usual)
+
+
+def _usual(desk: ReferenceDesk, case: Case, count: int, grad: bool) -> dict[Part, _Usual]:
+    with _reference_runs(desk, case, grad) as told:
+        means, finite = _mean(islice(told, count), lambda _, value: value)
+        aways, finite_too = _mean(islice(told, count), lambda part, value: (value - means[part]).abs())
     found = {}
-    for name, of in case.outputs.items():
-        nothing = torch.full(of.shape, math.nan, device=candidate.device.value)
-        found[name] = _first_reals(sealed.get(f"output:a:{name}", nothing).view(of.shape))
+    for part, away in aways.items():
+        mean = means[part]
+        rms = float((mean.square() + away.square()).mean().sqrt()) if away.numel() else 0.0
+        seen = away.square() / (away.square() + (ROUNDING * rms) ** 2 + TINY)
+        found[part] = _Usual(mean, away, seen, (away <= STILL * rms).to(mean), part in finite & finite_too)
     return found
 
 
-def _usual(run: Callable[[], Outputs], count: int) -> dict[str, _Usual]:
-    means = _mean(run, count)
-
-    def away() -> Outputs:
-        return {name: (value - means[name]).abs() for name, value in run().items()}
-
-    found = {}
-    for name, usually in _mean(away, count).items():
-        rms = float((means[name].square() + usually.square()).mean().sqrt()) if usually.numel() else 0.0
-        found[name] = _Usual(means[name], usually, usually.square() / (usually.square() + (ROUNDING * rms) ** 2 + TINY))
-    return found
-
-
-def _mean(run: Callable[[], Outputs], count: int) -> Outputs:
-    total = run()
-    for _ in range(count - 1):
-        more = run()
-        total = {name: value + more[name] for name, value in total.items()}
-    return {name: value / count for name, value in total.items()}
+def _mean(
+    told: Iterable[Runs], of: Callable[[Part, torch.Tensor], torch.Tensor]
+) -> tuple[dict[Part, torch.Tensor], set[Part]]:
+    """By part, and the parts that are finite in all runs."""
+    totals: dict[Part, torch.Tensor] = {}
+    finite: set[Part] = set()
+    number = 0
+    for number, run in enumerate(told, 1):
+        if number == 1:
+            finite.update(run)
+        finite -= {part for part, value in run.items() if not _finite(value)}
+        for part, value in run.items():
+            term = of(part, _numbers(value))
+            totals[part] = totals[part] + term if part in totals else term
+    return {part: total / number for part, total in totals.items()}, finite
 
 
-def _figures(run: Callable[[], Outputs], count: int, usual: Mapping[str, _Usual]) -> dict[str, dict[str, list[float]]]:
-    """Of so many runs, by output."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in usual}
-    before = run()
-    for _ in range(count):
-        now = run()
-        for name, of in usual.items():
-            for what, figure in _of_run(now[name], before[name], of):
-                found[name].setdefault(what, []).append(figure)
+def _figures(told: Iterable[Runs], usual: Mapping[Part, _Usual]) -> dict[Part, dict[str, list[float]]]:
+    """Of all runs but the first, by output."""
+    found: dict[Part, dict[str, list[float]]] = {part: {} for part in usual}
+    seen: dict[Part, set[int]] = {part: set() for part in usual}
+    before: Runs | None = None
+    for now in told:
+        for part, of in usual.items():
+            mark = hash(now[part].cpu().numpy().tobytes())
+            if before is not None:
+                figures = _of_run(_numbers(now[part]), _numbers(before[part]), of)
+                counts = (AGAIN, float(mark in seen[part])), (ODD, float(not _finite(now[part])))
+                for what, figure in (*counts, *figures):
+                    found[part].setdefault(what, []).append(figure)
+            seen[part].add(mark)
         before = now
     return found
 
 
 def _of_run(now: torch.Tensor, before: torch.Tensor, usual: _Usual) -> Iterable[tuple[str, float]]:
-    away = usual.seen * (now - usual.mean).abs() / (usual.away + TINY)
+    apart = (now - usual.mean).abs()
+    away = usual.seen * apart / (usual.away + TINY)
+    rms = usual.mean.norm() / math.sqrt(max(usual.mean.numel(), 1))
+    off = usual.fixed * (apart > OFF * (usual.mean.abs() + rms))
+    yield FIXED, float(off.sum() / (usual.fixed.sum() + TINY))
     yield LEVEL, float((now * usual.mean).sum() / (usual.mean.norm() + TINY))
     yield SPREAD, float(away.sum() / (usual.seen.sum() + TINY))
     yield CHANGE, float((now - before).norm())
@@ -168,9 +213,10 @@ def _of_run(now: torch.Tensor, before: torch.Tensor, usual: _Usual) -> Iterable[
         yield SHARED.format(dimension), float(unusual.sum(dimension).norm() * visible)
 
 
-def _first_reals(value: torch.Tensor) -> torch.Tensor:
-    """The first elements in float64, a complex number as two; 0 for what is not finite."""
-    for dimension in range(value.dim()):
-        rest = max(value.numel() // max(value.shape[dimension], 1), 1)
-        value = value.narrow(dimension, 0, min(value.shape[dimension], max(MAX_ELEMENTS // rest, 1)))
-    return reals(value).nan_to_num(0.0, 0.0, 0.0)
+def _numbers(value: torch.Tensor) -> torch.Tensor:
+    """0 for what is not finite."""
+    return value.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _finite(value: torch.Tensor) -> bool:
+    return bool(value.isfinite().all())

@@ -68,7 +68,8 @@ def _other_mode(
 ) -> tuple[Diagnosis, ...]:
     """The same variant is right in the other one of train() and eval()."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
-    if other is None or not any(diagnosis.code in ("output_wrong", "output_nan") for diagnosis in diagnoses):
+    told = any(diagnosis.code in ("output_wrong", "output_nan") for diagnosis in diagnoses)
+    if other is None or not told or not (case.values_comparable and other.values_comparable):
         return ()
     if any(check.status in ("failed", "missing") for check in judge_case(candidate, desk, other)[0]):
         return ()
@@ -102,11 +103,10 @@ def judge_case(
         return checks, (explain(candidate, desk, case, bad[0], sealed),)
     if not case.values_comparable:
         other = judge_distribution(candidate, desk, case)
-        if other is None:
-            return checks, ()
-        name, diagnosis = other
-        wrong_one = {"status": "failed", "message": diagnosis.message}
-        return [check.model_copy(update=wrong_one) if check.name == name else check for check in checks], (diagnosis,)
+        if other is not None:
+            name, diagnosis = other
+            failed = TensorCheck(name=name, status="failed", message=diagnosis.message)
+            return [*(check for check in checks if check.name != name), failed], (diagnosis,)
     held = candidate.buffers(case)
     states = check_buffers(case, finding, held)
     if differ(states) is not None:

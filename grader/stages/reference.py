@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import torch
 
@@ -14,7 +14,7 @@ from grader.errors import ProblemError
 from grader.models import Device, Problem
 from grader.problem_module import ProblemModule, Variant, load_problem
 from grader.remote import Finding, RemoteWorker, Script, WorkerLost
-from grader.stages.cases import Case
+from grader.stages.cases import Case, Table
 from grader.stages.drawing import (
     as_trained,
     draw_cotangent,
@@ -23,12 +23,15 @@ from grader.stages.drawing import (
 )
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits, evaluate
 from grader.stages.first_look import first_look, outputs_alike, same
+from grader.stages.outputs import same_bits
 from grader.stages.parking import is_large, parked
 from grader.stages.reductions import ReductionLengths
 from grader.stages.trackers import track
 
-SEEDS = 8
-"""Under which a random reference is asked which operands have a gradient."""
+SEEDS, SEEDS_OF_LARGE = 40, 8
+"""Under which a random reference is asked what its random numbers are in, and which operands have a gradient."""
+LARGE = 1 << 18
+"""Elements of inputs and outputs."""
 REFERENCE_SECONDS = 300.0
 """For one job of the reference."""
 WORKERS_KEPT = 3
@@ -185,9 +188,12 @@ class ReferenceDesk:
         eager, trackers = track(run, traits, inputs, state, self.device)
         sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
         lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
-        others = [run(MODEL, inputs, state, seed).gradients for seed in range(1, SEEDS)] if traits.stochastic else []
-        runs = (eager.gradients, *others)
-        optional = [name for name in wrt if len({_absent(of[name]) for of in runs}) > 1]
+        drawn, optional = set[tuple[Table, str]](), set[str]()
+        if traits.stochastic:
+            for other_seed in range(1, SEEDS if sum(sizes) <= LARGE else SEEDS_OF_LARGE):
+                other = run(MODEL, inputs, state, other_seed)
+                drawn |= _differ(eager, other)
+                optional |= {name for name in wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
         operand_names = {operand: self._display(operand) for operand in wrt}
         if any(is_large(value) for value in inputs):
             self.release()
@@ -209,6 +215,7 @@ class ReferenceDesk:
             operand_names=operand_names,
             clone_inputs=traits.clone_inputs,
             values_comparable=not traits.stochastic,
+            drawn=frozenset(drawn),
             optional=frozenset(optional),
         )
 
@@ -302,6 +309,17 @@ class ReferenceDesk:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return finding
+
+
+def _differ(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
+    """In any bit."""
+    found = set[tuple[Table, str]]()
+    for table in get_args(Table):
+        of = getattr(other, table)
+        for name, value in getattr(one, table).items():
+            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
+                found.add((table, name))
+    return found
 
 
 def _absent(gradient: torch.Tensor | None) -> bool:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
 
 import torch
 
 from grader.models import Device
 from grader.stages import kinks, numerics, passes
+from grader.stages.cases import Table
 from grader.stages.drawing import PERTURBATION_ULPS, perturbed, perturbed_state
 from grader.stages.evaluating import GOLDEN, MODEL, Evaluation, Traits
 from grader.stages.parking import is_large, parked
 
 PERTURBED_RUNS, RUNS_OF_LARGE = 3, 1
 """Among millions of elements, each run has as many at a kink as another."""
-
-Table = Literal["outputs", "gradients", "buffers"]
 
 
 class _Tracker:
@@ -131,7 +129,7 @@ def track(
 
     golden = evaluate(GOLDEN, inputs, state) if traits.has_float64 else None
     eager = evaluate(MODEL, inputs, state)
-    perturbs = traits.has_float64 and not traits.stochastic
+    perturbs = traits.has_float64
     trackers = Trackers(eager, golden, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
         if perturbed_runs is None:

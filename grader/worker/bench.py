@@ -191,7 +191,8 @@ class Bench:
         arguments = list(inputs.arguments)
         model.train(step.training)
         compiling.allow_many()
-        torch.manual_seed(step.seed)
+        if step.seed is not None:
+            torch.manual_seed(step.seed)
         set_precision(step.tf32)
         self.thaw()
         for name in step.frozen:

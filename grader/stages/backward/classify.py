@@ -128,7 +128,9 @@ def _one(
         code = "input_grad_none" if name.startswith("input[") else "param_grad_none"
         fault = GradientFault(code, name, label, "None", "return it from the Function's backward")
         return TensorCheck(name=label, status="missing", shape=expected.shape), fault
-    if not case.values_comparable:
+    empty = bool(expected.golden.any()) and not bool(gradient.any())
+    odd = bool(expected.golden.isfinite().all()) and not bool(gradient.isfinite().all())
+    if not case.comparable("gradients", name) and not empty and not odd:
         return TensorCheck(
             name=label, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
         ), None

@@ -15,6 +15,7 @@ from grader.stages.backward import experiments
 from grader.stages.backward.classify import classify, describe
 from grader.stages.backward.missing import explain_missing, ordinal
 from grader.stages.backward.mistakes import known_mistakes, right_for_ones
+from grader.stages.backward.other_sizes import inconsistent_elsewhere, unlike_its_forward
 from grader.stages.backward.own_terms import in_own_terms
 from grader.stages.backward.vjp import Product, ask, export_outputs, product
 from grader.stages.candidate import Candidate, export_buffers
@@ -75,6 +76,8 @@ def judge_backward(
             if verdict_of(diagnoses) is Status.CORRECT:
                 found = run_experiments(candidate, desk, others, experiments.TRAPS_IN_EVAL)
                 diagnoses += [in_eval(diagnosis) for diagnosis in found if diagnosis.severity == "error"]
+        if verdict_of(diagnoses) is Status.CORRECT:
+            diagnoses += inconsistent_elsewhere(candidate, desk, cases, traps[0].first, diagnoses)
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     status = verdict_of(diagnoses)
@@ -180,7 +183,9 @@ def _other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> list
     """The gradients of the same variant are right in the other one of train() and eval()."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
     # Asked again even where it was right before: that may have worn off.
-    if other is None or not other.values_comparable or judge_products(candidate, other).diagnoses:
+    if other is None or not (case.values_comparable and other.values_comparable):
+        return []
+    if judge_products(candidate, other).diagnoses:
         return []
     message = (
         "the gradients are right in eval() and wrong in train(): what the forward computes there alone, as the mean "
@@ -220,7 +225,9 @@ def run_experiments(
         if diagnosis is None:
             continue
         error = diagnosis.severity == "error"
-        if error and not _has_control(desk, experiment, cases):
+        if (error or diagnosis.code == "not_comparable") and not _has_control(desk, experiment, cases, diagnosis):
+            if error and diagnosis.code == "inconsistent_with_forward":
+                found.append(unlike_its_forward(cases.first))
             continue
         found.append(diagnosis)
         if error and experiment in experiments.LASTING:
@@ -228,10 +235,13 @@ def run_experiments(
     return errors_first(found)
 
 
-def _has_control(desk: ReferenceDesk, experiment: experiments.Experiment, cases: experiments.Cases) -> bool:
+def _has_control(
+    desk: ReferenceDesk, experiment: experiments.Experiment, cases: experiments.Cases, diagnosis: Diagnosis
+) -> bool:
     """The reference passes it."""
     key = experiment.__name__, cases.first.seed, cases.first.training
-    return reference_passes(desk, key, lambda reference: experiment(reference, in_own_terms(reference, cases)))
+    told = ("error",) if diagnosis.severity == "error" else ("error", "warning")
+    return reference_passes(desk, key, lambda reference: experiment(reference, in_own_terms(reference, cases)), told)
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

@@ -28,6 +28,7 @@ from grader.stages.timing.call import Call, Draw, Part, Phase, Side
 from grader.stages.timing.caller import Caller
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.comparison import Comparison
+from grader.threads import on_one_thread
 
 MOVE = 0.05
 """Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
@@ -141,15 +142,14 @@ class Arms:
 @contextlib.contextmanager
 def _out_of_the_way(device: Device) -> Iterator[None]:
     """The referee on one thread; for times of the CPU, on the core of the worker's main thread (worker/cores.py)."""
-    threads, cores = torch.get_num_threads(), os.sched_getaffinity(0)
-    torch.set_num_threads(1)
-    if device is Device.CPU:
-        os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-        torch.set_num_threads(threads)
+    cores = os.sched_getaffinity(0)
+    with on_one_thread():
+        if device is Device.CPU:
+            os.sched_setaffinity(0, {min(cores)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
 
 
 def _moved(value: torch.Tensor, share: float) -> torch.Tensor:

@@ -11,13 +11,12 @@ import torch
 from grader.models import Diagnosis
 from grader.stages import numerics, passes
 from grader.stages.candidate import MODEL
-from grader.stages.cases import Case
+from grader.stages.cases import Case, Table
 from grader.stages.outcome import diagnose
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing import workload
 from grader.stages.timing.call import Call, Draw
 from grader.stages.timing.second_look import SecondLook
-from grader.stages.trackers import Table
 
 DIFFERENT_SHARE = 1e-3
 """Of a timed output's integers: near ties fall either way."""

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from grader.stages import numerics
-from grader.stages.cases import Case
+from grader.stages.cases import Case, Table
 from grader.stages.evaluating import Evaluation, evaluate
 from grader.stages.parking import is_large
 from grader.stages.reference import ReferenceDesk
 from grader.stages.timing.call import Draw
-from grader.stages.trackers import Table, Trackers, track
+from grader.stages.trackers import Trackers, track
 
 
 class SecondLook:

@@ -41,7 +41,7 @@ def first_wrong(
         if gradient is None:
             if bool(expected.golden.any()):
                 return case.operand_names[name]
-        elif case.values_comparable and numerics.check(expected, gradient * factor).status == "failed":
+        elif case.comparable("gradients", name) and numerics.check(expected, gradient * factor).status == "failed":
             return case.operand_names[name]
     return None
 
