@@ -25,7 +25,7 @@ from grader.stages.cases import Case
 from grader.stages.outcome import diagnose
 from grader.stages.random_runs import Part, Runs, random_parts, runs
 from grader.stages.reference import ReferenceDesk
-from grader.threads import on_one_thread
+from grader.stages.threads import on_one_thread
 
 RUNS, RUNS_OF_LARGE = 64, 16
 LARGE = 1 << 18

@@ -24,11 +24,11 @@ from grader.stages.cases import Case
 from grader.stages.drawing import draw_cotangent, draw_inputs, is_float, is_mask
 from grader.stages.outcome import lost
 from grader.stages.reference import ReferenceDesk
+from grader.stages.threads import on_one_thread
 from grader.stages.timing.call import Call, Draw, Part, Phase, Side
 from grader.stages.timing.caller import Caller
 from grader.stages.timing.clocks import Time
 from grader.stages.timing.comparison import Comparison
-from grader.threads import on_one_thread
 
 MOVE = 0.05
 """Relative size of what is added to the parameters for each call, so that nothing made of old ones is of use."""
