@@ -32,7 +32,7 @@ class Derivative(NamedTuple):
     steady: torch.Tensor
     """Where no kink lies between, be it that nothing moves."""
     norm: float
-    """Of the output itself."""
+    """Of the output itself; more where it is rounded more than float32."""
 
 
 def along(
@@ -62,12 +62,14 @@ def along(
     found = {}
     for output in case.cotangents:
         coarse, fine = (difference(step, output) for step in STEPS)
-        norm = float(reals(sealed[f"output:{STEPS[-1]} 1:{output}"]).norm())
+        value = sealed[f"output:{STEPS[-1]} 1:{output}"]
+        norm = float(reals(value).nan_to_num(0.0, 0.0, 0.0).norm()) * _coarseness(value.dtype)
         size = norm / math.sqrt(max(fine.numel(), 1))
         agreed = (coarse - fine).abs() <= AGREEMENT * fine.abs()
         still = (coarse - fine).abs() <= AGREEMENT * fine.abs() + NOISE / STEPS[-1] * size
         moves = agreed & (fine.abs() * STEPS[-1] >= ROUNDING * size)
-        found[output] = Derivative(fine + (fine - coarse) / 3, moves, still, norm)
+        slope = (fine + (fine - coarse) / 3).nan_to_num(0.0, 0.0, 0.0)  # of infinity less infinity
+        found[output] = Derivative(slope, moves, still, norm)
     return move, found
 
 
@@ -83,6 +85,11 @@ def gradients_for(
     }
     finding = candidate.attempt(ask(candidate, case, cotangents=given), "backward", "under one seed")
     return None if finding.failure is not None else product(candidate, case, finding).gradients
+
+
+def _coarseness(dtype: torch.dtype) -> float:
+    """Of an output that is rounded more than float32: how much more."""
+    return max(1.0, torch.finfo(dtype).eps / torch.finfo(torch.float32).eps)
 
 
 def _scaled(operand: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
