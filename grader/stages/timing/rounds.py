@@ -24,6 +24,8 @@ LEAST_KEPT = 3
 MISSES = 2
 """Rounds in which a call could not be queued, until none is asked to."""
 CALLS_MS = {Device.CPU: 4.0, Device.CUDA: 1.0}
+LONG_MS = 3 * CALLS_MS[Device.CPU]
+"""Of a first call on a CPU, which takes less than three times what later ones do: they take more than CALLS_MS."""
 MAX_CALLS = {Device.CPU: 16, Device.CUDA: 4}
 """Calls are repeated in one sample until they take CALLS_MS, so that what disturbs one evens out. On a GPU little
 does, and another call costs more than it tells: several milliseconds, most of them not the call's."""
@@ -81,6 +83,8 @@ class Rounds:
             pair = self._pair(phase, reference_first)
             if plan.gives_up and known.get(phase) == 1 and _beyond_hope(pair):
                 self._first_calls[phase] = reference_first, pair[1]
+            if device is Device.CPU and _total(pair[0]) > LONG_MS:
+                known[phase] = 1
         arms.queues = True
         for phase in phases:
             if known.get(phase) != 1:  # of a long call, one is warm-up enough
