@@ -55,7 +55,7 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || { command -v uv >/dev/null && uv venv --python $(PYTHON) $(VENV); } || $(PYTHON) -m venv $(VENV)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
-	nvcc=$$($(BIN)/python -m grader.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
+	nvcc=$$($(BIN)/python -m grader.machine.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
 	@# Workers cannot write into the environment: compile what is imported once, here, whatever the shell's Python is told.
 	$(BIN)/python -W ignore -c 'import sys; sys.dont_write_bytecode = False; \
 		import alembic.command, cuda.bindings.driver, jinja2, pydantic, pygments, rich.progress, sqlmodel, typer; \

@@ -12,10 +12,10 @@ import resource
 import time
 from collections.abc import Sequence
 
-from grader.catalog import Catalog, find_problems, find_submissions
-from grader.models import StageSeconds, Submission
-from grader.pipeline import Grader
-from grader.shipped import shipped
+from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
+from grader.catalog.shipped import shipped
+from grader.grading.pipeline import Grader
+from grader.verdict.models import StageSeconds, Submission
 
 
 def main() -> None:

@@ -14,16 +14,16 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.child import ask
-from grader.nursery import DEFAULT_ARCHITECTURE
-from grader.shipped import shipped
-from grader.toolchain import find_cuda_home
+from grader.catalog.shipped import shipped
+from grader.executor.worker_template import DEFAULT_ARCHITECTURE
+from grader.machine.toolchain import find_cuda_home
 
 BUILD = """
 import json, resource, sys, time
 from pathlib import Path
 from torch.utils import cpp_extension
-from grader.worker.build import Builder
-from grader.worker.toolkit import complete_toolkit
+from grader.worker.compile.importing import Builder
+from grader.worker.compile.toolkit import complete_toolkit
 
 def cpu():
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

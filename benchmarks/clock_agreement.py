@@ -21,16 +21,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grader.catalog import find_problems
-from grader.models import Device
-from grader.selftest import CONVOLUTION, itself, problems
-from grader.stages import plan
-from grader.stages.timing import clocks
-from grader.stages.timing.arms import Arms
-from grader.stages.timing.call import Phase
-from grader.stages.timing.clocks import Samples, Time, timing_of
-from grader.stages.timing.rounds import repeats
-from grader.workshop import Workshop
+from grader.catalog.problems_and_submissions import find_problems
+from grader.grading import plan
+from grader.grading.resources import Resources
+from grader.grading.selftest import CONVOLUTION, itself, problems
+from grader.grading.timing import clocks
+from grader.grading.timing.call import Phase
+from grader.grading.timing.clocks import Samples, Time, timing_of
+from grader.grading.timing.pair import Arms
+from grader.grading.timing.rounds import repeats
+from grader.verdict.models import Device
 
 ROUNDS = 7
 GRADINGS = 400
@@ -68,14 +68,14 @@ Row = tuple[tuple[float, float], tuple[float, float]]
 def measure(device: Device, processes: int, count: int) -> Iterator[tuple[str, list[list[Row]]]]:
     """Problem and phase, with the rows of each process."""
     convolution = find_problems(()).problem(CONVOLUTION)
-    with Workshop() as workshop:
+    with Resources() as resources:
         for problem in problems(device, convolution)[:2]:
-            desk, found = workshop.desk(problem, device), defaultdict[str, list[list[Row]]](list)
-            case = desk.case(plan.variants(desk)[-1])
+            oracle, found = resources.oracle(problem, device), defaultdict[str, list[list[Row]]](list)
+            case = oracle.case(plan.variants(oracle)[-1])
             for _ in range(processes):
-                with workshop.candidate(itself(problem), device) as candidate:
-                    workshop.align(desk, candidate, case, plan.rounds(device, quick=False))
-                    arms = Arms(candidate, desk, case, tf32=True)
+                with resources.candidate(itself(problem), device) as candidate:
+                    resources.align(oracle, candidate, case, plan.rounds(device, quick=False))
+                    arms = Arms(candidate, oracle, case, tf32=True)
                     for phase in ("inference", "training"):
                         found[f"{problem.id} {phase}"].append(_rows(arms, phase, device, count))
             yield from found.items()

@@ -24,7 +24,7 @@ from db.leaderboard import leaderboard
 from db.standings import rebuild
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from grader.models import Status
+from grader.verdict.models import Status
 from tests import samples
 
 PROBLEMS = 250

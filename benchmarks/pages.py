@@ -25,7 +25,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from db import Store
-from grader.models import (
+from grader.report.site import write_site
+from grader.verdict.models import (
     BackwardResult,
     Baseline,
     BuildResult,
@@ -46,7 +47,6 @@ from grader.models import (
     VariantResult,
     Verdict,
 )
-from grader.report.site import write_site
 
 ROOT = Path(__file__).resolve().parents[1]
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ask
-from grader.catalog import Catalog, find_problems, find_submissions
-from grader.models import Submission
-from grader.pipeline import Grader
-from grader.shipped import shipped
-from grader.toolchain import find_cuda_home
+from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
+from grader.catalog.shipped import shipped
+from grader.grading.pipeline import Grader
+from grader.machine.toolchain import find_cuda_home
+from grader.verdict.models import Submission
 
 PROBLEMS = (
     "conv_transpose3d_leaky_relu_mul_leaky_relu_max",

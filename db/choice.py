@@ -13,7 +13,7 @@ from sqlmodel import col
 
 from db.store import Store
 from db.tables import ProblemRow, VerdictRow
-from grader.models import Status, Verdict
+from grader.verdict.models import Status, Verdict
 
 _ROWS_AT_ONCE = 200
 """A document may have a megabyte."""

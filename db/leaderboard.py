@@ -29,7 +29,7 @@ from sqlalchemy import text
 from db import metrics
 from db.standings import BEYOND_LIGHT
 from db.store import Store
-from grader.models import Device, Status, Value
+from grader.verdict.models import Device, Status, Value
 
 Board = Literal["total", "forward", "strict-fp32", "cpu"]
 """`total`: forward and backward together, correct verdicts only. `forward`: whatever has a right forward.

@@ -14,7 +14,7 @@ from sqlmodel import col
 from db.standings import BEYOND_LIGHT
 from db.store import Store
 from db.tables import EnvironmentRow, VerdictRow
-from grader.models import Device, StageStatus, Status
+from grader.verdict.models import Device, StageStatus, Status
 
 _RIGHT_FORWARD = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
 

@@ -20,9 +20,9 @@ from db import standings
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
 from db.tables import EnvironmentRow, ProblemRow, RunRow, SourceRow, SubmissionRow, VerdictRow
-from grader import __version__
+from grader._version import __version__
 from grader.errors import StoreError
-from grader.models import Environment, PhaseTiming, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.models import Environment, PhaseTiming, Problem, Settings, Status, Submission, Verdict
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The tables, in schema version 0003. A change here needs a new file in migrations/versions.
 
 Rows are not the values that the grader talks about: table models do not validate, so a verdict goes in and comes out as
-the JSON document of `grader.models.Verdict`; the columns beside it are copies to search and rank by.
+the JSON document of `grader.verdict.models.Verdict`; the columns beside it are copies to search and rank by.
 Times are text in ISO 8601, UTC, because SQLite has no type for them and such text sorts as time does.
 """
 
@@ -88,7 +88,7 @@ class EnvironmentRow(SQLModel, table=True):
     device: str
     device_name: str
     document: str
-    """JSON of `grader.models.Environment`."""
+    """JSON of `grader.verdict.models.Environment`."""
 
 
 class RunRow(SQLModel, table=True):
@@ -151,7 +151,7 @@ class VerdictRow(SQLModel, table=True):
     settings_hash: str
     created_at: str
     document: str
-    """JSON of `grader.models.Verdict`, without the id."""
+    """JSON of `grader.verdict.models.Verdict`, without the id."""
 
 
 class StandingRow(SQLModel, table=True):

@@ -13,18 +13,18 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from grader._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from grader.api import Grader, grade
+    from grader.catalog.requests import Work
     from grader.errors import GraderError, UserError
-    from grader.models import Problem, Status, Submission, TimeLimits, Verdict
-    from grader.rewards import reward
-    from grader.work import Work
+    from grader.verdict.models import Problem, Status, Submission, TimeLimits, Verdict
+    from grader.verdict.rewards import reward
 
 # Before torch is loaded: OpenMP's threads wait for more work by spinning, for milliseconds, on cores that others need;
 # the one that this process itself wakes them from, too. Workers keep what PyTorch ships: they have the cores.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Grader",
@@ -43,9 +43,9 @@ __all__ = [
 _HOMES = {
     "grader.api": ("Grader", "grade"),
     "grader.errors": ("GraderError", "UserError"),
-    "grader.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
-    "grader.rewards": ("reward",),
-    "grader.work": ("Work",),
+    "grader.verdict.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
+    "grader.verdict.rewards": ("reward",),
+    "grader.catalog.requests": ("Work",),
 }
 
 

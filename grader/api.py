@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
-from grader.catalog import find_problems
-from grader.models import Environment, Problem, Settings, Submission, TimeLimits, Verdict
-from grader.work import Work, WorkDesk
+from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.requests import RequestReader, Work
+from grader.verdict.models import Environment, Problem, Settings, Submission, TimeLimits, Verdict
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
@@ -44,8 +44,8 @@ def grade(
     What the submission does wrong is in the verdict. Raises UserError for a file or problem that is not there, and
     SandboxUnavailable where submissions cannot be isolated.
     """
-    desk = WorkDesk(find_problems(map(Path, problems)))
-    work = desk.resolve(path, source, problem)
+    oracle = RequestReader(find_problems(map(Path, problems)))
+    work = oracle.resolve(path, source, problem)
     with Grader(device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32) as grader:
         return next(grader.grade_many([work]))
 
@@ -84,9 +84,9 @@ class Grader:
 
         Raises UserError for a device or folder that is not there, SandboxUnavailable where the sandbox does not work.
         """
-        from grader.pipeline import Grader as Pipeline
+        from grader.grading.pipeline import Grader as Pipeline
 
-        self._desk = WorkDesk(find_problems(map(Path, problems)))
+        self._desk = RequestReader(find_problems(map(Path, problems)))
         self._pipeline = Pipeline(
             device=device,
             sandbox=sandbox,

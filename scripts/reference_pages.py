@@ -24,9 +24,11 @@ from sqlmodel import SQLModel
 import db.tables
 import grader
 import grader.cli
-from grader import api, models, rewards, work
-from grader.codes import CODES
-from grader.labels import LABELS
+from grader import api
+from grader.catalog import requests
+from grader.verdict import models, rewards
+from grader.verdict.codes import CODES
+from grader.verdict.labels import LABELS
 
 
 def pages() -> dict[str, str]:
@@ -211,7 +213,7 @@ def python() -> str:
     for name, method in vars(api.Grader).items():
         if not name.startswith("_"):
             parts += [f"### Grader.{name}", *_function(method)]
-    parts += ["## Work", *_documented_name(work, "Work"), "## reward", *_function(rewards.reward)]
+    parts += ["## Work", *_documented_name(requests, "Work"), "## reward", *_function(rewards.reward)]
     return _joined(parts)
 
 

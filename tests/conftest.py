@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from grader.toolchain import find_cuda_home
+from grader.machine.toolchain import find_cuda_home
 
 
 @pytest.fixture(autouse=True)

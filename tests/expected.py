@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.models import Problem, Submission
-from grader.pipeline import Grader
-from grader.stages import plan
-from grader.stages.timing.rounds import Plan
+from grader.grading import plan
+from grader.grading.pipeline import Grader
+from grader.grading.timing.rounds import Plan
+from grader.verdict.models import Problem, Submission
 
 CASES = Path(__file__).parent / "cases"
 SHIPPED = CASES.parents[1] / "problems"

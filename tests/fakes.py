@@ -4,7 +4,7 @@ import time
 from collections import deque
 from itertools import islice
 
-from grader.models import Device, Settings, Status
+from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
 

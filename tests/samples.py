@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from grader.models import (
+from grader.verdict.models import (
     BackwardResult,
     BuildResult,
     Device,

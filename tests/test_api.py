@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from grader import Grader, Problem, Status, Submission, UserError, grade, reward
-from grader.models import Diagnosis, PhaseTiming, Settings
-from grader.stages import plan
-from grader.stages.timing.rounds import Plan
+from grader.grading import plan
+from grader.grading.timing.rounds import Plan
+from grader.verdict.models import Diagnosis, PhaseTiming, Settings
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[1]

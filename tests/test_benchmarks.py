@@ -1,7 +1,7 @@
 """What benchmarks tell child processes to do is text, which no type checker reads."""
 
 from benchmarks.build import build
-from grader.shipped import shipped
+from grader.catalog.shipped import shipped
 
 
 def test_a_cold_build_our_way_is_timed():

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from grader.models import Device
-from grader.trials import judge_draws
+from grader.grading.trials import judge_draws
+from grader.verdict.models import Device
 from tests import expected as cases
 
 FOLDERS = ("backward_*", "forward_*")
@@ -49,5 +49,5 @@ def honest():
 @pytest.mark.parametrize(("problem", "submission", "variant"), list(honest()))
 def test_no_false_reject(graders, problem, submission, variant):
     """Gradients and probes of honest submissions, over many draws of inputs, parameters and grad_outputs."""
-    judged = judge_draws(graders("cpu").workshop, problem, submission, Device.CPU, variant, DRAWS)
+    judged = judge_draws(graders("cpu").resources, problem, submission, Device.CPU, variant, DRAWS)
     assert [f"{case.name}, {case.seed}: {d.message}" for case, diagnoses in judged for d in diagnoses] == []

@@ -14,9 +14,9 @@ import typer
 import grader
 from db.schema import NEWEST
 from grader.cli import app
-from grader.codes import CODES
-from grader.labels import LABELS
-from grader.models import Problem, StageStatus, Status, Verdict
+from grader.verdict.codes import CODES
+from grader.verdict.labels import LABELS
+from grader.verdict.models import Problem, StageStatus, Status, Verdict
 from scripts import reference_pages
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader.catalog import find_problems, find_submissions
-from grader.models import Status
-from grader.pipeline import Grader
+from grader.catalog.problems_and_submissions import find_problems, find_submissions
+from grader.grading.pipeline import Grader
+from grader.verdict.models import Status
 
 ROOT = Path(__file__).parents[1]
 EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())

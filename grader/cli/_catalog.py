@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from grader.catalog import Catalog, find_problems
-from grader.remembered import remembered
+from grader.catalog.problems_and_submissions import Catalog, find_problems
+from grader.catalog.remembered_folders import remembered
 
 
 def offered(folders: Iterable[Path] | None) -> Catalog:

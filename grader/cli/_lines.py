@@ -7,9 +7,9 @@ import select
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from grader.catalog.requests import MAX_LINE_BYTES, RequestReader
 from grader.errors import UserError
-from grader.models import Problem, Submission
-from grader.work import MAX_LINE_BYTES, WorkDesk
+from grader.verdict.models import Problem, Submission
 
 STDIN = Path("-")
 Pair = tuple[Problem, Submission]
@@ -33,7 +33,7 @@ def arriving(stream: Path) -> Iterator[tuple[str, Iterator[tuple[int, bytes]]]]:
 def readable(
     lines: Iterable[tuple[int, bytes]],
     name: str,
-    desk: WorkDesk,
+    oracle: RequestReader,
     overrides: Mapping[str, str],
     check_variant: Callable[[Problem], None],
     refuse: Callable[[str], None],
@@ -41,7 +41,7 @@ def readable(
     """What the lines ask for; `refuse` is told of those that cannot be graded."""
     for number, line in lines:
         try:
-            problem, submission = desk.from_json(line, overrides)
+            problem, submission = oracle.from_json(line, overrides)
             check_variant(problem)
         except UserError as error:
             refuse(f"{name}, line {number}: {error}")

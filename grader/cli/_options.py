@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grader.models import Device
+from grader.verdict.models import Device
 
 DATABASE = "grader.db"
 

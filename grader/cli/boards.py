@@ -8,14 +8,14 @@ import typer
 
 from db import Store
 from db.leaderboard import Leaderboard, leaderboard
+from grader.catalog.shipped import shipped
 from grader.cli._options import DATABASE, BoardChoice, Database, DeviceChoice, Format, device_of
 from grader.errors import UserError
-from grader.labels import LABELS
 from grader.report.boards import leaderboard_table
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
 from grader.report.markdown import leaderboard_markdown
-from grader.shipped import shipped
+from grader.verdict.labels import LABELS
 
 _MOST_NAMED = 20
 _LABELS = f"one of {', '.join(sorted(LABELS))}; may be repeated"

@@ -15,9 +15,9 @@ import typer
 from db import Store
 from grader.cli._options import DATABASE, Database
 from grader.errors import UserError
-from grader.models import Status, Verdict
 from grader.report.export import Choice, Chosen, chosen, csv_lines, eval_results, require_pyarrow, write_parquet
 from grader.report.machine import json_line
+from grader.verdict.models import Status, Verdict
 
 
 class ExportFormat(StrEnum):

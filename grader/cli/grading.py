@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from db import Run, Store
-from grader.catalog import Catalog, find_submissions, kernelbench_samples
+from grader.catalog.problems_and_submissions import Catalog, find_submissions, kernelbench_samples
+from grader.catalog.requests import RequestReader
 from grader.cli._catalog import offered
 from grader.cli._lines import STDIN, Pair, arriving, readable
 from grader.cli._options import DATABASE, Database, DeviceChoice, ProblemFolders, SandboxChoice
 from grader.errors import UserError
-from grader.models import Problem, Status, Submission, Verdict
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
-from grader.work import WorkDesk
+from grader.verdict.models import Problem, Status, Submission, Verdict
 
 if TYPE_CHECKING:
     from grader.api import Grader
@@ -110,15 +110,15 @@ def grade(
         ) as grader,
         BatchProgress(total=None if streams else len(batch), as_json=as_json) as progress,
     ):
-        desk = _Desk(grader, store, run, progress, regrade=regrade)
-        desk.grade(batch)
+        oracle = _Desk(grader, store, run, progress, regrade=regrade)
+        oracle.grade(batch)
         for stream in streams:
             for name, lines in arriving(stream):
-                desk.grade(readable(lines, name, WorkDesk(catalog), overrides, check_variant, desk.refuse))
-    print(tally(desk.verdicts, reused=desk.reused), file=sys.stderr)
-    if desk.refused:
+                oracle.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, oracle.refuse))
+    print(tally(oracle.verdicts, reused=oracle.reused), file=sys.stderr)
+    if oracle.refused:
         raise typer.Exit(2)
-    if any(verdict.status is Status.GRADER_ERROR for verdict in desk.verdicts):
+    if any(verdict.status is Status.GRADER_ERROR for verdict in oracle.verdicts):
         raise typer.Exit(1)
 
 
@@ -133,12 +133,12 @@ def open_grader(
 ) -> Grader:
     """The real one, imported only when something is graded: it needs torch, which takes seconds to import. What workers
     are copied from imports it meanwhile."""
-    from grader import nursery
-    from grader.allocator import keep_freed_memory
+    from grader.executor import worker_template
+    from grader.machine.allocator import keep_freed_memory
     from grader.sandbox import choose
 
     keep_freed_memory()
-    nursery.start_ahead(choose(sandbox), device)
+    worker_template.start_ahead(choose(sandbox), device)
     try:
         from grader.api import Grader
 
@@ -146,7 +146,7 @@ def open_grader(
             device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
         )
     finally:
-        nursery.close_ahead()
+        worker_template.close_ahead()
 
 
 @dataclass
@@ -226,7 +226,7 @@ def _variant_check(variant: str | None) -> Callable[[Problem], None]:
     def check(problem: Problem) -> None:
         if variant is None:
             return
-        from grader.problem_module import load_problem
+        from grader.catalog.problem_module import load_problem
 
         names = load_problem(problem).variants
         if variant not in names:

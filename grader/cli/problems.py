@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from grader.catalog import Catalog, find_problems
+from grader.catalog.problems_and_submissions import Catalog, find_problems
+from grader.catalog.remembered_folders import forget, registry, remember
 from grader.cli._catalog import offered
 from grader.cli._options import ProblemFolders, SandboxChoice
 from grader.errors import UserError
-from grader.models import Problem
-from grader.remembered import forget, registry, remember
 from grader.report.console import clean, console
 from grader.report.machine import json_line
+from grader.verdict.models import Problem
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -41,7 +41,7 @@ def list_problems(
         if problems or as_json:
             raise UserError(f"write the options behind the command: grader problems {context.invoked_subcommand} ...")
         return
-    from grader.gradable import facts
+    from grader.catalog.facts import facts
     from grader.report.tables import problems_table
 
     catalog = _catalog(problems)
@@ -73,7 +73,7 @@ def check(
       grader problems check --problems KernelBench/
       grader problems check 23_Softmax --json | jq .fault
     """
-    from grader.checking import Checker
+    from grader.grading.problem_check import Checker
     from grader.report.text import problem_check_line
 
     catalog = _catalog(problems)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from grader.selftest import Finding
+    from grader.grading.selftest import Finding
 
 
 class SelftestDevice(StrEnum):
@@ -46,19 +46,19 @@ def selftest(
         raise UserError("selftest: say what to test: --timing")
     import torch
 
-    from grader import selftest as own
-    from grader.allocator import keep_freed_memory
-    from grader.catalog import find_problems
-    from grader.models import Device
-    from grader.workshop import Workshop
+    from grader.catalog.problems_and_submissions import find_problems
+    from grader.grading import selftest as own
+    from grader.grading.resources import Resources
+    from grader.machine.allocator import keep_freed_memory
+    from grader.verdict.models import Device
 
     default = SelftestDevice.CUDA if torch.cuda.is_available() else SelftestDevice.CPU
     chosen = Device((device or default).value)
     convolution = find_problems(()).problem(own.CONVOLUTION)
     findings = []
     keep_freed_memory()
-    with Workshop() as workshop:
-        for finding in own.run(workshop, chosen, convolution, runs):
+    with Resources() as resources:
+        for finding in own.run(resources, chosen, convolution, runs):
             findings.append(finding)
             if not as_json:
                 print(_line(finding), flush=True)

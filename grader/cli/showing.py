@@ -46,7 +46,7 @@ def doctor() -> None:
     Example:
       grader doctor
     """
-    from grader.doctor import can_isolate, examine
+    from grader.machine.doctor import can_isolate, examine
     from grader.report.tables import findings_table
 
     findings = list(examine())

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from db.leaderboard import Entry, Leaderboard
-from grader.models import Value
+from grader.verdict.models import Value
 
 
 def json_line(value: Value) -> str:

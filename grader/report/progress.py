@@ -8,10 +8,10 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from grader.models import Verdict
 from grader.report.console import clean, console
 from grader.report.machine import json_line
 from grader.report.text import verdict_line
+from grader.verdict.models import Verdict
 
 
 class BatchProgress:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from grader.models import ClockReading, PhaseTiming, StageSeconds, TimingResult
 from grader.report.console import clean
+from grader.verdict.models import ClockReading, PhaseTiming, StageSeconds, TimingResult
 
 _BARS = "▁▂▃▄▅▆▇█"
 _FULL_BAR = 30

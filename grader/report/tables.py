@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from grader.catalog import Skipped
-from grader.doctor import Finding
-from grader.gradable import ProblemFacts
+from grader.catalog.facts import ProblemFacts
+from grader.catalog.problems_and_submissions import Skipped
+from grader.machine.doctor import Finding
 
 _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from db.store import StoredVerdict
-from grader.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 from grader.report.console import clean
 from grader.report.rounds import clocks_table, samples_table, seconds_table
+from grader.verdict.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
 
 if TYPE_CHECKING:
-    from grader.checking import ProblemCheck  # needs torch, which takes seconds to import
+    from grader.grading.problem_check import ProblemCheck  # needs torch, which takes seconds to import
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}

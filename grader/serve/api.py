@@ -10,9 +10,9 @@ from db import Store
 from db.leaderboard import Board, Leaderboard, leaderboard
 from db.rows import Row, Speedup
 from grader.errors import StoreError
-from grader.models import Device, Status, Value, Verdict
 from grader.report.machine import json_line
 from grader.serve.snapshot import Snapshots
+from grader.verdict.models import Device, Status, Value, Verdict
 
 _MOST = 1000
 

@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from db import Store
-from grader import __version__
-from grader.catalog import MAX_SOURCE_BYTES
+from grader._version import __version__
+from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES
 from grader.errors import GraderError
 from grader.report.site.pages import Frame
 from grader.serve import live, submit
@@ -28,11 +28,11 @@ _TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
 
 
 def make_app(
-    store: Store, path: Path, *, desk: Desk | None, hosts: Collection[str], stopping: Callable[[], bool]
+    store: Store, path: Path, *, oracle: Desk | None, hosts: Collection[str], stopping: Callable[[], bool]
 ) -> FastAPI:
     """The application. `store` reads only; without a `desk` nothing can be submitted."""
     links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
-    frame = Frame(links=links if desk else links[:1], compares=True)
+    frame = Frame(links=links if oracle else links[:1], compares=True)
     snapshots = Snapshots(store, path, frame)
     app = FastAPI(
         title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
@@ -40,8 +40,8 @@ def make_app(
     app.include_router(pages(store, snapshots, frame))
     app.include_router(live.live(store, frame, stopping))
     app.include_router(api(store, snapshots))
-    if desk:
-        app.include_router(submit.submissions(desk, frame))
+    if oracle:
+        app.include_router(submit.submissions(oracle, frame))
     app.add_middleware(Guard, hosts=hosts, most_bytes=_MOST_BYTES)
 
     def fault(request: Request, status: int, message: str) -> Response:

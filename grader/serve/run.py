@@ -16,7 +16,7 @@ import uvicorn
 from db import Store
 from db.engine import database_url
 from db.read_only import open_read_only
-from grader.catalog import find_problems
+from grader.catalog.problems_and_submissions import find_problems
 from grader.errors import UserError
 from grader.serve.app import make_app
 from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
@@ -45,7 +45,7 @@ def run_server(
     with ExitStack() as stack:
         listening = stack.enter_context(_listen(host, port))
         store = stack.enter_context(open_read_only(database))
-        desk = (
+        oracle = (
             Desk(stack.enter_context(GradingQueue(database, problem_folders)), token, problems) if submissions else None
         )
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
@@ -53,7 +53,7 @@ def run_server(
         app = make_app(
             store,
             Path(database_url(database).database or ""),
-            desk=desk,
+            oracle=oracle,
             hosts=known,
             stopping=lambda: server.should_exit,
         )

@@ -10,14 +10,14 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Header, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from grader.catalog import MAX_SOURCE_BYTES
+from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES
 from grader.errors import UserError
-from grader.models import Value
 from grader.report.site import names
 from grader.report.site.pages import Frame, render, security_policy
 from grader.serve.guard import TooLarge
 from grader.serve.pages import html
 from grader.serve.queue import NAME_PATTERN, GradingQueue, Job, QueueFull
+from grader.verdict.models import Value
 
 PAGE = "submit.html"
 _POLICY = security_policy(form="'self'")
@@ -67,7 +67,7 @@ class Desk:
             raise HTTPException(422, str(error)) from error
 
 
-def submissions(desk: Desk, frame: Frame) -> APIRouter:
+def submissions(oracle: Desk, frame: Frame) -> APIRouter:
     """The form, the page of a job, and the same for programs."""
     router = APIRouter()
     nothing = Submitted(author="", problem="", source="")
@@ -81,7 +81,7 @@ def submissions(desk: Desk, frame: Frame) -> APIRouter:
             policy=_POLICY,
             fault=fault,
             given=given.model_copy(update={"label": given.label or ""}),
-            problems=desk.problems,
+            problems=oracle.problems,
             name_pattern=NAME_PATTERN,
             most=MAX_SOURCE_BYTES,
         )
@@ -110,14 +110,14 @@ def submissions(desk: Desk, frame: Frame) -> APIRouter:
             quick="quick" in fields,
         )
         try:
-            job = desk.take(fields.get("token", ""), given)
+            job = oracle.take(fields.get("token", ""), given)
         except HTTPException as refused:
             return form(given, str(refused.detail), refused.status_code)
         return RedirectResponse(f"/submitted/{job.id}.html", 303)
 
     @router.get("/submitted/{job_id}.html", include_in_schema=False)
     def job_page(job_id: str) -> Response:
-        job = _job(desk, job_id)
+        job = _job(oracle, job_id)
         if job.state == "done" and job.verdict_id is not None:
             return RedirectResponse(f"/{names.verdict_page(job.verdict_id)}", 303)
         page = f"submitted/{job_id}.html"
@@ -127,18 +127,18 @@ def submissions(desk: Desk, frame: Frame) -> APIRouter:
     @router.post("/api/submissions", status_code=202, tags=["submissions"])
     def send(given: Submitted, authorization: Annotated[str, Header()] = "") -> JobState:
         """Queue a submission; `Authorization: Bearer TOKEN` has to come along."""
-        return _state(desk.take(authorization.removeprefix("Bearer "), given))
+        return _state(oracle.take(authorization.removeprefix("Bearer "), given))
 
     @router.get("/api/submissions/{job_id}", tags=["submissions"])
     def state(job_id: str) -> JobState:
         """What has become of a submission; `/api/verdicts/{verdict_id}` has the verdict."""
-        return _state(_job(desk, job_id))
+        return _state(_job(oracle, job_id))
 
     return router
 
 
-def _job(desk: Desk, job_id: str) -> Job:
-    job = desk.queue.get(job_id)
+def _job(oracle: Desk, job_id: str) -> Job:
+    job = oracle.queue.get(job_id)
     if job is None:
         raise HTTPException(404, "There is no such submission, or it was long ago.")
     return job

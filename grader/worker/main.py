@@ -11,10 +11,10 @@ import numpy
 import torch
 
 from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result
-from grader.worker.bench import Bench
-from grader.worker.build import Builder, MissingClass
 from grader.worker.channel import Channel
-from grader.worker.toolkit import complete_toolkit
+from grader.worker.compile.importing import Builder, MissingClass
+from grader.worker.compile.toolkit import complete_toolkit
+from grader.worker.session import Bench
 
 TEXT_CHARACTERS = 32 << 10
 

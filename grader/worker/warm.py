@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from grader.protocol import Warm, Warmed
-from grader.worker import engine, pace
+from grader.worker.autograd import engine
 from grader.worker.memory import give_back_memory
+from grader.worker.timing import pace
 
 
 def warm_up(step: Warm) -> Warmed:

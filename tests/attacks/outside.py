@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from grader.models import Status
+from grader.verdict.models import Status
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = ROOT / "tests" / "cases" / "problems" / "scale_bias_relu.py"

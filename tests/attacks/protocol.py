@@ -1,6 +1,6 @@
 """Evidence that no worker sends, and shared memory that is written out of turn."""
 
-from grader.models import Status
+from grader.verdict.models import Status
 
 # name: (what runs in every forward, statuses that it may end in)
 ATTACKS = {
@@ -44,7 +44,7 @@ ATTACKS = {
     "lies_about_refusals": (
         """
         from grader import protocol as p
-        from grader.worker.bench import Bench
+        from grader.worker.session import Bench
 
         def attack():
             refuse = lambda step: [p.TensorInfo(name=name) for name in step.items]
@@ -102,7 +102,7 @@ ATTACKS = {
     ),
     "scribbles_forever": (
         """
-        from grader.worker.bench import Bench
+        from grader.worker.session import Bench
 
         def scribble(region):
             while True:

@@ -1,6 +1,6 @@
 """Using more than its share, and leaving something behind."""
 
-from grader.models import Status
+from grader.verdict.models import Status
 
 RUN_LOST = {Status.CRASHED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.RUNTIME_ERROR}
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from grader.models import Problem, Status, Submission, TimeLimits
-from grader.pipeline import Grader
-from grader.remote.pause import _tree
-from grader.stages import plan
-from grader.stages.timing.rounds import Plan
+from grader.executor.pause import _tree
+from grader.grading import plan
+from grader.grading.pipeline import Grader
+from grader.grading.timing.rounds import Plan
+from grader.verdict.models import Problem, Status, Submission, TimeLimits
 from tests.attacks import outside, protocol, resources
 from tests.attacks.outside import PROBLEM
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.models import Status, TimeLimits
+from grader.verdict.models import Status, TimeLimits
 from tests import expected as cases
 
 FOLDERS = ("cheat_*", "honest_*")

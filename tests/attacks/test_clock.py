@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.models import Device
+from grader.executor import job
+from grader.executor.job import Seal
+from grader.executor.launcher import Role
+from grader.executor.pause import NeverStill, _tree, paused_tree
+from grader.executor.shared_memory import Layout, Region
+from grader.grading.resources import Resources
+from grader.grading.timing.clocks import Samples, Time, timing_of
 from grader.protocol import Drop, Import
-from grader.remote import script
-from grader.remote.launch import Role
-from grader.remote.memory import Layout, Region
-from grader.remote.pause import NeverStill, _tree, paused_tree
-from grader.remote.script import Seal
-from grader.stages.timing.clocks import Samples, Time, timing_of
-from grader.workshop import Workshop
+from grader.verdict.models import Device
 
 OVERHEAD_MS = 0.3
 
@@ -131,10 +131,10 @@ def test_a_seal_is_copied_in_an_order_that_nobody_knows(monkeypatch):
             super().shuffle(starts)
             orders.append(list(starts))
 
-    monkeypatch.setattr(script, "_SHUFFLE", Recorder())
+    monkeypatch.setattr(job, "_SHUFFLE", Recorder())
     for _ in range(2):
         Seal(outbox, nbytes).take()
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(0, nbytes, nbytes // script.SEAL_BLOCKS))
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(0, nbytes, nbytes // job.SEAL_BLOCKS))
     assert orders[0] != orders[1]
     outbox.close()
 
@@ -236,7 +236,7 @@ class ModelNew(torch.nn.Module):
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_worker_that_is_paused_has_no_process_that_runs(counted):
-    with Workshop() as workshop, workshop.launcher.take(Role.RUN, Device.CPU) as worker:
+    with Resources() as resources, resources.launcher.take(Role.RUN, Device.CPU) as worker:
         if worker._process.members is None and counted:
             pytest.skip("no cgroup can be made here")
         worker._process.members = worker._process.members if counted else None

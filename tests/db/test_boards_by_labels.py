@@ -10,7 +10,7 @@ from db import Store
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
 from db.standings import BEYOND_LIGHT, rebuild
-from grader.models import Device, Settings, Status
+from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")

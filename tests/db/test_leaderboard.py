@@ -4,7 +4,7 @@ import pytest
 
 from db import Store
 from db.leaderboard import leaderboard
-from grader.models import Device, Settings, Status
+from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")

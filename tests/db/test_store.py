@@ -6,7 +6,7 @@ import pytest
 
 from db import Store
 from grader.errors import StoreError
-from grader.models import Device, Settings, Status
+from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
 NOON = "2026-01-01T12:00:00.000000+00:00"

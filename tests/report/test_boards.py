@@ -3,10 +3,10 @@
 import io
 
 from db.leaderboard import Entry, Leaderboard, Summary
-from grader.models import Device, Status
 from grader.report.boards import leaderboard_table
 from grader.report.console import console
 from grader.report.markdown import leaderboard_markdown
+from grader.verdict.models import Device, Status
 
 
 def printed(renderable):

@@ -4,8 +4,8 @@ import csv
 import json
 
 from db.leaderboard import Entry, Leaderboard
-from grader.models import Verdict
 from grader.report.machine import json_line, leaderboard_csv, leaderboard_json
+from grader.verdict.models import Verdict
 from tests import samples
 from tests.report.test_boards import entry
 

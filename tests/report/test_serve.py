@@ -12,10 +12,10 @@ import pytest
 
 from db.read_only import open_read_only
 from grader.errors import StoreError
-from grader.models import Status
 from grader.report.site import names
 from grader.report.site.pages import STATIC
 from grader.serve.snapshot import Snapshots
+from grader.verdict.models import Status
 from tests.report.serving import ROOT, Events, Server, command
 from tests.report.test_site import HOSTILE, Site, full, hostile
 

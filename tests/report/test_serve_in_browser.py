@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.models import Status
+from grader.verdict.models import Status
 from tests.report.serving import Server
 from tests.report.test_site import PAYLOADS, Site, full, hostile
 from tests.report.test_site_in_browser import browser as browser

@@ -13,7 +13,12 @@ from db import Store
 from db.rows import Speedup, counted, read_rows
 from grader.cli import app
 from grader.errors import UserError
-from grader.models import (
+from grader.report.site import write_site
+from grader.report.site.boards import _ranks, author_board, read_boards
+from grader.report.site.code import compare, highlight
+from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
+from grader.report.site.formats import interval, percent, prose, times
+from grader.verdict.models import (
     Baseline,
     ClockReading,
     Device,
@@ -26,11 +31,6 @@ from grader.models import (
     TensorCheck,
     VariantResult,
 )
-from grader.report.site import write_site
-from grader.report.site.boards import _ranks, author_board, read_boards
-from grader.report.site.code import compare, highlight
-from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
-from grader.report.site.formats import interval, percent, prose, times
 from tests import samples
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")

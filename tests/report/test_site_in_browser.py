@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from grader.models import Status
+from grader.verdict.models import Status
 from tests.report.test_site import GPU, PAYLOADS, Site, full, hostile
 
 pytestmark = pytest.mark.browser

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from db.store import StoredVerdict
-from grader.models import Baseline, ClockReading, Device, Diagnosis, KernelUse, Settings, StageSeconds, Status
 from grader.report.console import clean, console
 from grader.report.text import tally, verdict_in_full, verdict_line
+from grader.verdict.models import Baseline, ClockReading, Device, Diagnosis, KernelUse, Settings, StageSeconds, Status
 from tests import samples
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]not markup[/bold] \u202egnp.exe"

@@ -1,9 +1,9 @@
 """One process, several models of a submission: one for each of its sizes."""
 
-from grader.catalog import find_problems
-from grader.models import Device, Submission
-from grader.stages.forward import judge_case
-from grader.workshop import Workshop
+from grader.catalog.problems_and_submissions import find_problems
+from grader.grading.forward.judge import judge_case
+from grader.grading.resources import Resources
+from grader.verdict.models import Device, Submission
 
 
 def test_a_model_is_made_once_for_each_of_its_sizes():
@@ -11,11 +11,11 @@ def test_a_model_is_made_once_for_each_of_its_sizes():
     source = problem.source.replace("class Model(", "class ModelNew(")
     source = source.replace("super().__init__()", "super().__init__()\n        print('made', flush=True)")
     submission = Submission(author="ann", problem_id=problem.id, path="ann.py", source=source)
-    with Workshop() as shop, shop.candidate(submission, Device.CPU) as candidate:
-        desk = shop.desk(problem, Device.CPU)
-        small, odd = (desk.case(variant) for variant in ("small", "odd"))
+    with Resources() as shop, shop.candidate(submission, Device.CPU) as candidate:
+        oracle = shop.oracle(problem, Device.CPU)
+        small, odd = (oracle.case(variant) for variant in ("small", "odd"))
         for case in (small, odd, small, odd, odd):
-            checks, diagnoses = judge_case(candidate, desk, case)
+            checks, diagnoses = judge_case(candidate, oracle, case)
             assert not diagnoses
             assert {check.status for check in checks} == {"passed"}
         assert candidate.worker.output().split() == ["made", "made"]

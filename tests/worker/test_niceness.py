@@ -3,9 +3,9 @@
 import os
 
 from grader import protocol as p
-from grader.models import Device
-from grader.pipeline import Grader
-from grader.remote.launch import Role
+from grader.executor.launcher import Role
+from grader.grading.pipeline import Grader
+from grader.verdict.models import Device
 
 TELLS = """
 import os, subprocess, sys
@@ -17,7 +17,7 @@ raise RuntimeError(f"{os.nice(0)} and {int(told)}")
 def test_a_niceness_is_that_of_a_worker_and_of_all_that_it_starts():
     with Grader(device="cpu") as grader:
         for niceness in (0, 10):
-            with grader.workshop.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
+            with grader.resources.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
                 evidence = worker.run([p.Import(source=TELLS, file_name="x.py", class_name="ModelNew")], 60.0)
             expected = os.nice(0) + niceness
             assert evidence.failure.text == f"{expected} and {expected}"

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from grader.errors import SandboxUnavailable
-from grader.pipeline import Grader
+from grader.grading.pipeline import Grader
 from tests import expected as cases
 
 WRITES = """
 import os
 from pathlib import Path
 import torch
-from grader.worker import build, toolkit
+from grader.worker.compile import importing as build, toolkit
 
 toolkit.complete_toolkit()
 _, found = build.import_source("class ModelNew: pass", "mine.py", "ModelNew")

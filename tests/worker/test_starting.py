@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from grader import nursery
 from grader import protocol as p
 from grader.errors import SandboxError
-from grader.models import Device
-from grader.nursery import _new_stage
-from grader.remote.launch import Launcher, Role
+from grader.executor import worker_template
+from grader.executor.launcher import Launcher, Role
+from grader.executor.worker_template import _new_stage
+from grader.grading.resources import Resources
 from grader.sandbox import choose
-from grader.workshop import Workshop
+from grader.verdict.models import Device
 from tests.sandbox.conformance import wait_for
 
 DRAWS = """
@@ -32,19 +32,19 @@ raise ValueError(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def workshop():
-    with Workshop() as made:
+def resources():
+    with Resources() as made:
         yield made
 
 
-def told(workshop):
-    with workshop.launcher.start(Role.RUN, Device.CPU) as worker:
+def told(resources):
+    with resources.launcher.start(Role.RUN, Device.CPU) as worker:
         evidence = worker.run([p.Import(source=DRAWS, file_name="x.py", class_name="ModelNew")], 60.0)
     return json.loads(evidence.failure.text)
 
 
-def test_no_two_workers_draw_the_same_numbers(workshop):
-    one, other = (told(workshop) for _ in range(2))
+def test_no_two_workers_draw_the_same_numbers(resources):
+    one, other = (told(resources) for _ in range(2))
     assert set(one["drawn"]).isdisjoint(other["drawn"])
     assert one["stdin"] == "/dev/null"
     assert one["open"] == [0, 1, 2, p.CONTROL_FD]
@@ -88,10 +88,10 @@ def test_importing_what_a_worker_needs_leaves_cudas_driver_alone():
 
 
 def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
-    monkeypatch.setattr("grader.nursery.MODULE", "grader.worker.no_such_module")
-    monkeypatch.setattr("grader.remote.worker.MODULE", "grader.worker.no_such_module")
+    monkeypatch.setattr("grader.executor.worker_template.MODULE", "grader.worker.no_such_module")
+    monkeypatch.setattr("grader.executor.client.MODULE", "grader.worker.no_such_module")
     with (
-        Workshop() as broken,
+        Resources() as broken,
         pytest.raises(SandboxError, match="no_such_module"),
         broken.launcher.start(Role.RUN, Device.CPU) as worker,
     ):
@@ -99,11 +99,11 @@ def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
 
 
 def test_nor_is_one_whose_zygote_was_killed():
-    with Workshop() as other, other.launcher.start(Role.RUN, Device.CPU) as worker:
+    with Resources() as other, other.launcher.start(Role.RUN, Device.CPU) as worker:
         if not other.launcher.sandbox.copies:
             pytest.skip("workers are not copied here")
         worker.wait_ready()
-        other.launcher.nursery.zygote(gpu=False)._process.kill()
+        other.launcher.worker_template.zygote(gpu=False)._process.kill()
         wait_for(lambda: worker.ended)
         with pytest.raises(SandboxError, match="copied from was ended"):
             worker.run([p.Drop(empty_cache=False)], 60.0)
@@ -114,20 +114,20 @@ def test_nor_is_one_whose_zygote_was_killed():
 AHEAD = """
 import os, sys
 from pathlib import Path
-from grader import nursery
+from grader.executor import worker_template
 from grader.sandbox import choose
 
-nursery.start_ahead(choose("auto"), "cpu")
+worker_template.start_ahead(choose("auto"), "cpu")
 assert "torch" not in sys.modules, "it was to start while that is imported"
-(ahead,) = nursery._ahead
+(ahead,) = worker_template._ahead
 if sys.argv[1] == "taken":
-    with nursery.take() as taken:
+    with worker_template.take() as taken:
         assert taken is ahead
         assert taken.zygote(gpu=False) is ahead.zygote(gpu=False)
-        with nursery.take() as another:
+        with worker_template.take() as another:
             assert another is not ahead
 else:
-    nursery.close_ahead()
+    worker_template.close_ahead()
 assert not ahead.readonly[0].exists()
 children = Path(f"/proc/self/task/{os.getpid()}/children")
 assert not children.exists() or not children.read_text(), "nothing is left running"
@@ -150,7 +150,7 @@ def test_extensions_are_compiled_for_the_gpu_that_is_known_when_a_worker_starts(
     monkeypatch.setattr(sandbox, "copies", sandbox.copies and copied)
     source = "import os\nraise ValueError(os.environ['TORCH_CUDA_ARCH_LIST'])"
     with (
-        Launcher(sandbox, nursery.take(), architecture="8.6") as launcher,
+        Launcher(sandbox, worker_template.take(), architecture="8.6") as launcher,
         launcher.start(Role.BUILD, Device.CUDA) as worker,
     ):
         evidence = worker.run([p.Import(source=source, file_name="x.py", class_name="ModelNew")], 60.0)

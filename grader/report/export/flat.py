@@ -9,7 +9,7 @@ from itertools import islice
 from typing import BinaryIO, Final
 
 from grader.errors import UserError
-from grader.models import PhaseTiming, Verdict
+from grader.verdict.models import PhaseTiming, Verdict
 
 Cell = str | int | float | bool | None
 

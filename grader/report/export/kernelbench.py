@@ -33,7 +33,7 @@ from pathlib import Path
 
 from db.choice import Chosen
 from grader.errors import UserError
-from grader.models import StageStatus, Status, Verdict
+from grader.verdict.models import StageStatus, Status, Verdict
 
 Result = dict[str, object]
 

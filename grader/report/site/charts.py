@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from db.rows import Row, Speedup
-from grader.models import PhaseTiming, StageSeconds
 from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
 from grader.report.site.formats import interval, percent, power, times
 from grader.report.site.svg import Scale, chart, element, line, path, text
+from grader.verdict.models import PhaseTiming, StageSeconds
 
 _WIDTH = 720
 _MOST_INTERVALS = 160

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from db.rows import Row, Speedup
-from grader.models import Device, Status
+from grader.verdict.models import Device, Status
 
 FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Where fast_p is usually quoted."""

@@ -8,8 +8,8 @@ from itertools import zip_longest
 
 from markupsafe import Markup, escape
 
-from grader.models import Status
 from grader.report.console import clean
+from grader.verdict.models import Status
 
 ABSENT = "–"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from grader.codes import CODES
 from grader.report.console import clean
 from grader.report.site import formats, names
+from grader.verdict.codes import CODES
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from db.rows import Row
-from grader.models import PhaseTiming, StageStatus, TimingResult, Value, VariantResult, Verdict
 from grader.report.site import names
 from grader.report.site.charts import light_chart, phases_chart, rounds_chart, seconds_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
 from grader.report.site.figures import Light
 from grader.report.site.pages import STATIC, Frame, render, save
+from grader.verdict.models import PhaseTiming, StageStatus, TimingResult, Value, VariantResult, Verdict
 
 
 class Other(NamedTuple):

@@ -1,0 +1,169 @@
+"""A problem's own code, imported: its Model, its variants, the names of its inputs.
+
+Problem files are trusted and run in this process. They are imported under a private name, so that code behind
+`if __name__ == "__main__"` stays asleep and two folders may hold problems of the same name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from grader.errors import ProblemError
+from grader.protocol import encode_value
+from grader.verdict.models import Problem
+
+FULL = "full"
+"""The variant of the module's own `get_inputs` and `get_init_inputs`: the sizes that are timed."""
+
+TAKEN = (
+    "get_inputs may have dense tensors, each an argument of its own; beside them, and in get_init_inputs alone, "
+    "None, bools, numbers, strings, and lists, tuples and dictionaries of those"
+)
+
+Maker = Callable[[], Sequence[Any]]
+"""Makes positional arguments anew each time it is called."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One set of sizes of a problem."""
+
+    name: str
+    make_init_inputs: Maker
+    """Positional arguments of `Model.__init__`."""
+    make_inputs: Maker
+    """Positional arguments of `Model.forward`."""
+
+
+@dataclass(frozen=True)
+class ProblemModule:
+    """What an imported problem file offers."""
+
+    model_class: type[nn.Module]
+    variants: Mapping[str, Variant]
+    """In the file's order; `full` is always there and comes last unless the file places it."""
+    forward_arguments: tuple[str, ...]
+    """Names of the forward's positional inputs, one for each value that `get_inputs` can make room for."""
+
+    def argument_name(self, index: int) -> str:
+        """Name of the forward's input at a position; `input[index]` where the signature gives none."""
+        return self.forward_arguments[index] if index < len(self.forward_arguments) else f"input[{index}]"
+
+
+def load_problem(problem: Problem) -> ProblemModule:
+    """Import a problem file. Raises ProblemError with one line: the file, what is missing, the remedy."""
+    module = _import(problem)
+    model_class = getattr(module, "Model", None)
+    if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
+        raise ProblemError(f"{problem.path}: there is no `class Model(nn.Module)`; add the reference under that name")
+    return ProblemModule(
+        model_class=model_class,
+        variants=MappingProxyType(_variants(problem, module)),
+        forward_arguments=_forward_arguments(model_class),
+    )
+
+
+def _import(problem: Problem) -> ModuleType:
+    name = f"_grader_problem_{problem.source_hash[:16]}_{problem.id}"
+    module = ModuleType(name)
+    module.__file__ = str(problem.path)
+    # Dataclasses and torch.jit look their module up by name.
+    sys.modules[name] = module
+    try:
+        exec(compile(problem.source, str(problem.path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ProblemError(
+            f"{problem.path}: importing the problem raised {_one_line(error)}; make the file importable on its own"
+        ) from error
+    return module
+
+
+def _variants(problem: Problem, module: ModuleType) -> dict[str, Variant]:
+    variants = {name: _variant(problem, name, makers) for name, makers in _declared(problem, module).items()}
+    if FULL not in variants:
+        variants[FULL] = Variant(
+            FULL,
+            make_init_inputs=_maker(problem, module, "get_init_inputs") if hasattr(module, "get_init_inputs") else list,
+            make_inputs=_maker(problem, module, "get_inputs", tensors=True),
+        )
+    return variants
+
+
+def _declared(problem: Problem, module: ModuleType) -> Mapping[str, object]:
+    get_variants = getattr(module, "get_variants", dict)
+    try:
+        declared: object = get_variants()
+    except Exception as error:
+        raise ProblemError(
+            f"{problem.path}: get_variants() raised {_one_line(error)}; let it return makers only, no tensors"
+        ) from error
+    if not isinstance(declared, Mapping) or not all(isinstance(name, str) for name in declared):
+        raise ProblemError(
+            f"{problem.path}: get_variants() gave a {type(declared).__name__}; "
+            "return a dict of name -> (get_init_inputs, get_inputs)"
+        )
+    return declared
+
+
+def _variant(problem: Problem, name: str, makers: object) -> Variant:
+    match makers:
+        case (init_inputs, inputs) if callable(init_inputs) and callable(inputs):
+            return Variant(
+                name,
+                make_init_inputs=_checked(problem, init_inputs, f"get_init_inputs of variant {name!r}"),
+                make_inputs=_checked(problem, inputs, f"get_inputs of variant {name!r}", tensors=True),
+            )
+    raise ProblemError(
+        f"{problem.path}: variant {name!r} is no pair of callables; write (get_init_inputs, get_inputs) for it"
+    )
+
+
+def _maker(problem: Problem, module: ModuleType, name: str, *, tensors: bool = False) -> Maker:
+    maker: Maker | None = getattr(module, name, None)
+    if maker is None or not callable(maker):
+        raise ProblemError(f"{problem.path}: there is no `{name}()`; add one that returns a list of arguments")
+    return _checked(problem, maker, f"{name}()", tensors=tensors)
+
+
+def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False) -> Maker:
+    """The same; it raises ProblemError where what it makes is no list, or cannot be sent to a worker."""
+
+    def make() -> Sequence[Any]:
+        try:
+            values = maker()
+        except Exception as error:
+            raise ProblemError(f"{problem.path}: {name} raised {_one_line(error)}") from error
+        if not isinstance(values, list | tuple):
+            raise ProblemError(
+                f"{problem.path}: {name} gave a {type(values).__name__}; return a list of positional arguments"
+            )
+        for value in values:
+            if tensors and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                continue
+            try:
+                encode_value(value)
+            except TypeError as error:
+                raise ProblemError(f"{problem.path}: {name}: {error}; {TAKEN}") from error
+        return values
+
+    return make
+
+
+def _forward_arguments(model_class: type[nn.Module]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(model_class.forward).parameters.values())[1:]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(parameter.name for parameter in parameters if parameter.kind in positional)
+
+
+def _one_line(error: BaseException) -> str:
+    first_line = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__

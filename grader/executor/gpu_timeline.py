@@ -1,0 +1,182 @@
+"""A call timed on the referee's own GPU timeline.
+
+    referee's stream:  gate | event | copy inputs into the inbox | write `released` | wait for `answered` | event | seal
+    worker's stream:   wait for `released` | take the inputs | the call | copy results to the outbox | write `answered`
+
+Nobody inside can forge it: who answers early has wrong outputs sealed, who answers late is slower. Both hosts queue
+their part before the gate opens, so that no launch gap is timed. A submission that waits for the device while it queues
+cannot do that, and is let in after RELEASE_SECONDS all the same.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import torch
+
+from grader import protocol as p
+from grader.errors import DeviceError
+from grader.executor.client import WorkerClient
+from grader.executor.job import JobBuilder, JobResult
+from grader.executor.shared_memory import typed
+from grader.verdict.models import Device, Status
+
+RELEASE_SECONDS = 0.5
+"""A call's launches take milliseconds."""
+ANSWER_SECONDS = 5.0
+"""For the flag to come, after the worker's host has said that all is done."""
+POLL_SECONDS = 20e-6
+IDLE_KERNELS = 16
+"""Fewer than so many come before a call: how many is drawn. What a launch costs a GPU depends on how many came before,
+with some period: on an H200, calls of 16 us differed by up to 1 us by their place in a sample, and so did one process
+from another, steadily. Drawn for each call, and here, where no submission seeds anything, that is noise."""
+MOST_COPIES = 64
+"""Of tensors into the inbox, for one call."""
+WAIT_UNTIL_EQUAL = 1
+"""CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
+
+
+class TimelineJob(JobBuilder):
+    """A job of one `Queue` and its exports, for a worker on the GPU."""
+
+    _queues = True
+
+    def __init__(self, worker: WorkerClient, *, queued: bool, drop: bool) -> None:
+        """Without `queued`, the gate opens before the worker is asked: for both sides where one cannot queue. With
+        `drop` the worker keeps nothing of the call."""
+        super().__init__(worker, Device.CUDA)
+        self._queued, self._drop = queued, drop
+        self._packed: torch.Tensor | None = None
+        self._released = self._back.place(torch.int32, (1,))
+        self._answered = self._back.place(torch.int32, (1,))
+        self._token = 1 + secrets.randbits(30)
+        idle_kernels = secrets.randbelow(IDLE_KERNELS)
+        self.step(p.Await(flag=self._released, token=self._token, idle_kernels=idle_kernels))
+
+    def run(self, timeout_seconds: float) -> JobResult:
+        """Raises WorkerLost."""
+        self.step(p.Answer(flag=self._answered, token=self._token))
+        self._pack()
+        seal, timeline = self._make_seal(), _Timeline(self._token)
+        outbox = self._worker.region("outbox", "cuda", self._back.nbytes)
+        try:
+            with timeline:
+                self._release()
+                timeline.write(outbox.address(self._released))
+                timeline.wait(outbox.address(self._answered))
+                timeline.stop()
+                seal.queue()
+            if self._queued:
+                first = self._worker.run(
+                    self._steps, timeout_seconds, at_answer=timeline.open, patience_seconds=RELEASE_SECONDS
+                )
+            else:
+                timeline.open()
+                first = self._worker.run(self._steps, timeout_seconds)
+            evidence = self._with_claim(first, timeout_seconds)
+            if evidence.failure is None and not timeline.over_within(ANSWER_SECONDS):
+                raise self._worker.lost(Status.INTEGRITY_VIOLATION, "said that a call was done which was not")
+        finally:
+            timeline.end(outbox.address(self._answered))
+        in_time = timeline.opened_after < RELEASE_SECONDS
+        return self._found(evidence, seal, bracket_ms=timeline.milliseconds, queued=in_time)
+
+    def _pack(self) -> None:
+        """Many tensors as one: a GPU takes a thousand launches behind a gate, and one more would be waited for, here,
+        where the gate is opened."""
+        if len(self._values) > MOST_COPIES:
+            self._packed = torch.empty(self._sent.nbytes, dtype=torch.uint8, device="cuda")
+            for slot, value in self._values:
+                typed(self._packed, slot).copy_(value)
+
+    def _release(self) -> None:
+        if self._packed is None:
+            super()._release()
+        else:
+            inbox = self._worker.region("inbox", "cuda", self._sent.nbytes)
+            inbox.flat[: self._sent.nbytes].copy_(self._packed)
+
+    def _with_claim(self, evidence: p.Evidence, timeout_seconds: float) -> p.Evidence:
+        if evidence.failure is not None:
+            return evidence
+        last: list[p.Step] = [p.Elapsed()]
+        if self._drop:
+            last.append(p.Drop(empty_cache=False))
+        told = self._worker.run(last, timeout_seconds)
+        return evidence.model_copy(update={"results": evidence.results + told.results, "failure": told.failure})
+
+
+class _Timeline:
+    """A stream of ours. As a context manager: what is done inside is queued behind a gate and an event."""
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+        self._gate = torch.zeros(1, dtype=torch.int32, device="cuda")
+        self._stream, self._other = torch.cuda.Stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
+        self._start, self._stop, self._over = events
+        self._made = time.perf_counter()
+        self.opened_after = 0.0
+        """Seconds, from when all was queued here."""
+        torch.cuda.synchronize()
+
+    def __enter__(self) -> None:
+        self.wait(self._gate.data_ptr())
+        self._current = torch.cuda.stream(self._stream)
+        self._current.__enter__()  # type: ignore[no-untyped-call]
+        self._start.record()
+
+    def __exit__(self, *error: object) -> None:
+        self._over.record()
+        self._current.__exit__(*error)
+        self._made = time.perf_counter()
+
+    def write(self, address: int) -> None:
+        """In the order of the stream."""
+        _write(self._stream, address, self._token)
+
+    def wait(self, address: int) -> None:
+        """In the order of the stream."""
+        from cuda.bindings import driver
+
+        _call(driver.cuStreamWaitValue32(self._stream.cuda_stream, address, self._token, WAIT_UNTIL_EQUAL))
+
+    def stop(self) -> None:
+        """Time runs until here."""
+        self._stop.record()
+
+    def open(self) -> None:
+        """Let the stream begin."""
+        self.opened_after = time.perf_counter() - self._made
+        _write(self._other, self._gate.data_ptr(), self._token)
+
+    def over_within(self, seconds: float) -> bool:
+        """All that was queued is done."""
+        deadline = time.monotonic() + seconds
+        while not self._over.query():  # type: ignore[no-untyped-call]
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def end(self, awaited: int) -> None:
+        """Whatever happened inside the worker: nothing is left waiting."""
+        for address in (self._gate.data_ptr(), awaited):
+            _write(self._other, address, self._token)
+        torch.cuda.synchronize()
+
+    @property
+    def milliseconds(self) -> float:
+        return float(self._start.elapsed_time(self._stop))
+
+
+def _write(stream: torch.cuda.Stream, address: int, token: int) -> None:
+    from cuda.bindings import driver
+
+    _call(driver.cuStreamWriteValue32(stream.cuda_stream, address, token, 0))
+
+
+def _call(result: tuple[object, ...]) -> None:
+    if int(result[0]) != 0:  # type: ignore[call-overload]
+        raise DeviceError(f"timing a call on the device: {result[0]!r}")

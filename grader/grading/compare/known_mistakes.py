@@ -1,0 +1,74 @@
+"""The reference with a known mistake in it, or another grad_output: a candidate that matches has made that mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.evaluation import MODEL64, evaluate
+from grader.grading.oracle.oracle import Oracle
+
+MAX_PUT_BACK = 8
+
+
+def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, tolerance.Expected]:
+    """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""
+    traits = oracle.traits(case)
+    if not traits.has_float64:
+        return {}
+    other = evaluate(
+        oracle, MODEL64, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute
+    ).outputs
+    changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].reference64)}
+    return {name: case.outputs[name].around(value) for name, value in changed.items()}
+
+
+def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
+    """The float64 outputs with what `drawing.as_trained` moved put back: each parameter or buffer alone, then all
+    parameters, all buffers, and all."""
+    traits, before = oracle.traits(case), oracle.constructed(case)
+    moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
+    if not traits.has_float64 or not case.values_comparable:
+        return
+    learned = [name for name in moved if name in traits.learned]
+    buffers = [name for name in moved if name not in traits.learned]
+    for names in [*([name] for name in moved[:MAX_PUT_BACK]), learned, buffers, moved]:
+        if not names:
+            continue
+        state = {name: before[name] if name in names else value for name, value in case.state.items()}
+        run = evaluate(oracle, MODEL64, traits, case.inputs, state, {}, (), case.training)
+        yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
+
+
+def gradients(
+    oracle: Oracle,
+    case: Case,
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"],
+    cotangents: Mapping[str, torch.Tensor] | None = None,
+) -> dict[str, tolerance.Expected]:
+    """The float64 gradients with a function replaced by its lookalike, or for other grad_outputs.
+
+    Operands whose gradient that changes, by name; empty where the reference does not run in float64.
+    """
+    traits = oracle.traits(case)
+    if not traits.has_float64 or not case.values_comparable:
+        return {}
+    given = case.cotangents if cotangents is None else cotangents
+    others = evaluate(
+        oracle, MODEL64, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
+    ).gradients
+    found = {}
+    for name, value in others.items():
+        expected = case.gradients[name]
+        if value is None or (expected is not None and torch.equal(value, expected.reference64)):
+            continue
+        if expected is None:
+            label = case.operand_names[name]
+            found[name] = tolerance.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
+        else:
+            found[name] = expected.around(value)
+    return found

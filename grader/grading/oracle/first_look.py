@@ -1,0 +1,163 @@
+"""What the reference does on a variant that it has not been asked about yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from grader import protocol as p
+from grader.errors import ProblemError
+from grader.executor import JobBuilder, TensorSpec
+from grader.grading.compare.outputs import same_bits
+from grader.grading.oracle.drawing import as_trained, zeros_or_ones
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits, evaluate, widened
+from grader.grading.oracle.reference_process import ReferenceProcess
+
+REDRAWS = 32
+"""Seeds that are tried of a reference that draws: what it draws may seldom matter."""
+PLAIN = ("bool", "int", "float", "str")
+"""Types of what is no tensor and holds none."""
+
+
+def first_look(
+    reference: ReferenceProcess,
+    parameters: tuple[p.TensorInfo, ...],
+    buffers: tuple[p.TensorInfo, ...],
+    inputs: Sequence[object],
+    training: bool,
+    anew: Callable[[], object],
+) -> tuple[Traits, dict[str, torch.Tensor]]:
+    """What the models in the worker do, and the float32 model's state as its constructor left it.
+
+    `anew` constructs another float32 model. Raises ProblemError where the reference fails, or cannot be graded by.
+    """
+    names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
+    script = JobBuilder(reference.worker, reference.device)
+    script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
+    script.export({f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers})
+    sealed = reference.run(script).sealed
+    state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
+    seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
+    tables = frozenset(
+        name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
+    )
+    outputs, clone_inputs = _outputs(reference, inputs, training)
+    has_float64 = _runs_in_float64(reference, inputs, training, clone_inputs)
+    counted = _counted(reference, inputs, training, clone_inputs)
+    work = counted.forward if counted else p.Work()
+    flops = work.matmul + work.convolution
+    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
+    trained = as_trained(state, traits.learned, tables)
+    stochastic = _stochastic(reference, traits, inputs, trained, training, anew, counted is None or counted.draws)
+    return traits._replace(stochastic=stochastic), state
+
+
+def _stochastic(
+    reference: ReferenceProcess,
+    traits: Traits,
+    inputs: Sequence[object],
+    state: Mapping[str, torch.Tensor],
+    training: bool,
+    anew: Callable[[], object],
+    draws: bool,
+) -> bool:
+    """Whether forwards under other seeds differ. Raises ProblemError where two models of the same state do.
+
+    In any bit: what a small branch draws moves a gradient as much as what a large one does. Where bits differ from call
+    to call under one seed, too, only what is more than rounding counts, or that it `draws` at all.
+    """
+
+    def outputs(seed: int) -> Mapping[str, torch.Tensor]:
+        return evaluate(reference, MODEL, traits, inputs, state, {}, (), training, seed=seed).outputs
+
+    first = outputs(0)
+    anew()
+    others = (outputs(seed) for seed in range(1, 1 + (REDRAWS if draws else 1)))
+    other = next((found for found in others if not same(first, found)), None)
+    if other is None:
+        return False
+    again = outputs(0)
+    if same(first, again):
+        return True
+    if outputs_alike(first, other):
+        return draws
+    if outputs_alike(other, again):
+        raise ProblemError(
+            f"{reference.problem.path}: two models with the same parameters and buffers give different outputs; "
+            "make a buffer of whatever else the constructor draws"
+        )
+    return True
+
+
+def _outputs(
+    reference: ReferenceProcess, inputs: Sequence[object], training: bool
+) -> tuple[tuple[p.TensorInfo, ...], bool]:
+    """Their descriptions, and whether the reference works in place on its input."""
+    for clone_inputs in (False, True):
+        script = JobBuilder(reference.worker, reference.device)
+        script.put_inputs("a", inputs, requires_grad=True)
+        script.step(
+            p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
+        )
+        script.step(p.Drop())
+        finding = reference.run(script, tolerate_failure=True)
+        if finding.failure is None:
+            outputs = finding.of(p.Outputs)[0].tensors
+            _refuse_unknown(reference, outputs)
+            return outputs, clone_inputs
+        if "leaf Variable" not in finding.failure.text:
+            break
+    assert finding.failure is not None
+    raise ProblemError(
+        f"{reference.problem.path}: the reference raised {finding.failure.type_name}: "
+        f"{(finding.failure.text.splitlines() or [''])[0]}"
+    )
+
+
+def _refuse_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
+    """What nobody looks into may hold tensors that nobody would compare."""
+    unknown = next((info for info in outputs if info.kind == "other" and info.type_name not in PLAIN), None)
+    if unknown is not None:
+        raise ProblemError(
+            f"{reference.problem.path}: the reference returns a {unknown.type_name} as {unknown.name}; return tensors, "
+            "or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
+        )
+
+
+def _runs_in_float64(reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
+    script = JobBuilder(reference.worker, reference.device)
+    script.put_inputs("a", inputs, float64=True)
+    script.step(p.Forward(model=MODEL64, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
+    script.step(p.Drop())
+    return reference.run(script, tolerate_failure=True).failure is None
+
+
+def _counted(
+    reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool
+) -> p.Counted | None:
+    """What a forward does; None where that cannot be told."""
+    script = JobBuilder(reference.worker, reference.device)
+    script.put_inputs("a", inputs)
+    script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
+    script.step(p.Drop())
+    return next(iter(reference.run(script, tolerate_failure=True).of(p.Counted)), None)
+
+
+def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """In every bit."""
+    return all(same_bits(one[name], other[name]) for name in one)
+
+
+def outputs_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Each as the one of the same name."""
+    return all(alike(one[name], other[name]) for name in one)
+
+
+def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """As two runs of the same on the same device are."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return torch.allclose(
+        a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num(0, 0, 0).amax()) if a.numel() else 0.0, equal_nan=True
+    )

@@ -1,0 +1,85 @@
+"""Checks problems before anything is graded for them. Models run in the sandboxed reference worker alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from grader.catalog.problem_module import FULL, load_problem
+from grader.errors import GraderError, ProblemError
+from grader.executor.launcher import Role
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.soundness import Fault, judge_soundness
+from grader.grading.plan import CPU
+from grader.grading.resources import Resources, SandboxChoice
+from grader.verdict.models import Device, Problem, Value
+
+MAX_CPU_INPUT_BYTES = 256 << 20
+"""Larger inputs, as KernelBench has them for GPUs, are not tried on a CPU."""
+
+
+class ProblemCheck(Value):
+    """One line of `grader problems check`."""
+
+    id: str
+    path: str
+    gradable: bool | None
+    """None: not tried on this machine."""
+    fault: Fault | None = None
+    remark: str | None = None
+
+
+class Checker:
+    """Holds the sandbox and the workers. A context manager."""
+
+    def __init__(self, *, sandbox: SandboxChoice = "auto") -> None:
+        """Checks on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
+        self._device = Device.CUDA if torch.cuda.is_available() else Device.CPU
+        self._workshop = Resources(sandbox)
+
+    def __enter__(self) -> Checker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workshop.close()
+
+    def check(self, problem: Problem, *, more_to_come: bool = False) -> ProblemCheck:
+        """Whether submissions can be graded for it. Its own failures are described, not raised."""
+        about = ProblemCheck(id=problem.id, path=str(problem.path), gradable=False)
+        try:
+            size = _input_bytes(problem)
+        except ProblemError as error:
+            return about.model_copy(update={"fault": _fault("does_not_load", problem, error)})
+        if self._device is Device.CPU and size > MAX_CPU_INPUT_BYTES:
+            remark = f"not tried: its inputs have {size / (1 << 30):.1f} GiB; check it on a machine with a GPU"
+            return about.model_copy(update={"gradable": None, "remark": remark})
+        try:
+            with self._workshop.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
+                found = judge_soundness(Oracle(problem, self._device, worker))
+        except ProblemError as error:
+            return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
+        except GraderError:
+            raise
+        except Exception as error:  # get_inputs() is the problem's own code: anything may come.
+            return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
+        return about.model_copy(update={"gradable": found.fault is None, **dict(found)})
+
+
+def _input_bytes(problem: Problem) -> int:
+    """Of the inputs that are drawn first, found out without making them; 0 where only making them would tell."""
+    known = load_problem(problem).variants
+    small = next((name for name in known if name not in (FULL, CPU)), CPU if CPU in known else FULL)
+    try:
+        with FakeTensorMode():
+            inputs = list(known[small].make_inputs())
+    except Exception:  # Whatever stands in the way will say so when they are made.
+        return 0
+    return sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
+
+
+def _fault(code: Literal["does_not_load", "does_not_run"], problem: Problem, error: Exception) -> Fault:
+    first = next(iter(str(error).splitlines()), "")
+    reason = first.removeprefix(f"{problem.path}: ") if isinstance(error, ProblemError) else f"it raised {first}"
+    return Fault(code=code, reason=reason if first else type(error).__name__)

@@ -1,0 +1,173 @@
+"""What a batch shares: the sandbox, ready workers, warm references, builds that are kept."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+
+from grader.executor import WorkerClient, worker_template
+from grader.executor.launcher import Launcher, Role
+from grader.grading import build
+from grader.grading.candidate import Candidate
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import Stopped, diagnose, raised
+from grader.grading.timing import BaselineStore, SpeedOfLight, workload
+from grader.grading.timing.rounds import Plan
+from grader.machine.cpu_threads import thread_count
+from grader.machine.environment import architecture, environment
+from grader.machine.toolchain import find_toolchain
+from grader.protocol import Warmed
+from grader.sandbox import choose
+from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
+
+SandboxChoice = Literal["auto", "bubblewrap", "weak"]
+ORACLES_KEPT = {Device.CPU: 6, Device.CUDA: 3}
+"""References that stay warm; each holds a process, and its cases hold memory."""
+ALIGN_TRIES = 8
+"""Processes that are started until one is like the candidate's, each in half a second; on an H200, one in three is."""
+
+
+class Resources:
+    """Owns processes: a context manager. Building apart may be asked for by any thread, the rest by one."""
+
+    def __init__(
+        self,
+        sandbox: SandboxChoice = "auto",
+        build_cache: Path | None = None,
+        limits: TimeLimits | None = None,
+    ) -> None:
+        """Raises SandboxUnavailable where the sandbox does not work."""
+        self._sandbox = choose(sandbox)
+        self._toolchain = find_toolchain()
+        torch.set_num_threads(thread_count())
+        self.limits = limits or TimeLimits()
+        self.launcher = Launcher(self._sandbox, worker_template.take(), architecture=architecture())
+        folder = build_cache or default_build_cache()
+        self.cache = build.BuildCache(folder, self._toolchain.hash)
+        self.baselines = BaselineStore(folder)
+        self.light = SpeedOfLight()
+        self._oracles: dict[tuple[str, Device], Oracle] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for oracle in self._oracles.values():
+            oracle.dismiss()
+        for oracle in self._oracles.values():
+            oracle.close()
+        self._oracles.clear()
+        self.launcher.close()
+
+    def environment(self, device: Device) -> Environment:
+        """What a verdict on this device is reached with."""
+        return environment(device, self._toolchain, self._sandbox)
+
+    def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
+        """Start in the background what grading submissions will need, for the first of these problems now, and for the
+        others where there is room for their references."""
+        self.launcher.prepare(Role.RUN, device)
+        if device is Device.CUDA:
+            torch.zeros(1, device="cuda")  # makes a context of our own too, while theirs are made
+        missing = [(problem.source_hash, device) not in self._oracles for problem in problems]
+        room = ORACLES_KEPT[device] - sum(of is device for _, of in self._oracles)
+        count = min(sum(missing), max(room, int(missing[0])))
+        if count:
+            self.launcher.prepare(Role.REFERENCE, device, count)
+
+    def oracle(self, problem: Problem, device: Device) -> Oracle:
+        """The problem's reference, warm or started now. Raises ProblemError."""
+        key = (problem.source_hash, device)
+        oracle = self._oracles.pop(key, None)
+        if oracle is None:
+            worker = self.launcher.take(Role.REFERENCE, device)
+            try:
+                oracle = Oracle(problem, device, worker)
+            except BaseException:
+                worker.close()
+                raise
+        for other in self._oracles.values():
+            other.step_back()
+        self._oracles[key] = oracle
+        while len(self._oracles) > ORACLES_KEPT[device]:
+            self._oracles.pop(next(iter(self._oracles))).close()
+        return oracle
+
+    def drop_oracle(self, problem: Problem, device: Device) -> None:
+        """Forget a reference that something went wrong with."""
+        oracle = self._oracles.pop((problem.source_hash, device), None)
+        if oracle is not None:
+            oracle.close()
+
+    def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> None:
+        """Where launches show, have the reference in a process whose pace is the candidate's, as nearly as the plan
+        wants and processes go. Raises ProblemError."""
+        wanted = candidate.worker.pace
+        if wanted is None or not case.values_comparable or not workload.launches_show(oracle, case):
+            return
+
+        def apart(worker: WorkerClient) -> float:
+            return _apart(worker.pace, wanted)
+
+        nearest, started = min(oracle.workers, key=apart), list[WorkerClient]()
+        try:
+            while apart(nearest) > plan.alike and len(started) < ALIGN_TRIES:
+                started.append(self.launcher.take(Role.REFERENCE, oracle.device))
+                started[-1].wait_ready()
+                nearest = min(nearest, started[-1], key=apart)
+            oracle.move_to(nearest)
+        finally:
+            for worker in started:
+                if worker not in oracle.workers:
+                    worker.close()
+
+    def build_apart(self, submission: Submission, *, niceness: int = 0) -> build.Built:
+        """In a sandbox of its own that sees no GPU. Raises Stopped."""
+        build.check_source(submission)
+        with self.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
+            return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
+
+    @contextmanager
+    def candidate(self, submission: Submission, device: Device, *, more_to_come: bool = False) -> Iterator[Candidate]:
+        """A submission in a worker, ready to be run; with `more_to_come` the next one's starts. Raises Stopped."""
+        build.check_source(submission)
+        with self.launcher.take(Role.RUN, device, more_to_come=more_to_come) as worker:
+            built = build.import_submission(
+                worker, submission, self.cache, keep=False, timeout_seconds=self.limits.build
+            )
+            require_import(built)
+            yield Candidate(worker, device, self.limits)
+
+
+def _apart(one: Warmed | None, other: Warmed) -> float:
+    """The larger of the relative differences."""
+    if one is None:
+        return math.inf
+    return max(abs(one.launch_ms / other.launch_ms - 1), abs(one.call_ms / other.call_ms - 1))
+
+
+def default_build_cache() -> Path:
+    """`$XDG_CACHE_HOME/grader/builds`, or under ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / "builds"
+
+
+def require_import(built: build.Built) -> None:
+    """Raises Stopped for a file that could not be imported where it is to run."""
+    if built.import_failure is None:
+        return
+    stopped = raised(built.import_failure, "load", "importing the file")
+    if stopped.diagnosis.code == "raised":
+        diagnosis = diagnose("import_raised", stopped.diagnosis.message, detail=stopped.diagnosis.detail)
+        stopped = Stopped(stopped.status, diagnosis)
+    raise stopped

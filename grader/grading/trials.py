@@ -1,0 +1,51 @@
+"""A part of the process alone, many times over: how the grader itself is tried."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from grader.grading import inspection, plan
+from grader.grading.backward.judge import judge_products
+from grader.grading.forward.input_sensitivity import run_probes
+from grader.grading.oracle.case import Case
+from grader.grading.resources import Resources
+from grader.grading.timing import TimingJudgement, judge_timing
+from grader.verdict.models import Device, Diagnosis, Problem, Submission
+
+
+def judge_draws(
+    resources: Resources, problem: Problem, submission: Submission, device: Device, variant: str, draws: int
+) -> Iterator[tuple[Case, list[Diagnosis]]]:
+    """What gradients and probes find wrong in many draws of a variant, in each mode: how false rejects are hunted.
+
+    Raises Stopped where the submission does not import or run.
+    """
+    oracle = resources.oracle(problem, device)
+    modes = (True, False) if oracle.modes_differ(variant) else (True,)
+    with resources.candidate(submission, device) as candidate:
+        for training, draw in itertools.product(modes, range(draws)):
+            case = oracle.case(variant, training=training, draw=draw)
+            found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
+            bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
+            found += [diagnosis for diagnosis in bounds if diagnosis is not None]
+            yield case, [diagnosis for diagnosis in found if diagnosis.severity == "error"]
+    oracle.forget(variant)
+
+
+def time_alone(
+    resources: Resources, problem: Problem, submission: Submission, device: Device, *, training: bool = True
+) -> TimingJudgement:
+    """Times alone, of a source that needs no judging, such as a reference against itself; the forward's alone without
+    `training`.
+
+    Raises Stopped, ProblemError.
+    """
+    oracle = resources.oracle(problem, device)
+    with resources.candidate(submission, device) as candidate:
+        case = oracle.case(plan.variants(oracle)[-1])
+        rounds = plan.rounds(device, quick=False)
+        resources.align(oracle, candidate, case, rounds)
+        judged = judge_timing(candidate, oracle, case, rounds, training=training, tf32=True)
+    oracle.release()
+    return judged

@@ -1,0 +1,176 @@
+"""What submissions are compiled with: the C++ compiler, and the CUDA toolkit where there is one.
+
+A toolkit is looked for in this order: CUDA_HOME (or CUDA_PATH), the system's, the one that PyPI's `cuda-toolkit` puts
+beside torch. PyTorch refuses to compile with a toolkit of another major version than its own, so a system toolkit of
+another one is passed over, and a CUDA_HOME of another one is an error.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from grader.errors import UserError
+from grader.verdict.models import digest
+
+_PYPI_PARTS = "nvcc,cudart,cccl,nvvm,crt"
+"""What compiling and linking an extension takes, of the parts that torch's wheel does not bring."""
+
+_SYSTEM_HOMES = (Path("/usr/local/cuda"), Path("/opt/cuda"))
+"""Where installers put toolkits whose nvcc is on nobody's PATH."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Compilers with their versions. Absent is None."""
+
+    cxx: Path | None
+    cxx_version: str | None
+    """`g++ (Debian 12.2.0-14) 12.2.0`."""
+    cuda_home: Path | None
+    """A folder with bin/nvcc and include/cuda_runtime.h."""
+    nvcc_version: str | None
+    """`13.0.88`."""
+    torch_version: str
+    headers: tuple[str, ...] = ()
+    """Names in the toolkit's include folder: of one version, some are whole and some are not."""
+
+    @property
+    def hash(self) -> str:
+        """Changes with whatever may change what a compiler makes; where things lie does not count."""
+        versions = (self.cxx_version, self.nvcc_version, self.torch_version, platform.python_version())
+        return digest(repr((*versions, platform.machine(), self.headers)))
+
+
+@cache
+def find_toolchain() -> Toolchain:
+    """Look once. Raises UserError for a CUDA_HOME that torch could not use."""
+    cxx, cuda_home = find_cxx(), find_cuda_home()
+    return Toolchain(
+        cxx=cxx,
+        cxx_version=_first_line([str(cxx), "--version"]) if cxx else None,
+        cuda_home=cuda_home,
+        nvcc_version=_nvcc_version(cuda_home) if cuda_home else None,
+        torch_version=importlib.metadata.version("torch"),
+        headers=tuple(sorted(path.name for path in (cuda_home / "include").iterdir())) if cuda_home else (),
+    )
+
+
+def find_cxx() -> Path | None:
+    """The compiler that torch takes: CXX, else `c++`."""
+    found = shutil.which(shlex.split(os.environ.get("CXX") or "c++")[0])
+    return Path(found) if found else None
+
+
+def find_cuda_home() -> Path | None:
+    """The toolkit's folder. Raises UserError for a CUDA_HOME that torch could not use."""
+    named = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if named:
+        return _checked(Path(named))
+    return next((home for home in (*_system_toolkits(), *_pypi_toolkits()) if _fits(home)), None)
+
+
+def pypi_requirement() -> str | None:
+    """What to install where there is no toolkit: the compiler of the CUDA version that torch's own packages pin.
+
+    None for a torch built without CUDA, which cannot compile CUDA submissions at all.
+    """
+    if torch_cuda_version() is None:
+        return None
+    for line in importlib.metadata.requires("torch") or []:
+        pinned = re.match(r"cuda-toolkit\[[^]]*\]\s*==\s*([\d.]+)", line)
+        if pinned:
+            return f"cuda-toolkit[{_PYPI_PARTS}]=={pinned[1]}"
+    return f"cuda-toolkit[{_PYPI_PARTS}]=={torch_cuda_version()}.*"
+
+
+def torch_cuda_version() -> str | None:
+    """`13.0`; None for a torch built without CUDA. Read off its files: importing torch takes seconds."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    found = re.search(r"^cuda\b.*?= '([\d.]+)'", Path(spec.origin).with_name("version.py").read_text(), re.MULTILINE)
+    return found[1] if found else None
+
+
+# ---------------------------------------------------------------------------------------------------- toolkits
+
+
+def _checked(home: Path) -> Path:
+    if not _is_toolkit(home):
+        raise UserError(f"CUDA_HOME={home}: no bin/nvcc with include/cuda_runtime.h there; correct it, or unset it")
+    if not _fits(home):
+        raise UserError(
+            f"CUDA_HOME={home}: CUDA {_nvcc_version(home)}, while torch is built with {torch_cuda_version()}; "
+            "name a toolkit of the same major version, or unset it"
+        )
+    return home
+
+
+def _system_toolkits() -> list[Path]:
+    nvcc = shutil.which("nvcc")
+    candidates = [_home_of(Path(nvcc)) if nvcc else None, *_SYSTEM_HOMES]
+    return [home for home in candidates if home and _is_toolkit(home)]
+
+
+def _home_of(nvcc: Path) -> Path | None:
+    """The toolkit behind an nvcc on PATH, which may be a link or a script that starts the real one."""
+    home = nvcc.resolve().parent.parent
+    if _is_toolkit(home):
+        return home
+    top = re.search(r"^#\$ TOP=(.+)$", _output([str(nvcc), "--dryrun", "none.cu"]), re.MULTILINE)
+    return Path(top[1]).resolve() if top else None
+
+
+def _pypi_toolkits() -> list[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    places = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return [home for place in places for home in sorted(Path(place).glob("cu[0-9]*")) if _is_toolkit(home)]
+
+
+def _is_toolkit(home: Path) -> bool:
+    return (home / "bin" / "nvcc").is_file() and (home / "include" / "cuda_runtime.h").is_file()
+
+
+def _fits(home: Path) -> bool:
+    nvcc, torch = _nvcc_version(home), torch_cuda_version()
+    return nvcc is not None and torch is not None and nvcc.split(".")[0] == torch.split(".")[0]
+
+
+@cache
+def _nvcc_version(home: Path) -> str | None:
+    found = re.search(r"\bV([\d.]+)", _output([str(home / "bin" / "nvcc"), "--version"]))
+    return found[1] if found else None
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+def _output(command: list[str]) -> str:
+    """Stdout and stderr; empty when the command cannot be run."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _first_line(command: list[str]) -> str | None:
+    return next(iter(_output(command).splitlines()), None)
+
+
+if __name__ == "__main__":
+    # For the Makefile: what is missing, in pip's language; nothing when nothing is.
+    sys.stdout.write("" if find_cuda_home() else pypi_requirement() or "")

@@ -1,0 +1,125 @@
+"""Where in the autograd graph a gradient gets lost: which leaves the outputs lead back to, and who returns None."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from grader.protocol import Reach, Traced
+from grader.worker.autograd.engine import gradients
+
+Node = Any
+"""A `torch.autograd.graph.Node`; Python Functions and engine nodes share no useful type."""
+
+
+@dataclass
+class Graph:
+    """All nodes behind some outputs; every edge leads from an output towards the leaves."""
+
+    parents: dict[Node, list[tuple[Node, int]]] = field(default_factory=dict)
+    """Who hands a node its gradient, and at which position of its own results."""
+    leaves: dict[int, Node] = field(default_factory=dict)
+    """The accumulating node by the leaf's identity."""
+    silent: dict[Node, set[int]] = field(default_factory=dict)
+    """Positions at which a node that was given a gradient returned None."""
+
+
+def trace(
+    pairs: Sequence[tuple[object, torch.Tensor]], leaves: Mapping[str, torch.Tensor], wrt: Sequence[str]
+) -> Traced:
+    """Runs one backward with a hook on every node. The graph stays usable."""
+    live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
+    graph = _explore([output.grad_fn for output, _ in live])
+    targets = [leaves[name] for name in wrt if name in leaves and leaves[name].requires_grad]
+    handles = [node.register_hook(_watch(graph, node)) for node in graph.parents]
+    try:
+        if live and targets:
+            outputs, cotangents = [output for output, _ in live], [g for _, g in live]
+            gradients(outputs, targets, cotangents, retain_graph=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    known = {id(leaf) for leaf in leaves.values()}
+    made_inside = [node.variable for identity, node in graph.leaves.items() if identity not in known]
+    return Traced(
+        operands=tuple(_reach(graph, name, leaves.get(name)) for name in wrt),
+        inner_leaves=tuple(tuple(leaf.shape) for leaf in made_inside[:16]),
+    )
+
+
+@contextlib.contextmanager
+def contiguous_grads(pairs: Sequence[tuple[object, torch.Tensor]]) -> Iterator[None]:
+    """Every function behind the outputs gets its gradients contiguous, whatever the function before it made of them."""
+    roots = [output.grad_fn for output, _ in pairs if isinstance(output, torch.Tensor)]
+    handles = [node.register_prehook(_contiguous) for node in _explore(roots).parents if not hasattr(node, "variable")]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _contiguous(given: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(g if g is None else g.contiguous() for g in given)
+
+
+def _explore(roots: Sequence[Node]) -> Graph:
+    graph = Graph()
+    queue = deque(root for root in roots if root is not None)
+    graph.parents.update({root: [] for root in queue})
+    while queue:
+        node = queue.popleft()
+        if hasattr(node, "variable"):
+            graph.leaves[id(node.variable)] = node
+        for position, (child, _) in enumerate(node.next_functions):
+            if child is None:
+                continue
+            if child not in graph.parents:
+                graph.parents[child] = []
+                queue.append(child)
+            graph.parents[child].append((node, position))
+    return graph
+
+
+def _watch(graph: Graph, node: Node) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    def hook(results: Sequence[Any], given: Sequence[Any]) -> None:
+        if any(g is not None for g in given):
+            graph.silent[node] = {position for position, result in enumerate(results) if result is None}
+
+    return hook
+
+
+def _reach(graph: Graph, name: str, leaf: torch.Tensor | None) -> Reach:
+    node = graph.leaves.get(id(leaf))
+    if node is None:
+        return Reach(operand=name, reached=False)
+    seen, queue = {node}, deque([node])
+    while queue:
+        child = queue.popleft()
+        for parent, position in graph.parents[child]:
+            if position in graph.silent.get(parent, ()):
+                return Reach(operand=name, reached=True, function=_name(parent), position=_argument(parent, position))
+            if parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return Reach(operand=name, reached=True)
+
+
+def _name(node: Node) -> str:
+    """`Scale` for a Function's ScaleBackward."""
+    return str(node.name()).removeprefix("torch::autograd::CppNode<").removesuffix(">").removesuffix("Backward")[:512]
+
+
+def _argument(node: Node, position: int) -> int:
+    """A Function's edges count tensors only; its arguments count everything."""
+    wanted = getattr(node, "needs_input_grad", None)
+    if not isinstance(wanted, tuple):
+        return position
+    before = sum(child is not None for child, _ in node.next_functions[:position])
+    tracked = [index for index, needed in enumerate(wanted) if needed]
+    return tracked[before] if before < len(tracked) else position

@@ -1,0 +1,132 @@
+"""Counts what the reference's operations do: floating-point operations and the memory that no implementation is spared.
+
+Everything here errs downwards, since the figures are to bound the time of implementations that nobody has thought of
+yet: reductions, normalizations, random numbers and copies count as no operation, and intermediate results as no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from grader import protocol as p
+from grader.worker.autograd.engine import vector_jacobian_product
+
+if TYPE_CHECKING:
+    from grader.worker.session import Bench
+
+TAPE = "count"
+_GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
+"""They read no more of their first operand than they return."""
+_SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
+_READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
+
+
+def count(bench: Bench, step: p.Count) -> p.Counted:
+    """Of one forward and, with cotangents, one backward of a model on inputs that are there."""
+    arguments = [value for value in bench.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
+    run = p.Forward(
+        model=step.model,
+        inputs=step.inputs,
+        tape=TAPE,
+        training=step.training,
+        grad=bool(step.cotangents),
+        clone_inputs=step.clone_inputs,
+    )
+    given = [*arguments, *bench.models[step.model].parameters()]
+    with Counter(given) as forward:
+        outputs = bench.call_forward(run)
+    moved = _generators(bench.device)
+    torch.manual_seed(run.seed)
+    draws = not all(map(torch.equal, moved, _generators(bench.device)))
+    made = forward.work(outputs.values())
+    if not step.cotangents:
+        return p.Counted(forward=made, draws=draws)
+    tape = bench.tapes[TAPE]
+    pairs = [(tape.outputs[name], bench.cotangent(value)) for name, value in step.cotangents.items()]
+    with Counter([g for _, g in pairs]) as backward:
+        grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+    return p.Counted(forward=made, backward=backward.work(grads.values()), draws=draws)
+
+
+def _generators(device: torch.device) -> list[torch.Tensor]:
+    """The states of those that a forward on the device may draw from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device.type == "cuda" else [])]
+
+
+class Counter(TorchDispatchMode):
+    """Sees each operation below autograd; a context manager. `given`: what is there before, and has to be read."""
+
+    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
+        self._read: dict[int, int] = {}
+        self._operations = self._pointwise = self._scanned = 0
+        # What FlopCounterMode counts by. The mode itself asks each operation for a decomposition: seconds of imports.
+        from torch.utils.flop_counter import flop_registry  # and with it Triton, which few workers need
+
+        self._formulas, self._matmul, self._convolution = flop_registry, 0, 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No compiled code is counted, and torch would import its compiler to keep it away: seconds, too."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        formula = self._formulas.get(func.overloadpacket)
+        flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
+        if "conv" in name:
+            self._convolution += flops
+        else:
+            self._matmul += flops
+        if not func.is_view and not name.startswith(_READS_NOTHING) and not name.endswith("_like"):
+            self._operations += 1
+            returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
+            self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
+        if name.removesuffix("_") in _SCANS and result.is_floating_point() and result.dim():
+            self._scanned = max(self._scanned, result.shape[args[1]])
+        if torch.Tag.pointwise in func.tags and name != "clone":
+            self._pointwise += sum(v.numel() for v in tree_leaves(result) if isinstance(v, torch.Tensor))
+        return result
+
+    def work(self, returned: Iterable[object]) -> p.Work:
+        """What was done until now, when this is what came out."""
+        written: dict[int, int] = {}
+        for value in returned:
+            if isinstance(value, torch.Tensor) and _storage(value) not in self._given:
+                written[_storage(value)] = max(nbytes(value), written.get(_storage(value), 0))
+        return p.Work(
+            operations=self._operations,
+            matmul=self._matmul,
+            convolution=self._convolution,
+            pointwise=self._pointwise,
+            scanned=self._scanned,
+            read_bytes=sum(self._read.values()),
+            written_bytes=sum(written.values()),
+        )
+
+    def _note_reads(self, name: str, operands: list[torch.Tensor], returned: int) -> None:
+        for index, value in enumerate(operands):
+            key = _storage(value)
+            if key in self._given:
+                read = min(nbytes(value), returned) if name in _GATHERS and index == 0 else nbytes(value)
+                # The largest read, not their sum: two may be of the same part.
+                self._read[key] = min(self._given[key], max(read, self._read.get(key, 0)))
+
+
+def nbytes(value: torch.Tensor) -> int:
+    """Of memory behind the elements: an expanded dimension is there once."""
+    count = 1
+    for extent, stride in zip(value.shape, value.stride(), strict=True):
+        count *= extent if stride or not extent else 1
+    return count * value.element_size()
+
+
+def _storage(value: torch.Tensor) -> int:
+    return int(value.untyped_storage()._cdata)

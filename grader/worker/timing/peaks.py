@@ -1,0 +1,39 @@
+"""What the device can do at best, measured: the baseline_error of the speed of light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from grader.protocol import Gauge, Gauged
+from grader.worker.timing.clock import milliseconds
+
+REPEATS = 8
+"""The best counts: whatever else runs can only make it slower."""
+MATRIX = {"cpu": 1024, "cuda": 8192}
+COPY_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
+"""Several times what any cache holds."""
+
+
+def gauge(step: Gauge) -> Gauged:
+    """Square float32 matrix products with and without TensorFloat-32; a copy and a sum over a long vector."""
+    device = torch.device(step.device)
+    size, length = MATRIX[step.device], COPY_BYTES[step.device] // 4
+    a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
+    rates = {}
+    try:
+        for tf32 in (False, True):
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            rates[tf32] = 2 * size**3 / _best_seconds(device, lambda: torch.mm(a, b, out=out))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+    # Written before they are read: untouched pages would all be the one page of zeros, in cache.
+    source, target = (torch.ones(length, device=device) for _ in range(2))
+    copied = 2 * 4 * length / _best_seconds(device, lambda: target.copy_(source))
+    summed = 4 * length / _best_seconds(device, lambda: source.sum())
+    return Gauged(float32=rates[False], tf32=rates[True], bytes=max(copied, summed))
+
+
+def _best_seconds(device: torch.device, action: Callable[[], object]) -> float:
+    return max(1e-9, min(milliseconds(device, action) for _ in range(REPEATS)) / 1e3)

@@ -1,0 +1,329 @@
+"""Problems and submissions are found and read without being imported."""
+
+from pathlib import Path
+
+import pytest
+
+from grader.catalog.problems_and_submissions import (
+    MAX_SOURCE_BYTES,
+    find_problems,
+    find_submissions,
+    kernelbench_samples,
+    needs,
+)
+from grader.errors import UserError
+from tests import samples
+
+EXPLOSIVE = "raise SystemExit('imported')\n" + samples.SUBMISSION_SOURCE
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A problem folder with `scale` and `add`."""
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    for name in ("scale", "add"):
+        (problems / f"{name}.py").write_text(samples.PROBLEM_SOURCE)
+    return problems
+
+
+@pytest.fixture
+def catalog(folder):
+    return find_problems([folder])
+
+
+def write(path, text=samples.SUBMISSION_SOURCE):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+# ---------------------------------------------------------------------------------------------------- problems
+
+
+def test_the_shipped_problems_are_there():
+    catalog = find_problems()
+    assert "conv2d_mul_leaky_relu_gelu" in catalog.problems
+    assert catalog.skipped == ()
+    for problem_id, problem in catalog.problems.items():
+        assert problem.path.stem == problem.id == problem_id
+        assert problem.path.is_absolute()
+
+
+def test_a_folder_adds_its_problems(catalog, folder):
+    assert catalog.problem("scale").path == folder / "scale.py"
+    assert "conv2d_mul_leaky_relu_gelu" in catalog.problems
+
+
+def test_folders_are_searched_recursively(tmp_path):
+    write(tmp_path / "KernelBench" / "level1" / "1_Scale.py", samples.PROBLEM_SOURCE)
+    write(tmp_path / "KernelBench" / "level2" / "1_Add.py", samples.PROBLEM_SOURCE)
+    assert {"1_Scale", "1_Add"} <= set(find_problems([tmp_path / "KernelBench"]).problems)
+
+
+def test_a_later_folder_replaces_an_earlier_one(tmp_path, folder):
+    other = write(tmp_path / "other" / "scale.py", samples.PROBLEM_SOURCE + "# other\n")
+    assert find_problems([folder, other.parent]).problem("scale").path == other
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def helper(): ...", "it has no class Model and no get_inputs()"),
+        ("class Model: ...", "it has no get_inputs()"),
+        ("def get_inputs(): ...", "it has no class Model"),
+        ("def (", "it is no Python that parses: SyntaxError"),
+        ("", "The file is empty."),
+        (b"\xff\xfe", "The file is not UTF-8: byte 0xff at offset 0."),
+        ("(" * 100_000, "it is no Python that parses"),
+    ],
+    ids=["helper", "no inputs", "no model", "syntax", "empty", "bytes", "nested"],
+)
+def test_other_files_are_skipped_with_a_reason(folder, text, reason):
+    path = write(folder / "other.py", text)
+    (skipped,) = find_problems([folder]).skipped
+    assert skipped.path == path
+    assert skipped.reason.startswith(reason)
+
+
+def test_two_of_one_name_in_a_folder_are_told(folder):
+    write(folder / "more" / "scale.py", samples.PROBLEM_SOURCE)
+    (skipped,) = find_problems([folder]).skipped
+    assert "already has the id scale; rename one of them" in skipped.reason
+
+
+def test_imported_and_assigned_names_count(folder):
+    write(folder / "alias.py", "from base import get_inputs\nModel = object")
+    assert "alias" in find_problems([folder]).problems
+
+
+def test_a_folder_without_problems_is_an_error(tmp_path):
+    write(tmp_path / "none" / "helper.py", "x = 1")
+    with pytest.raises(UserError, match=r"none: no problem in it \(the first of 1 files: .*helper.py: it has no class"):
+        find_problems([tmp_path / "none"])
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    (tmp_path / "problems").mkdir()
+    with pytest.raises(UserError, match=r"problem: no such file or folder; did you mean .*problems\?"):
+        find_problems([tmp_path / "problem"])
+
+
+# ------------------------------------------------------------------------------------------------- submissions
+
+
+def only(path, catalog, **options):
+    (submission,) = find_submissions([path], catalog, **options)
+    return submission
+
+
+def test_the_path_names_author_problem_and_label(tmp_path, catalog):
+    submission = only(write(tmp_path / "ann" / "scale.py"), catalog)
+    assert (submission.author, submission.problem_id, submission.label) == ("ann", "scale", None)
+    assert submission.name == "ann/scale"
+    assert submission.source == samples.SUBMISSION_SOURCE
+    labelled = only(write(tmp_path / "ann" / "scale__v2__fast.py"), catalog)
+    assert (labelled.problem_id, labelled.label) == ("scale", "v2__fast")
+
+
+def test_the_option_overrides_the_file_name(tmp_path, catalog):
+    submission = only(write(tmp_path / "ann" / "kernel.py"), catalog, problem_id="scale")
+    assert (submission.problem_id, submission.label) == ("scale", "kernel")
+    submission = only(write(tmp_path / "ann" / "scale__v2.py"), catalog, problem_id="add")
+    assert (submission.problem_id, submission.label) == ("add", "scale__v2")
+
+
+def test_a_file_in_the_current_folder_has_an_author(tmp_path, catalog, monkeypatch):
+    write(tmp_path / "ann" / "scale.py")
+    monkeypatch.chdir(tmp_path / "ann")
+    assert only(Path("scale.py"), catalog).author == "ann"
+
+
+def test_folders_are_searched_and_sorted(tmp_path, catalog):
+    for name in ("bob/scale.py", "ann/scale__v2.py", "ann/add.py", ".hidden/scale.py", "ann/.scale/scale.py"):
+        write(tmp_path / "s" / name)
+    found = find_submissions([tmp_path / "s"], catalog)
+    assert [submission.name for submission in found] == ["ann/add", "ann/scale__v2", "bob/scale"]
+
+
+def test_problems_beside_submissions_are_passed_over(tmp_path, folder, catalog):
+    write(tmp_path / "ann" / "scale.py")
+    assert [submission.author for submission in find_submissions([tmp_path], catalog)] == ["ann"]
+
+
+def test_a_path_given_twice_is_graded_once(tmp_path, catalog):
+    path = write(tmp_path / "ann" / "scale.py")
+    assert len(find_submissions([path, tmp_path, path], catalog)) == 1 == len(find_submissions([path, path], catalog))
+
+
+def test_helpers_beside_submissions_are_passed_over(tmp_path, catalog):
+    write(tmp_path / "s" / "ann" / "scale.py")
+    write(tmp_path / "s" / "ann" / "helper.py", "x = 1")
+    write(tmp_path / "s" / "ann" / "__init__.py", "")
+    assert len(find_submissions([tmp_path / "s"], catalog)) == 1
+
+
+def test_a_misspelt_problem_is_an_error_with_the_nearest(tmp_path, catalog):
+    path = write(tmp_path / "s" / "ann" / "sclae.py")
+    for given in (path, tmp_path / "s"):
+        with pytest.raises(UserError, match=r"sclae.py: unknown problem 'sclae'; did you mean scale\?"):
+            find_submissions([given], catalog)
+    with pytest.raises(UserError, match=r"^unknown problem 'ad'; did you mean add\?"):
+        find_submissions([path], catalog, problem_id="ad")
+    with pytest.raises(UserError, match="`grader problems` lists the known ones"):
+        find_submissions([path], catalog, problem_id="0")
+
+
+def test_a_missing_path_is_an_error(tmp_path, catalog):
+    write(tmp_path / "ann" / "scale.py")
+    with pytest.raises(UserError, match=r"ann/scal.py: no such file or folder; did you mean .*ann/scale.py\?"):
+        find_submissions([tmp_path / "ann" / "scal.py"], catalog)
+    with pytest.raises(UserError, match=r"no such file or folder$"):
+        find_submissions([tmp_path / "zzz" / "scale.py"], catalog)
+
+
+def test_what_is_no_file_is_an_error(catalog):
+    with pytest.raises(UserError, match="neither a file nor a folder"):
+        find_submissions([Path("/dev/zero")], catalog)
+
+
+def test_an_empty_folder_is_an_error(tmp_path, catalog):
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserError, match="none: no submission in it; one is <author>/"):
+        find_submissions([tmp_path / "none"], catalog)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "The file is empty."),
+        (b" \n\t\n", "The file is empty."),
+        (b"\x00\xff\xfe", "The file is not UTF-8: byte 0xff at offset 1."),
+        ("# é".encode("latin-1"), "The file is not UTF-8: byte 0xe9 at offset 2."),
+        (b"#" * (MAX_SOURCE_BYTES + 1), "The file has 1048577 bytes; at most 1048576 are read."),
+    ],
+    ids=["empty", "blank", "binary", "latin-1", "too large"],
+)
+def test_an_unreadable_file_is_a_submission_that_says_so(tmp_path, catalog, text, why):
+    submission = only(write(tmp_path / "ann" / "scale.py", text), catalog)
+    assert (submission.unreadable, submission.source) == (why, "")
+
+
+def test_the_largest_file_and_a_byte_order_mark_are_read(tmp_path, catalog):
+    largest = only(write(tmp_path / "ann" / "scale.py", b"#" * MAX_SOURCE_BYTES), catalog)
+    assert largest.unreadable is None
+    assert only(write(tmp_path / "ann" / "add.py", b"\xef\xbb\xbfx = 1"), catalog).source == "x = 1"
+
+
+@pytest.mark.parametrize("text", [EXPLOSIVE, "def (\nclass ModelNew", "x = '\0'  # ModelNew"])
+def test_nothing_is_imported_and_broken_python_is_still_a_submission(tmp_path, catalog, text):
+    assert only(write(tmp_path / "ann" / "scale.py", text), catalog).source == text
+
+
+def test_files_of_a_kernelbench_run(tmp_path):
+    write(tmp_path / "KB" / "level1" / "2_Scale.py", samples.PROBLEM_SOURCE)
+    write(tmp_path / "KB" / "level2" / "2_Add.py", samples.PROBLEM_SOURCE)
+    catalog = find_problems([tmp_path / "KB"])
+    submission = only(write(tmp_path / "run7" / "level_2_problem_2_sample_5_kernel.py"), catalog)
+    assert (submission.author, submission.problem_id, submission.sample) == ("run7", "2_Add", 5)
+    assert submission.label is None
+
+
+def kernelbench(root):
+    """A checkout as it lies on GitHub, in small: two levels, and a prompt that looks like a problem."""
+    write(root / "KernelBench" / "level1" / "1_Scale.py", samples.PROBLEM_SOURCE)
+    write(root / "KernelBench" / "level1" / "23_Softmax.py", samples.PROBLEM_SOURCE)
+    write(root / "KernelBench" / "level2" / "23_Softmax.py", samples.PROBLEM_SOURCE + "# level 2\n")
+    write(root / "src" / "prompts" / "model_ex_add.py", samples.PROBLEM_SOURCE)
+    return root
+
+
+@pytest.mark.parametrize("folder", ["", "KernelBench"])
+def test_a_kernelbench_checkout_offers_its_levels_only(tmp_path, folder):
+    found = find_problems([kernelbench(tmp_path) / folder]).problems
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(found)
+    assert "23_Softmax" not in found
+    assert "model_ex_add" not in found
+    assert found["level2/23_Softmax"].id == "level2/23_Softmax"
+
+
+def test_one_level_of_kernelbench_keeps_plain_ids(tmp_path):
+    levels = kernelbench(tmp_path) / "KernelBench"
+    assert {"1_Scale", "23_Softmax"} <= set(find_problems([levels / "level1"]).problems)
+    both = find_problems([levels / "level1", levels / "level2"]).problems
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(both)
+
+
+def test_a_name_in_two_levels_is_told_by_the_folder_or_asked_for(tmp_path):
+    catalog = find_problems([kernelbench(tmp_path / "KB")])
+    submission = only(write(tmp_path / "ann" / "level2" / "23_Softmax__v2.py"), catalog)
+    assert (submission.problem_id, submission.author, submission.label) == ("level2/23_Softmax", "ann", "v2")
+    with pytest.raises(UserError, match=r"did you mean level\d/23_Softmax or level\d/23_Softmax\?"):
+        only(write(tmp_path / "ann" / "23_Softmax.py"), catalog)
+
+
+def test_a_sample_finds_its_problem_by_level_and_number(tmp_path):
+    catalog = find_problems([kernelbench(tmp_path / "KB")])
+    for level in (1, 2):
+        path = write(tmp_path / "run7" / f"level_{level}_problem_23_sample_0_kernel.py")
+        assert only(path, catalog).problem_id == f"level{level}/23_Softmax"
+    path = write(tmp_path / "run7" / "level_1_problem_2_sample_0_kernel.py")
+    with pytest.raises(UserError, match=r"sample_0_kernel.py: no problem 2 of level 1 is known; .*--problems DIR"):
+        only(path, catalog)
+    write(tmp_path / "KB" / "KernelBench" / "level1" / "1_Scale_OLD.py", samples.PROBLEM_SOURCE)
+    path = write(tmp_path / "run7" / "level_1_problem_1_sample_0_kernel.py")
+    with pytest.raises(UserError, match=r"problem 1 of level 1 may be 1_Scale.py and 1_Scale_OLD.py"):
+        only(path, find_problems([tmp_path / "KB"]))
+
+
+def test_the_samples_of_a_run_are_listed_in_order(tmp_path):
+    names = ["level_1_problem_10_sample_0_kernel.py", "level_1_problem_2_sample_1_kernel.py", "prompt.py"]
+    for name in names:
+        write(tmp_path / "run7" / name)
+    assert [path.name for path in kernelbench_samples(tmp_path / "run7")] == [names[1], names[0]]
+    with pytest.raises(UserError, match=r"no level_L_problem_P_sample_S_kernel.py in it"):
+        kernelbench_samples(tmp_path)
+
+
+def test_an_author_may_be_given(tmp_path, catalog):
+    assert only(write(tmp_path / "ann" / "scale.py"), catalog, author="bob").name == "bob/scale"
+
+
+# ------------------------------------------------------------------------------------------------------- needs
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("load_inline(name='a', cpp_sources=[c], cuda_sources=[k])", "cuda"),
+        ("load_inline('a', c, k)", "cuda"),
+        ("load_inline('a', c)", "cpu"),
+        ("torch.utils.cpp_extension.load_inline(name='a', cpp_sources=c, functions=['f'])", "cpu"),
+        ("load_inline(name='a', cpp_sources=c, cuda_sources=[])", "cpu"),
+        ("load_inline(name='a', cpp_sources=c, cuda_sources=None)", "cpu"),
+        ("load_inline(name='a', cpp_sources=c, cuda_sources='')", "cpu"),
+        ("load_inline(name='a', cpp_sources=c, with_cuda=True)", "cuda"),
+        ("load(name='a', sources=['a.cpp', 'a.cu'])", "cuda"),
+        ("load(name='a', sources=['a.cpp'])", "cpu"),
+        ("import triton.language as tl", "cuda"),
+        ("from triton import jit", "cuda"),
+        ("import cupy", "cuda"),
+        ("from numba import cuda", "cuda"),
+        ("k = '''__global__ void f() {}'''\ncompile_somehow(k)", "cuda"),
+        ("x = y.cuda()", "cuda"),
+        ("x = torch.empty(3, device='cuda:0')", "cuda"),
+        ("x = y.to('cuda')", "cuda"),
+        ("d = torch.device('cuda') if torch.cuda.is_available() else torch.device('cpu')", "any"),
+        ("def get_inputs():\n    return [torch.randn(3).cuda()]", "any"),
+        ("if x.device.type == 'cuda': pass", "any"),
+        ("class ModelNew(nn.Module):\n    def forward(self, x): return torch.relu(x)", "any"),
+        ("", "any"),
+        ("def (\nload_inline(cuda_sources=[k])", "cuda"),
+        ("def (\nload_inline(cpp_sources=[k])", "cpu"),
+        ("def (\nclass ModelNew: ...", "any"),
+        ("-" * 200_000 + "1", "any"),
+        ("a\0b", "any"),
+    ],
+)
+def test_needs(source, expected):
+    assert needs(source) == expected

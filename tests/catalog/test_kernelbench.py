@@ -1,0 +1,280 @@
+"""Batches from other programs: KernelBench's checkouts and runs, JSONL, and problem folders that are remembered."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from grader.catalog.requests import MAX_LINE_BYTES
+from tests import samples
+from tests.cli.test_cli import MAIN, ROOT, cli, query
+from tests.fakes import FakeGrader
+
+__all__ = ["cli"]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """KernelBench in small."""
+    for level in (1, 2):
+        folder = tmp_path / "KB" / "KernelBench" / f"level{level}"
+        folder.mkdir(parents=True)
+        (folder / "23_Softmax.py").write_text(samples.PROBLEM_SOURCE + f"# level {level}\n")
+    (tmp_path / "KB" / "KernelBench" / "level1" / "1_Scale.py").write_text(samples.PROBLEM_SOURCE)
+    return tmp_path / "KB"
+
+
+@pytest.fixture
+def memory(tmp_path, monkeypatch):
+    """Where folders are remembered."""
+    monkeypatch.delenv("GRADER_PROBLEMS")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "grader" / "problems.json"
+
+
+def line(status="correct", **fields):
+    source = f"# status: {status}\n{samples.SUBMISSION_SOURCE}"
+    return json.dumps({"problem": "1_Scale", "source": source, "author": "ann", **fields})
+
+
+# --------------------------------------------------------------------------------------------------------- runs
+
+
+def test_a_run_of_kernelbench_is_graded_with_the_right_problems(cli, checkout, tmp_path):
+    run = tmp_path / "run7"
+    run.mkdir()
+    for name in ("level_1_problem_23_sample_0", "level_2_problem_23_sample_1", "level_1_problem_1_sample_0"):
+        (run / f"{name}_kernel.py").write_text(samples.SUBMISSION_SOURCE)
+    (run / "notes.py").write_text("x = 1")
+    result = cli("grade", "--kernelbench-run", run, "--problems", checkout, "--json")
+    assert result.code == 0
+    assert [(one["author"], one["problem"], one["sample"]) for one in result.objects] == [
+        ("run7", "1_Scale", 0),
+        ("run7", "level1/23_Softmax", 0),
+        ("run7", "level2/23_Softmax", 1),
+    ]
+    renamed = cli("grade", "--kernelbench-run", run, "--problems", checkout, "--json", "--author", "model-x")
+    assert {one["author"] for one in renamed.objects} == {"model-x"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["grade"], "grader: nothing to grade; name files, folders, a .jsonl, - for stdin, or --kernelbench-run DIR"),
+        (["grade", "--kernelbench-run", "."], "grader: .: no level_L_problem_P_sample_S_kernel.py in it"),
+        (["grade", "none.jsonl"], "grader: none.jsonl: no such file or folder"),
+        (
+            ["grade", "--kernelbench-run", "run"],
+            "grader: run/level_3_problem_7_sample_0_kernel.py: no problem 7 of lev",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_exits_with_2(cli, tmp_path, arguments, message):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "level_3_problem_7_sample_0_kernel.py").write_text(samples.SUBMISSION_SOURCE)
+    result = cli(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(message)
+    assert result.err.count("\n") == 1
+
+
+# -------------------------------------------------------------------------------------------------------- JSONL
+
+
+def test_a_batch_in_jsonl_is_graded_and_kept_like_files(cli, checkout, tmp_path):
+    lines = [line(), line("wrong_output", author="bob", label="v2", sample=3), "", line(author=None)]
+    (tmp_path / "batch.jsonl").write_text("\n".join(lines))
+    result = cli("grade", "batch.jsonl", "--problems", checkout, "--json")
+    assert result.code == 0
+    assert [(one["author"], one["label"], one["sample"], one["status"]) for one in result.objects] == [
+        ("ann", None, None, "correct"),
+        ("bob", "v2", 3, "wrong_output"),
+        ("unknown", None, None, "correct"),
+    ]
+    assert query(tmp_path / "grader.db", "select author, problem from submissions order by id") == [
+        ("ann", "1_Scale"),
+        ("bob", "1_Scale"),
+        ("unknown", "1_Scale"),
+    ]
+    again = cli("grade", "batch.jsonl", "--problems", checkout, "--json")
+    assert again.objects == result.objects
+    assert len(FakeGrader.graded) == 3
+    assert "(3 from the database" in again.err
+
+
+BAD = [
+    (b"{", "no JSON: Expecting property name"),
+    (b"[1]", "a JSON list; a line is an object with problem and source"),
+    (b"\xff", "not UTF-8: byte 0xff at offset 0"),
+    (b"[" * 100_000, "no JSON that can be read"),
+    (b"1" * 10_000, "no JSON that can be read"),
+    (b'"' + b"x" * MAX_LINE_BYTES + b'"', f"longer than {MAX_LINE_BYTES} bytes"),
+    (b'{"problem": "1_Scale"}', "a mapping with problem is no work; it needs problem and source"),
+    (line(problem="1_Scael").encode(), "unknown problem '1_Scael'; did you mean 1_Scale?"),
+    (line(problem=7).encode(), "a mapping with author, problem, source is no work"),
+    (line(problem="/etc/problem.py").encode(), "unknown problem '/etc/problem.py'"),
+    (line(sample=-1).encode(), "sample of a piece of work: -1 is out of range"),
+    (line(sample=1 << 70).encode(), "sample of a piece of work"),
+    (line(author=["a"]).encode(), "author of a piece of work: Input should be a valid string"),
+    (line(author="\ud800").encode(), "half of a surrogate pair"),
+    (line(speed=2).encode(), "a mapping with author, problem, source, speed is no work"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=[message[:24] for _, message in BAD])
+def test_a_bad_line_is_named_and_does_not_stop_the_others(cli, checkout, tmp_path, bad):
+    text, message = bad
+    (tmp_path / "batch.jsonl").write_bytes(b"\n".join([line().encode(), text, line(author="bob").encode()]))
+    result = cli("grade", "batch.jsonl", "--problems", checkout, "--json")
+    assert result.code == 2
+    assert [one["author"] for one in result.objects] == ["ann", "bob"]
+    (complaint,) = [one for one in result.err.splitlines() if one.startswith("grader: ")]
+    assert complaint.startswith(f"grader: batch.jsonl, line 2: {message}")
+
+
+def test_a_missing_variant_is_a_bad_line(cli, checkout, tmp_path):
+    (tmp_path / "batch.jsonl").write_text(line())
+    result = cli("grade", "batch.jsonl", "--problems", checkout, "--variant", "tiny")
+    assert (result.code, result.out) == (2, "")
+    assert "batch.jsonl, line 1: problem 1_Scale has no variant 'tiny'; it has full" in result.err
+
+
+def test_options_override_what_lines_say(cli, checkout, tmp_path):
+    (tmp_path / "batch.jsonl").write_text(line())
+    options = ("--problem", "level2/23_Softmax", "--author", "eve")
+    (one,) = cli("grade", "batch.jsonl", "--problems", checkout, "--json", *options).objects
+    assert (one["problem"], one["author"]) == ("level2/23_Softmax", "eve")
+
+
+def test_a_text_that_is_too_long_gets_a_verdict(cli, checkout, tmp_path):
+    (tmp_path / "batch.jsonl").write_text(line(source="#" * (1 << 21)))
+    (one,) = cli("grade", "batch.jsonl", "--problems", checkout, "--json").objects
+    assert one["status"] == "invalid_submission"
+
+
+def test_each_line_on_stdin_is_answered_before_the_next_is_sent(checkout, tmp_path):
+    command = [sys.executable, "-c", MAIN.format(seconds=0.0), "grade", "-", "--json", "--problems", checkout]
+    process = subprocess.Popen(
+        [*command, "--db", tmp_path / "grader.db"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    stuck = threading.Timer(120, process.kill)
+    stuck.start()
+    try:
+        for sample in range(3):
+            process.stdin.write(line(sample=sample) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["sample"] == sample
+        rest, err = process.communicate(line(sample=7) + "\n" + line(sample=8), timeout=120)
+    finally:
+        stuck.cancel()
+        process.kill()
+        process.wait()
+    assert [json.loads(one)["sample"] for one in rest.splitlines()] == [7, 8]
+    assert process.returncode == 0
+    assert "5 graded" in err
+
+
+# ------------------------------------------------------------------------------------------ remembered folders
+
+
+def offered(cli, *options):
+    return {json.loads(one)["id"] for one in cli("problems", "--json", *options).out.splitlines()}
+
+
+def test_a_remembered_folder_is_offered_by_later_commands(cli, checkout, memory, tmp_path, monkeypatch):
+    assert "1_Scale" not in offered(cli)
+    result = cli("problems", "add", "KB")
+    assert (result.code, result.out) == (0, "")
+    assert result.err == f"{checkout}: remembered in {memory}; 3 more problems with it\n"
+    assert json.loads(memory.read_text()) == {"folders": [str(checkout)]}
+    assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= offered(cli)
+    (tmp_path / "batch.jsonl").write_text(line())
+    assert cli("grade", "batch.jsonl").code == 0
+    assert "remembered already" in cli("problems", "add", checkout).err
+    monkeypatch.chdir("/")
+    assert cli("problems", "remove", checkout).code == 0
+    assert "1_Scale" not in offered(cli)
+    assert checkout.exists()
+
+
+def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text(samples.PROBLEM_SOURCE)
+    cli("problems", "add", other)
+    named = tmp_path / "named"
+    named.mkdir()
+    (named / "mine.py").write_text(samples.PROBLEM_SOURCE)
+    found = {json.loads(one)["id"]: json.loads(one) for one in cli("problems", "--json").out.splitlines()}
+    assert found["mine"]["path"] == str(other / "mine.py")
+    found = {one["id"]: one for one in cli("problems", "--json", "--problems", named).objects}
+    assert found["mine"]["path"] == str(named / "mine.py")
+
+
+def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout, memory, tmp_path):
+    cli("problems", "add", checkout)
+    checkout.rename(tmp_path / "moved")
+    result = cli("problems", "--json")
+    assert result.code == 0
+    assert result.err == f"{checkout}: remembered, but not there; `grader problems remove {checkout}` forgets it\n"
+    assert cli("problems", "remove", "KB").code == 0
+    assert cli("problems", "--json").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "nowhere"], "grader: nowhere: no such file or folder"),
+        (["add", "empty"], "grader: empty: no problem in it"),
+        (["remove", "KB"], "grader: KB: not remembered; these are: none"),
+        (["check", "1_Scael", "--problems", "KB"], "grader: unknown problem '1_Scael'; did you mean 1_Scale?"),
+        (["--json", "check"], "grader: write the options behind the command: grader problems check ..."),
+    ],
+)
+def test_a_mistake_about_folders_is_one_line(cli, checkout, memory, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    result = cli("problems", *arguments)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(message)
+    assert not memory.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"folders": 3}', '{"folders": [3]}', "{"])
+def test_a_damaged_memory_is_named(cli, memory, text):
+    memory.parent.mkdir(parents=True)
+    memory.write_text(text)
+    result = cli("problems")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith(f'grader: {memory}: not {{"folders": ["DIR", ...]}}')
+
+
+def test_another_file_may_hold_what_is_remembered(cli, checkout, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path / "here.json"))
+    cli("problems", "add", checkout)
+    assert (tmp_path / "here.json").exists()
+
+
+@pytest.mark.slow
+def test_problems_are_checked_one_after_another(cli, checkout):
+    level = checkout / "KernelBench" / "level1"
+    (level / "5_Nothing.py").write_text(samples.PROBLEM_SOURCE.replace("return x *", "return 0 * x *"))
+    (level / "6_Broken.py").write_text("import nowhere\n" + samples.PROBLEM_SOURCE)
+    (level / "notes.py").write_text("x = 1")
+    result = cli("problems", "check", "1_Scale", "5_Nothing", "6_Broken", "--problems", checkout)
+    assert result.code == 0
+    first, second, third = result.out.splitlines()
+    assert first == "gradable     1_Scale"
+    assert second == "not gradable 5_Nothing: constant: outputs filled with a constant pass the tolerance: 0"
+    assert third.startswith("not gradable 6_Broken: does_not_load: importing the problem raised ModuleNotFoundError")
+    assert result.err == f"skipped {level}/notes.py: it has no class Model and no get_inputs()\n"
+    (one,) = cli("problems", "check", "5_Nothing", "--problems", checkout, "--json").objects
+    assert (one["gradable"], one["fault"]["code"]) == (False, "constant")

@@ -1,0 +1,159 @@
+"""The reference at full size goes another way than at small ones, to the same values."""
+
+import pytest
+import torch
+
+from grader.catalog.problems_and_submissions import find_problems
+from grader.errors import ProblemError
+from grader.grading import plan
+from grader.grading.oracle import host_memory
+from grader.grading.oracle.evaluation import MODEL, MODEL64, evaluate
+from grader.grading.resources import Resources
+from grader.verdict.models import Device, Problem
+
+
+@pytest.fixture(scope="module")
+def resources():
+    with Resources() as made:
+        yield made
+
+
+@pytest.mark.parametrize("problem", ["conv2d_batch_norm_silu", "add_rms_norm_position_ids"])
+@pytest.mark.parametrize("model", [MODEL, MODEL64])
+def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, problem, model):
+    oracle = resources.oracle(find_problems().problem(problem), Device.CPU)
+    case = oracle.case("small")
+    traits = oracle.traits(case)
+
+    def run():
+        return evaluate(oracle, model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+
+    at_once = run()
+    monkeypatch.setattr(host_memory, "LARGE_BYTES", 1)
+    one_by_one = run()
+    for table in ("outputs", "gradients", "buffers"):
+        ours, theirs = getattr(at_once, table), getattr(one_by_one, table)
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            assert (value is None) == (theirs[name] is None)
+            assert value is None or torch.equal(value, theirs[name]), name
+
+
+RETURNS = """
+import dataclasses
+import torch
+
+
+@dataclasses.dataclass
+class Both:
+    sine: torch.Tensor
+    cosine: torch.Tensor
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {expression}
+
+
+def get_inputs():
+    return [torch.randn(3)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("Both(x.sin(), x.cos())", "returns a Both as output; return tensors"),
+        ("(x.sin(), Both(x.sin(), x.cos()))", r"returns a Both as output\[1\]; return"),
+        ("None", "returns no tensor, so that anything would be right"),
+        ("{'rows': len(x)}", "returns no tensor, so"),
+        ("torch.nn.functional.dropout(x)", r"draws random numbers in train\(\) and in eval\(\), so that no value"),
+    ],
+)
+def test_what_nobody_could_compare_is_refused(resources, tmp_path, expression, message):
+    source = RETURNS.replace("{expression}", expression)
+    oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
+    with pytest.raises(ProblemError, match=message):
+        plan.make(oracle, variant=None, quick=True)
+
+
+HIDDEN = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+
+    def forward(self, x):
+        return {made}
+
+
+def get_inputs():
+    return [torch.randn(5, 4)]
+"""
+
+
+@pytest.mark.parametrize("made", ["torch.tanh(x + self.h0)", "torch.nn.functional.linear(x, self.h0.expand(4, 4))"])
+def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(resources, tmp_path, made):
+    """Else each model has its own, and a copy of the reference would be wrong. The second does not run in float64."""
+
+    def case(kept):
+        source = HIDDEN.replace("{kept}", kept).replace("{made}", made)
+        return resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU).case("full")
+
+    with pytest.raises(
+        ProblemError, match="two models with the same parameters and buffers give different outputs; make a buffer"
+    ):
+        case("self.h0 = torch.randn(4)")
+    assert case("self.register_buffer('h0', torch.randn(4))").outputs.keys() == {"output"}
+
+
+def test_an_output_of_nothing_but_rounding_is_no_difference_between_models(resources, tmp_path):
+    source = HIDDEN.replace("{kept}", "").replace("{made}", "x.softmax(-1).sum(-1) - 1")
+    oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
+    assert oracle.case("full").values_comparable
+
+
+RANDOM = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.zero = torch.nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        branch = self.linear(x)
+        return {made}
+
+
+def get_inputs():
+    return [torch.randn(6, 4)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "comparable", "differ"),
+    [
+        ("x + 1e-6 * torch.dropout(branch, 0.1, self.training)", False, True),
+        ("x + 1e-6 * self.norm(branch)", True, True),
+        ("x + self.zero * torch.dropout(branch, 0.1, self.training)", False, True),
+        ("x + branch * (torch.rand(6, 1) < 0.97) if self.training else x + branch", False, True),
+        ("x + branch + 0 * torch.rand(1)", True, False),
+        ("x + torch.dropout(branch, 0.0, self.training)", True, False),
+    ],
+    ids=["in a small branch", "a norm in one", "in a branch that starts at zero", "seldom", "without effect", "never"],
+)
+def test_modes_and_random_numbers_are_told_in_every_bit(resources, tmp_path, made, comparable, differ):
+    """As a gradient has them: in that of a small branch, and in those draws that have it."""
+    source = RANDOM.replace("{made}", made)
+    if "norm" not in made:
+        source = source.replace("self.norm = torch.nn.BatchNorm1d(4)", "")
+    oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
+    assert oracle.case("full").values_comparable == comparable
+    assert oracle.modes_differ("full") == differ

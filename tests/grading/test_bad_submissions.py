@@ -1,0 +1,130 @@
+"""Whatever a file does wrong, it gets a verdict that says so: no traceback of ours, no hang."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from grader.catalog.problems_and_submissions import find_problems, find_submissions
+from grader.grading.pipeline import Grader
+from grader.verdict.models import Status, TimeLimits
+
+PROBLEM = "scale_bias_relu"
+HEAD = "import ctypes, os, sys, time\nimport numpy, torch\nfrom torch import nn\n"
+MODEL = """
+class ModelNew(nn.Module):
+    def __init__(self, *arguments):
+        super().__init__()
+        {construct}
+    def forward(self, x):
+        {forward}
+"""
+
+FORWARD = {
+    "returns None": ("return None", Status.WRONG_OUTPUT, "output_structure"),
+    "returns a list": ("return [x, x]", Status.WRONG_OUTPUT, "output_structure"),
+    "returns a numpy array": ("return x.detach().numpy()", Status.WRONG_OUTPUT, "output_structure"),
+    "wrong shape": ("return x[:1]", Status.WRONG_OUTPUT, "output_shape"),
+    "wrong dtype": ("return x.double()", Status.WRONG_OUTPUT, "output_dtype"),
+    "NaN": ("return x * float('nan')", Status.WRONG_OUTPUT, "output_nan"),
+    "raises": ("raise RuntimeError('no such kernel')", Status.RUNTIME_ERROR, "raised"),
+    "exits": ("sys.exit(0)", Status.RUNTIME_ERROR, "raised"),
+    "exits hard": ("os._exit(0)", Status.CRASHED, "crashed"),
+    "segmentation fault": ("ctypes.string_at(0)", Status.CRASHED, "crashed"),
+    "endless loop": ("while True: pass", Status.TIMEOUT, "timed_out"),
+    "more memory than there is": ("return torch.ones(1 << 58)", Status.OUT_OF_MEMORY, "out_of_memory"),
+    "prints a gigabyte": (
+        "[print('x' * (1 << 20)) for _ in range(1000)]; return None",
+        Status.WRONG_OUTPUT,
+        "output_structure",
+    ),
+}
+
+IMPORT = {
+    "exits at import": ("sys.exit(3)", Status.RUNTIME_ERROR, "import_raised"),
+    "raises at import": ("1 / 0", Status.RUNTIME_ERROR, "import_raised"),
+    "imports what is not there": ("import no_such_module", Status.RUNTIME_ERROR, "import_raised"),
+    "sleeps at import": ("time.sleep(1000)", Status.TIMEOUT, "build_timeout"),
+    "dies at import": ("os.abort()", Status.CRASHED, "crashed"),
+}
+
+CONSTRUCT = {
+    "constructor raises": ("raise ValueError('unlucky')", Status.RUNTIME_ERROR, "constructor_raised"),
+    "constructor sleeps": ("time.sleep(1000)", Status.TIMEOUT, "timed_out"),
+}
+
+WHOLE = {
+    "empty": (b"", Status.INVALID_SUBMISSION, "unreadable"),
+    "not UTF-8": (b"\xff\xfe\x00class ModelNew: pass", Status.INVALID_SUBMISSION, "unreadable"),
+    "ten megabytes": (b"#" * (10 << 20), Status.INVALID_SUBMISSION, "unreadable"),
+    "syntax error": (b"class ModelNew(:\n", Status.INVALID_SUBMISSION, "syntax_error"),
+    "NUL bytes": (b"class ModelNew:\x00 pass\n", Status.INVALID_SUBMISSION, "syntax_error"),
+    "no ModelNew": (b"class Model: pass\n", Status.INVALID_SUBMISSION, "no_model_new"),
+    "ModelNew in a comment only": (b"# ModelNew\nx = 1\n", Status.INVALID_SUBMISSION, "no_model_new"),
+    "ModelNew is no class": (b"ModelNew = 3\n", Status.INVALID_SUBMISSION, "no_model_new"),
+    "ModelNew is no module": (
+        b"class ModelNew:\n    def __init__(self, *a): pass\n",
+        Status.RUNTIME_ERROR,
+        "constructor_raised",
+    ),
+    "takes no arguments": (
+        b"from torch import nn\nclass ModelNew(nn.Module):\n    def __init__(self): super().__init__()\n",
+        Status.INVALID_SUBMISSION,
+        "constructor_signature",
+    ),
+}
+
+
+def cases():
+    found = []
+    for name, (body, status, code) in FORWARD.items():
+        found.append((name, HEAD + MODEL.format(construct="pass", forward=body), status, code))
+    for name, (body, status, code) in IMPORT.items():
+        found.append((name, HEAD + body + MODEL.format(construct="pass", forward="return x"), status, code))
+    for name, (body, status, code) in CONSTRUCT.items():
+        found.append((name, HEAD + MODEL.format(construct=body, forward="return x"), status, code))
+    found += [(name, content, status, code) for name, (content, status, code) in WHOLE.items()]
+    return [pytest.param(content, status, code, id=name) for name, content, status, code in found]
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return find_problems([Path(__file__).parents[1] / "cases" / "problems"])
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(device="cpu", quick=True, limits=TimeLimits(build=25.0, construction=8.0, call=8.0)) as grader:
+        yield grader
+
+
+@pytest.mark.parametrize(("content", "status", "code"), cases())
+def test_bad_submission(grader, catalog, tmp_path, content, status, code):
+    path = tmp_path / f"{PROBLEM}.py"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (submission,) = find_submissions([path], catalog)
+    verdict = grader.grade(catalog.problem(PROBLEM), submission, more_to_come=True)
+    told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
+    assert (verdict.status, told[0][0]) == (status, code), told
+    assert "\n" not in told[0][1]
+
+
+def test_nothing_is_left_running(grader, catalog, tmp_path):
+    """A submission that starts a daemon and then hangs takes the daemon with it."""
+    path = tmp_path / f"{PROBLEM}.py"
+    marker = f"{os.getpid()}{time.monotonic_ns()}"
+    daemon = f"import subprocess; subprocess.Popen(['sleep', '{marker}'], start_new_session=True); time.sleep(1000)"
+    path.write_text(HEAD + MODEL.format(construct=daemon, forward="return x"))
+    (submission,) = find_submissions([path], catalog)
+    assert grader.grade(catalog.problem(PROBLEM), submission).status is Status.TIMEOUT
+    assert [command for command in command_lines() if marker in command] == []
+
+
+def command_lines():
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                yield (process / "cmdline").read_text()
+            except OSError:
+                continue

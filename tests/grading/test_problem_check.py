@@ -1,0 +1,102 @@
+"""Problems that cannot tell right from wrong are found, by running them in the real sandbox."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grader.grading.problem_check import Checker
+from tests import samples
+
+SCALE = "return x * self.weight"
+ORDINARY = samples.PROBLEM_SOURCE
+
+
+def forward(body):
+    return ORDINARY.replace(SCALE, body)
+
+
+@pytest.fixture(scope="module")
+def checker():
+    with Checker() as started:
+        yield started
+
+
+def check(checker, source, problem_id="scale"):
+    return checker.check(samples.problem(problem_id, source=source, path=Path(f"/problems/{problem_id}.py")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "source",
+    [
+        ORDINARY,
+        forward("return ((x * self.weight) ** 2).mean()"),
+        forward("return x.argmax(1)"),
+        forward("return 1e-6 * x * self.weight"),
+        forward("return torch.softmax(x * 1e-3, 1) + self.weight"),
+    ],
+    ids=["ordinary", "one number", "indices", "tiny", "nearly flat"],
+)
+def test_an_honest_problem_is_gradable(checker, source):
+    found = check(checker, source)
+    assert (found.gradable, found.fault) == (True, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "code", "reason"),
+    [
+        # Like KernelBench's Gemm_Max_Subtract_GELU: one number a row, less its own mean.
+        (forward("m = x.amax(1, keepdim=True); return (m - m.mean(1, keepdim=True)).relu()"), "constant", ": 0"),
+        (
+            forward("return 1 + 1e-9 * x * self.weight"),
+            "constant",
+            "outputs filled with a constant pass the tolerance: 1",
+        ),
+        (forward("return self.weight + 1e-9 * x"), "independent", "a stored output would pass"),
+        (forward("return x.clamp(5, 5.00000001) + 0 * self.weight"), "constant", ": 5"),
+        (forward("return x * float('nan')"), "constant", ": nan"),
+        (forward("return self.weight * torch.arange(8.0) + 0 * x"), "independent", "a stored output would pass"),
+        (forward("return torch.rand_like(x)"), "stochastic", "in train() and in eval()"),
+        (forward("return 3"), "no_output", "it returns no tensor"),
+        (forward("return x.reshape(3, 7)"), "does_not_run", "the reference raised RuntimeError"),
+        (forward("return x").replace("randn(4, 8)", "randn(4, 8) + missing"), "does_not_run", "name 'missing'"),
+        ("import nowhere\n" + ORDINARY, "does_not_load", "importing the problem raised ModuleNotFoundError"),
+    ],
+)
+def test_one_that_is_not_is_told_with_the_reason(checker, source, code, reason):
+    found = check(checker, source)
+    assert found.gradable is False
+    assert found.fault.code == code
+    assert reason in found.fault.reason
+    assert "\n" not in found.fault.reason
+    assert "/problems/scale.py" not in found.fault.reason
+
+
+@pytest.mark.slow
+def test_integers_alone_cannot_be_graded(checker):
+    source = forward("return x + 1").replace("torch.randn(4, 8)", "torch.randint(9, (4, 8))")
+    source = source.replace("nn.Parameter(torch.ones(size))", "None")
+    assert check(checker, source).fault.code == "no_float"
+
+
+@pytest.mark.slow
+def test_dropout_is_graded_in_eval_only_and_says_so(checker):
+    found = check(checker, forward("return torch.dropout(x * self.weight, 0.5, self.training)"))
+    assert found.gradable
+    assert found.remark == "random in train(): values are compared in eval() only"
+
+
+def test_what_is_too_large_for_a_cpu_is_not_tried(checker, monkeypatch):
+    found = check(checker, ORDINARY.replace("torch.randn(4, 8)", "torch.randn(1 << 40, 8)"))
+    assert found.gradable is None
+    assert found.remark.startswith("not tried: its inputs have 32768.0 GiB")
+
+
+@pytest.mark.slow
+def test_the_model_does_not_run_here(checker):
+    """Only the worker's process runs a forward: what it raises tells which one."""
+    found = check(checker, forward("import os; raise RuntimeError(f'process {os.getppid()} {os.getpid()}')"))
+    assert found.fault.code == "does_not_run"
+    assert f" {os.getpid()}" not in found.fault.reason

@@ -1,0 +1,148 @@
+"""Where launches show, both processes are such that the GPU takes up their work as quickly."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from grader.catalog.problems_and_submissions import find_problems
+from grader.executor.launcher import Role
+from grader.grading import plan, selftest
+from grader.grading.oracle import questions
+from grader.grading.oracle.evaluation import evaluate
+from grader.grading.oracle.oracle import WORKERS_KEPT
+from grader.grading.resources import ALIGN_TRIES, Resources
+from grader.grading.timing import workload
+from grader.grading.timing.rounds import QUICK
+from grader.protocol import Warmed
+from grader.verdict.models import Device, Problem
+
+SHORT, _, LONG = selftest.problems(Device.CPU, find_problems().problem(selftest.CONVOLUTION))
+WAITS = """
+
+import time
+
+class Waiting(Model):
+    def forward(self, x):
+        time.sleep(0.3)
+        return super().forward(x)
+
+Model = Waiting
+"""
+
+
+@pytest.fixture(scope="module")
+def resources():
+    with Resources() as made:
+        yield made
+
+
+class Worker:
+    def __init__(self, launch_ms, call_ms=0.015):
+        self.pace = None if launch_ms is None else Warmed(launch_ms=launch_ms, call_ms=call_ms)
+        self.closed = False
+
+    def wait_ready(self):
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, alike=0.03, comparable=True):
+    """Who is asked after that, and who was started for it."""
+    monkeypatch.setattr(workload, "launches_show", lambda oracle, case: shows)
+    held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
+
+    def take(role, device):
+        started.append(Worker(*next(coming)))
+        return started[-1]
+
+    asked = []
+    oracle = SimpleNamespace(workers=held, device=Device.CUDA)
+
+    def move_to(worker):
+        asked.append(worker)
+        oracle.workers = [worker, *held]
+
+    oracle.move_to = move_to
+    shop = SimpleNamespace(launcher=SimpleNamespace(take=take))
+    candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
+    Resources.align(shop, oracle, candidate, case, replace(QUICK, alike=alike))
+    assert [worker for worker in started if not worker.closed] == [worker for worker in asked if worker in started]
+    assert not any(worker.closed for worker in held)
+    return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in asked], len(started)
+
+
+def test_a_reference_that_is_like_the_candidate_stays(monkeypatch):
+    assert align(monkeypatch, held=[(0.00171, 0.0151)], fresh=[]) == ([(0.00171, 0.0151)], 0)
+
+
+def test_one_that_was_asked_before_is_asked_again(monkeypatch):
+    held = [(0.00160, 0.0150), (0.00170, 0.0155), (0.00169, 0.0150)]
+    assert align(monkeypatch, held=held, fresh=[]) == ([held[2]], 0)
+
+
+def test_others_are_started_until_one_is_like_the_candidate(monkeypatch):
+    fresh = [(0.00160, 0.0150), (0.00170, 0.0156), (0.00172, 0.0149), (0.00170, 0.0150)]
+    assert align(monkeypatch, held=[(0.00161, 0.0150)], fresh=fresh) == ([fresh[2]], 3)
+
+
+def test_where_none_is_the_nearest_is_taken(monkeypatch):
+    fresh = [(0.0010 + 0.0001 * (n == 3), 0.0150) for n in range(ALIGN_TRIES)]
+    assert align(monkeypatch, held=[(0.0009, 0.0150)], fresh=fresh) == ([fresh[3]], ALIGN_TRIES)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shows", "comparable"), [(None, True, True), (0.0017, False, True), (0.0017, True, False)]
+)
+def test_where_nothing_shows_nothing_is_started(monkeypatch, wanted, shows, comparable):
+    told = align(monkeypatch, held=[(0.0012, 0.0150)], fresh=[], wanted=wanted, shows=shows, comparable=comparable)
+    assert told == ([], 0)
+
+
+def test_launches_show_in_calls_of_short_kernels_alone(resources, monkeypatch):
+    monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
+    slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
+    for problem, shows in ((SHORT, True), (slow, False)):
+        oracle = resources.oracle(problem, Device.CPU)
+        assert workload.launches_show(oracle, oracle.case(plan.variants(oracle)[-1])) is shows
+
+
+def test_what_a_reference_said_stands_when_another_process_is_asked(resources):
+    oracle = resources.oracle(SHORT, Device.CPU)
+    case, first = oracle.case("full"), oracle.worker
+    before = questions.redrawn(oracle, case).keys()
+    others = [resources.launcher.take(Role.REFERENCE, Device.CPU) for _ in range(WORKERS_KEPT)]
+    for other in others:
+        oracle.move_to(other)
+        assert oracle.worker is other
+        assert oracle.case("full") is case
+        assert questions.redrawn(oracle, case).keys() == before
+        outputs = evaluate(oracle, "model", oracle.traits(case), case.inputs, case.state, {}, (), True).outputs
+        assert all(torch.allclose(outputs[name].double(), of.reference64) for name, of in case.outputs.items())
+    assert first.ended
+    oracle.move_to(others[0])
+    assert oracle.workers == [others[0], *reversed(others[1:])]
+    assert questions.redrawn(oracle, case).keys() == before
+    resources.oracle(LONG, Device.CPU)
+    assert oracle.workers == [others[0]]
+    assert others[1].ended
+    assert resources.oracle(SHORT, Device.CPU) is oracle
+    assert questions.redrawn(oracle, case).keys() == before
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_each_candidate_has_a_reference_like_it():
+    problem = selftest.problems(Device.CUDA, LONG)[0]
+    with Resources() as shop:
+        oracle = shop.oracle(problem, Device.CUDA)
+        for _ in range(4):
+            with shop.candidate(selftest.itself(problem), Device.CUDA) as candidate:
+                shop.align(oracle, candidate, oracle.case("full"), QUICK)
+                ours, theirs = oracle.worker.pace, candidate.worker.pace
+                assert 0.0005 < theirs.launch_ms < 0.01
+                assert 0.005 < theirs.call_ms < 0.1
+                for name in ("launch_ms", "call_ms"):
+                    assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=QUICK.alike)

@@ -1,0 +1,106 @@
+"""The reference compiled for real on the CPU, and figures that are kept as long as they hold."""
+
+import stat
+
+import pytest
+
+from grader.grading.pipeline import Grader
+from grader.grading.timing import baselines
+from grader.grading.timing.baselines import BaselineStore
+from grader.verdict.models import Baseline, Problem, Submission
+from tests import samples
+
+MODEL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size))
+
+    def forward(self, x):
+        if not torch.compiler.is_compiling():  # so that who is compiled cannot be taken for who is not
+            for _ in range(1000):
+                x.sin()
+        return torch.relu(x * self.weight).tanh()
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+def get_init_inputs():
+    return [256]
+"""
+
+EAGER = Baseline(name="eager", forward_ms=2.0, total_ms=6.0)
+ALL = (EAGER, Baseline(name="compile", forward_ms=1.0), Baseline(name="compile_max_autotune", forward_ms=0.5))
+
+
+class Case:
+    variant = "full"
+
+
+def ask(store, found=ALL, *, problem=None, environment=None, tf32=True):
+    """(what the store gives, whether it was measured for that)"""
+    measured = []
+
+    def measure():
+        measured.append(found)
+        return found
+
+    problem, environment = problem or samples.problem(), environment or samples.environment()
+    return store.get(problem, Case, environment, tf32, measure), bool(measured)
+
+
+def test_figures_are_kept_between_graders_in_a_read_only_file(tmp_path):
+    assert ask(BaselineStore(tmp_path)) == (ALL, True)
+    assert ask(BaselineStore(tmp_path), found=()) == (ALL, False)
+    (file,) = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"problem": samples.problem(source=samples.PROBLEM_SOURCE + "\n")},
+        {"environment": samples.environment(driver_version="1")},
+        {"tf32": False},
+    ],
+    ids=["problem", "driver", "precision"],
+)
+def test_stale_figures_are_measured_again(tmp_path, change):
+    ask(BaselineStore(tmp_path))
+    assert ask(BaselineStore(tmp_path), found=(EAGER,), **change) == ((EAGER,), True)
+
+
+def test_a_spoiled_file_is_measured_again(tmp_path):
+    ask(BaselineStore(tmp_path))
+    (file,) = tmp_path.iterdir()
+    file.chmod(0o600)
+    file.write_text("{")
+    assert ask(BaselineStore(tmp_path)) == (ALL, True)
+
+
+def test_a_way_that_failed_is_tried_again_by_the_next_grader(tmp_path):
+    store = BaselineStore(tmp_path)
+    assert ask(store, found=(EAGER,)) == ((EAGER,), True)
+    assert ask(store) == ((EAGER,), False)
+    assert ask(BaselineStore(tmp_path)) == (ALL, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ways", [["eager", "compile"], pytest.param(list(baselines.MODES), marks=pytest.mark.deep)])
+def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
+    monkeypatch.setattr(baselines, "MODES", {name: baselines.MODES[name] for name in ways})
+    problem = Problem(id="chain", path=tmp_path / "chain.py", source=MODEL)
+    problem.path.write_text(MODEL)
+    itself = Submission(author="aa", problem_id="chain", path="x", source=MODEL.replace("Model(nn", "ModelNew(nn"))
+    cache = tmp_path / "cache"
+    with Grader(device="cpu", quick=True, baselines=True, build_cache=cache) as grader:
+        first = grader.grade(problem, itself)
+        assert [one.name for one in first.timing.baselines] == ways
+        eager, *compiled = first.timing.baselines
+        assert all(0 < 2 * one.forward_ms < eager.forward_ms for one in compiled)
+        assert all(0 < 2 * one.total_ms < eager.total_ms for one in compiled)
+        assert grader.grade(problem, itself).timing.baselines == first.timing.baselines
+    assert len(list(cache.glob("*.baselines.json"))) == 1

@@ -1,0 +1,90 @@
+"""Workers that start ahead of need do not disturb a measurement."""
+
+import time
+from contextlib import contextmanager
+
+from grader.errors import SandboxError
+from grader.executor.launcher import Role
+from grader.executor.pause import STILL, _tree
+from grader.grading.pipeline import Grader
+from grader.grading.resources import Resources
+from grader.grading.selftest import itself
+from grader.grading.timing import judge_timing
+from grader.grading.timing.pair import Arms
+from grader.grading.timing.rounds import QUICK
+from grader.verdict.models import Device
+from tests import samples
+
+
+def processes(launcher):
+    return [
+        state
+        for spare in launcher._spares[Role.RUN, Device.CPU]
+        for state in _tree(spare.result()._process.roots).values()
+    ]
+
+
+def test_spares_stand_still_while_they_start_and_start_all_the_same():
+    with Grader(device="cpu") as grader:
+        launcher = grader.resources.launcher
+        launcher.prepare(Role.RUN, Device.CPU, 2)
+        with launcher.quiet(Device.CPU):
+            for _ in range(5):
+                assert len(processes(launcher)) >= 2 * 2
+                assert set(processes(launcher)) <= set(STILL)
+                time.sleep(0.05)
+        for _ in range(2):
+            with launcher.take(Role.RUN, Device.CPU) as worker:
+                worker.wait_ready()
+
+
+def test_a_spare_that_died_is_no_hindrance():
+    with Grader(device="cpu") as grader:
+        launcher = grader.resources.launcher
+        launcher.prepare(Role.RUN, Device.CPU)
+        launcher._spares[Role.RUN, Device.CPU][0].result()._process.kill()
+        with launcher.quiet(Device.CPU):
+            pass
+        with launcher.take(Role.RUN, Device.CPU) as worker:
+            worker.wait_ready()
+
+
+def test_nor_is_one_that_could_not_start(monkeypatch):
+    with Grader(device="cpu") as grader:
+        launcher = grader.resources.launcher
+        with monkeypatch.context() as broken:
+            broken.setattr(launcher, "start", refuse)
+            launcher.prepare(Role.RUN, Device.CPU)
+            with launcher.quiet(Device.CPU):
+                assert not launcher._spares[Role.RUN, Device.CPU]
+        with launcher.take(Role.RUN, Device.CPU) as worker:
+            worker.wait_ready()
+
+
+def refuse(role, device):
+    raise SandboxError("no room")
+
+
+def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
+    seen = []
+    pair = Arms.pair
+
+    def watched(*args):
+        seen.append("pair")
+        return pair(*args)
+
+    @contextmanager
+    def quiet():
+        seen.append("quiet")
+        yield
+        seen.append("over")
+
+    monkeypatch.setattr(Arms, "pair", watched)
+    problem = samples.problem(source=samples.PROBLEM_SOURCE)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        judge_timing(candidate, oracle, oracle.case("full"), QUICK, quiet=quiet)
+    begun = seen.index("quiet")
+    assert begun == 4, "both phases, twice"
+    assert seen[-1] == "over"
+    assert seen[begun + 1 : -1] == ["pair"] * (len(seen) - 6)

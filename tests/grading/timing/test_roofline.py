@@ -1,0 +1,240 @@
+"""The speed of light: known counts of known operations, bounds that err downwards, and a planted impossible time."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from grader import protocol as p
+from grader.grading.pipeline import Grader
+from grader.grading.timing import roofline
+from grader.grading.timing.roofline import Peaks, SpeedOfLight, bound_ms, too_fast
+from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, Submission, TimingResult
+from grader.worker.checks.work_count import Counter, nbytes
+from grader.worker.timing.peaks import gauge
+
+PEAKS = Peaks(float32=1e9, tf32=6e9, bytes=1e6, cache_bytes=1000)
+
+
+def counted(function, *given):
+    with Counter(given) as counter:
+        result = function(*given)
+    return counter.work([result] if isinstance(result, torch.Tensor) else result)
+
+
+def test_a_linear_layer():
+    layer = nn.Linear(32, 64)
+    x = torch.randn(16, 32)
+    work = counted(lambda *_: layer(x), x, layer.weight, layer.bias)
+    assert (work.matmul, work.convolution) == (2 * 16 * 32 * 64, 0)
+    assert work.read_bytes == 4 * (16 * 32 + 32 * 64 + 64)
+    assert work.written_bytes == 4 * 16 * 64
+
+
+def test_a_convolution():
+    layer = nn.Conv2d(3, 8, 3, bias=False)
+    x = torch.randn(2, 3, 10, 10)
+    work = counted(lambda *_: layer(x), x, layer.weight)
+    assert (work.matmul, work.convolution) == (0, 2 * (2 * 8 * 8 * 8) * (3 * 3 * 3))
+    assert work.written_bytes == 4 * 2 * 8 * 8 * 8
+
+
+def test_pointwise_operations_count_by_element_and_copies_not_at_all():
+    x = torch.randn(8, 16)
+    work = counted(lambda x: torch.relu(x * 2 + 1).clone(), x)
+    assert work.pointwise == 3 * x.numel()
+    assert (work.matmul, work.read_bytes, work.written_bytes) == (0, nbytes(x), nbytes(x))
+
+
+def test_a_backward():
+    layer, x = nn.Linear(32, 64, bias=False), torch.randn(16, 32, requires_grad=True)
+    y = layer(x)
+    g = torch.randn_like(y)
+    work = counted(lambda g: torch.autograd.grad(y, [x, layer.weight], g), g)
+    assert work.matmul == 2 * (2 * 16 * 32 * 64)
+    assert work.read_bytes == nbytes(g)
+    assert work.written_bytes == nbytes(x) + nbytes(layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (nn.Linear(8, 16), (4, 8)),
+        (nn.Conv1d(8, 6, 3, stride=2), (2, 8, 11)),
+        (nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1, output_padding=1), (2, 8, 5, 7)),
+        (lambda x: x @ x.mT, (3, 4, 5)),
+        (lambda x: torch.baddbmm(x[..., :1], x, x.mT), (3, 4, 5)),
+    ],
+)
+def test_products_are_counted_as_the_library_counts_them(function, shape):
+    x = torch.randn(shape, requires_grad=True)
+    with Counter([]) as counter:
+        function(x).sum().backward()
+    work = counter.work([])
+    with FlopCounterMode(display=False) as library:
+        function(x).sum().backward()
+    assert work.matmul + work.convolution == library.get_total_flops() > 0
+
+
+def test_counting_does_not_import_the_compiler():
+    code = """
+import sys, torch
+from grader.worker.checks.work_count import Counter
+x, layer = torch.randn(2, 4, 8, 8, requires_grad=True), torch.nn.Conv2d(4, 4, 3)
+with Counter([x]) as counter:
+    torch.nn.functional.gelu(layer(x)).sum().backward()
+print(counter.work([]).convolution > 0, [name for name in ("torch._dynamo", "sympy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
+
+
+def test_only_what_is_looked_up_is_read():
+    table, index, unused = torch.randn(1000, 8), torch.randint(1000, (5,)), torch.randn(100)
+    work = counted(lambda table, index, _: nn.functional.embedding(index, table), table, index, unused)
+    assert work.read_bytes == 4 * 5 * 8 + 8 * 5
+
+
+def test_a_slice_reads_its_part_and_a_view_nothing():
+    x = torch.randn(10, 8)
+    assert counted(lambda x: x[:3].sum(), x).read_bytes == 4 * 3 * 8
+    assert counted(lambda x: (x.view(80), x), x).written_bytes == 0
+
+
+def test_what_is_expanded_is_there_once():
+    gradient = counted(lambda x: x.expand(64, 8), torch.randn(8)[None].clone())
+    assert gradient.written_bytes == 0
+    assert nbytes(torch.zeros(1).expand(64)) == 4
+
+
+def test_the_largest_of_three_times_bounds():
+    def least(device=Device.CUDA, tf32=False, **work):
+        return bound_ms([p.Work(**work)], PEAKS, device, tf32=tf32)
+
+    assert least(matmul=2 * 10**9) == pytest.approx(1e3), "two split products a second"
+    assert least(convolution=8 * 10**9) == pytest.approx(1e3), "and Winograd's saving"
+    assert least(convolution=8 * 10**9, tf32=True) == pytest.approx(1e3 / 3)
+    assert least(pointwise=10**9) == pytest.approx(1e3)
+    assert least(read_bytes=10**6, written_bytes=1000) == pytest.approx(1e3), "what is written may stay in the cache"
+    assert least(device=Device.CPU, read_bytes=10**6, written_bytes=1000) == pytest.approx(1e3)
+    assert least(read_bytes=10**6, matmul=10**9) == pytest.approx(1e3)
+
+
+def test_without_a_known_cache_memory_bounds_nothing():
+    peaks = Peaks(1e9, 1e9, 1e6, None)
+    assert bound_ms([p.Work(read_bytes=10**9)], peaks, Device.CPU, tf32=True) == 0
+
+
+def test_peaks_are_measured_here():
+    measured = gauge(p.Gauge(device="cpu"))
+    assert 1e8 < measured.float32 < 1e14
+    assert 1e8 < measured.bytes < 1e13
+
+
+class Desk:
+    """What the speed of light asks of a reference's oracle; the device gets faster each time it is measured."""
+
+    device = Device.CPU
+
+    def __init__(self):
+        self.asked = 0
+
+    def release(self):
+        pass
+
+    def step(self, step):
+        assert isinstance(step, p.Gauge)
+        self.asked += 1
+        return p.Gauged(float32=1e9 * self.asked, tf32=1e9 * self.asked, bytes=1e6)
+
+
+def timing(candidate_ms, reference_ms=2000.0):
+    phase = PhaseTiming(
+        candidate_ms=candidate_ms, reference_ms=reference_ms, speedup=1.0, ci_low=1.0, ci_high=1.0, rounds=7
+    )
+    return TimingResult(status=StageStatus.PASSED, forward=phase)
+
+
+def bounded(candidate_ms, reference_ms=2000.0, matmul=10**9):
+    oracle = Desk()
+    work = p.Counted(forward=p.Work(matmul=matmul))
+    return SpeedOfLight().bounds(oracle, work, timing(candidate_ms, reference_ms), tf32=True), oracle.asked
+
+
+def test_a_possible_time_is_measured_against_once():
+    found, asked = bounded(1001.0)
+    assert (found.forward.bound_ms, asked) == (pytest.approx(1000.0), 1)
+    assert too_fast(found) == ()
+
+
+def test_peaks_are_measured_again_before_anybody_is_suspected():
+    found, asked = bounded(800.0)
+    assert (found.forward.bound_ms, asked) == (pytest.approx(500.0), 2)
+    assert too_fast(found) == ()
+
+
+@pytest.mark.parametrize(("candidate_ms", "beyond"), [(480.0, False), (100.0, True)])
+def test_an_impossible_time_is_for_review(candidate_ms, beyond):
+    found, _ = bounded(candidate_ms)
+    (told,) = too_fast(found)
+    assert (told.code, told.severity) == ("above_speed_of_light", "warning")
+    assert ("110%" in told.message) == beyond
+
+
+def test_a_bound_that_the_reference_beats_is_not_given():
+    found, _ = bounded(100.0, reference_ms=300.0)
+    assert found.forward.bound_ms is None
+    assert too_fast(found) == ()
+
+
+SINES = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.layer = nn.Linear(size, size)
+
+    def forward(self, x):
+        y = self.layer(x)
+        for _ in range(8):  # far from the speed of light, on a busy machine too
+            y = torch.sin(y)
+        return y
+
+def get_inputs():
+    return [torch.randn(4096, 64)]
+
+def get_init_inputs():
+    return [64]
+"""
+
+
+@pytest.mark.slow
+def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(monkeypatch, tmp_path):
+    problem = Problem(id="sines", path=tmp_path / "sines.py", source=SINES)
+    problem.path.write_text(SINES)
+    honest = Submission(author="aa", problem_id="sines", path="x", source=SINES.replace("Model(nn", "ModelNew(nn"))
+    with Grader(device="cpu", quick=True) as grader:
+        first = grader.grade(problem, honest)
+        assert 0 < first.timing.total.bound_ms <= first.timing.total.reference_ms
+        assert first.timing.total.bound_ms >= first.timing.forward.bound_ms
+        monkeypatch.setattr(roofline, "bound_ms", lambda *_, **__: first.timing.total.candidate_ms * 1e-6)
+        assert not [d for d in grader.grade(problem, honest).diagnoses if d.code == "above_speed_of_light"]
+        slow = Peaks(1.0, 1.0, 1.0, 1)
+        monkeypatch.setattr(grader.resources.light, "_measure", lambda _: slow)
+        monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_: _impossible(timing))
+        for _ in range(2):  # beside other work, a clock may be doubted once
+            second = grader.grade(problem, honest)
+            told = [d.code for d in second.diagnoses if d.severity == "warning"]
+            if "clock_disagreement" not in told:
+                break
+    assert second.status == "correct"
+    assert told == ["above_speed_of_light"]
+
+
+def _impossible(timing):
+    return timing.model_copy(update={"forward": timing.forward.model_copy(update={"bound_ms": 1e3})})

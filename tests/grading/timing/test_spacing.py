@@ -1,0 +1,38 @@
+"""What a sample's tensors come after is drawn anew, and nothing but that is held."""
+
+import pytest
+import torch
+
+from grader.grading.timing.spacing import spacers
+from grader.verdict.models import Device
+from grader.worker.timing.spacing import Spacers
+
+
+@pytest.mark.parametrize("device", [Device.CPU, Device.CUDA])
+def test_sizes_are_drawn_anew(device):
+    drawn = {spacers(device) for _ in range(20)}
+    assert len(drawn) > 10
+    assert all(size > 0 for sizes in drawn for size in sizes)
+
+
+@pytest.mark.gpu
+def test_a_gpus_memory_does_not_fill_up():
+    def call():
+        small, large = (torch.ones(count, device="cuda") for count in (256, 4 << 20))
+        return small, large
+
+    held, device = Spacers(), torch.device("cuda")
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    call()
+    reserved = []
+    for _ in range(20):
+        held.renew((8 << 20, 3 << 20), device)
+        found = torch.cuda.memory_reserved()
+        call()
+        assert torch.cuda.memory_reserved() == found, "a queued call would have had to wait for pages"
+        reserved.append(found)
+    assert max(reserved[10:]) == max(reserved[:10])
+    held.clear()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == before

@@ -1,0 +1,52 @@
+"""The engine as the worker calls it gives what torch.autograd gives, and does not load the tools of torch.compile."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from grader.worker.autograd import engine
+
+
+def graph():
+    x, unused = torch.randn(3, 4, requires_grad=True), torch.randn(2, requires_grad=True)
+    return x, unused, [(x * x).sum(0), x.exp()]
+
+
+def test_gradients_are_those_of_autograd():
+    x, unused, outputs = graph()
+    given = [torch.randn_like(output) for output in outputs]
+    found = engine.gradients(outputs, [x, unused], given, retain_graph=True)
+    wanted = torch.autograd.grad(outputs, [x, unused], given, allow_unused=True)
+    assert torch.equal(found[0], wanted[0])
+    assert found[1] is wanted[1] is None
+
+
+def test_they_can_be_differentiated_again():
+    x, _, outputs = graph()
+    (first,) = engine.gradients(outputs[1:], [x], [torch.ones(3, 4)], retain_graph=True, create_graph=True)
+    (second,) = engine.gradients([first], [x], [torch.ones(3, 4)])
+    assert torch.equal(second, x.exp())
+
+
+def test_accumulating_adds():
+    x, unused, outputs = graph()
+    for times in (1, 2):
+        engine.accumulate(outputs[1:], [torch.ones(3, 4)], retain_graph=True)
+        assert torch.equal(x.grad, times * x.exp())
+    assert unused.grad is None
+
+
+def test_a_grad_output_of_another_shape_is_refused():
+    x, _, outputs = graph()
+    with pytest.raises(RuntimeError, match="invalid gradient at index 0"):
+        engine.gradients(outputs[1:], [x], [torch.ones(4, 4)])
+
+
+def test_no_new_process_waits_for_sympy():
+    code = (
+        "import sys, torch; from grader.worker import engine; x = torch.ones(2, requires_grad=True); "
+        "engine.gradients([x * 2], [x], [x]); engine.accumulate([x * 2], [x]); sys.exit('sympy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
