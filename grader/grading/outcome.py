@@ -20,17 +20,25 @@ class Stopped(Exception):
 
 def diagnose(
     code: str,
-    message: str,
+    what: str,
     *,
+    where: str | None = None,
+    amount: str | None = None,
+    remedy: str | None = None,
     stage: str | None = None,
     severity: str = "error",
     detail: Mapping[str, object] | None = None,
 ) -> Diagnosis:
-    """A diagnosis under a known code; its stage is the code's unless said otherwise."""
+    """A diagnosis under a code of `grader.verdict.codes`. Its message reads `what (where), amount: remedy`.
+
+    `what` is wrong, `where` (variant, mode, layout), by what `amount` (numbers with units), and the `remedy` that mends
+    it. The stage is the code's own unless `stage` says otherwise.
+    """
+    message = what + (f" ({where})" if where else "") + (f", {amount}" if amount else "")
     return Diagnosis(
         code=code,
         stage=stage or CODES[code].stage,  # type: ignore[arg-type]
-        message=message,
+        message=f"{message}: {remedy}" if remedy else message,
         severity=severity,  # type: ignore[arg-type]
         detail=dict(detail or {}),
     )
