@@ -1,6 +1,6 @@
 """Takes 20 ms longer than it has to and makes every timer in reach run a thousand times slower, the worker's own too.
 
-Attack surface: time.perf_counter and its kin, torch.cuda.Event.elapsed_time, torch.cuda.synchronize, grader.worker.clock.
+Attack surface: time.perf_counter and its kin, torch.cuda.Event.elapsed_time, torch.cuda.synchronize, grader.worker.timing.clock.
 Why it fails: that clock is a claim. The referee's own, around release and seal, gives the time.
 """
 
@@ -22,7 +22,7 @@ for name in ("perf_counter", "monotonic", "time", "process_time"):
     setattr(time, name, slow_motion)
 torch.cuda.Event.elapsed_time = lambda self, other: 1e-3
 torch.cuda.synchronize = lambda *_: None
-sys.modules["grader.worker.clock"].perf_counter = slow_motion
+sys.modules["grader.worker.timing.clock"].perf_counter = slow_motion
 
 
 class ModelNew(nn.Module):

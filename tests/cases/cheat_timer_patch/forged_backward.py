@@ -1,6 +1,6 @@
 """Claims all of a step's time for the forward, so that the backward seems to take none.
 
-Attack surface: grader.worker.clock._on_host.
+Attack surface: grader.worker.timing.clock._on_host.
 Why it fails: forward and backward are two jobs, each between its own release and seal.
 """
 
@@ -22,7 +22,7 @@ class Scale(torch.autograd.Function):
         return grad.clone()
 
 
-clock = sys.modules["grader.worker.clock"]
+clock = sys.modules["grader.worker.timing.clock"]
 real = clock._on_host
 
 

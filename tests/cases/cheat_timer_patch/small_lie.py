@@ -1,6 +1,6 @@
 """The same on a kernel so short that a careless tolerance on the clocks would cover all of it: 0.8 ms for 0.3 ms.
 
-Attack surface: grader.worker.clock.
+Attack surface: grader.worker.timing.clock.
 Why it fails: where the referee's clock sees more than the claim, its figure is given; there is no allowance in milliseconds.
 """
 
@@ -10,7 +10,7 @@ import time
 import torch
 from torch import nn
 
-sys.modules["grader.worker.clock"].perf_counter = lambda: 0.0
+sys.modules["grader.worker.timing.clock"].perf_counter = lambda: 0.0
 
 
 class ModelNew(nn.Module):
