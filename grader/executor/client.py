@@ -21,7 +21,7 @@ from grader.executor.pause import NeverStill, paused, paused_tree
 from grader.executor.shared_memory import Region
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
 from grader.machine import device_memory
-from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Evidence, Job, Step, Warm, Warmed
+from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
 from grader.verdict.models import Status
 
@@ -74,6 +74,8 @@ class WorkerClient:
         self.pace: Warmed | None = None
         """How quickly the GPU takes up its work, seen before anybody's code is there; None until one is warm."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.read_results: Callable[[], None] | None = None
+        """Reads what is left of the last job's results that wait in the worker (job.Deferred); None where none do."""
         self._ready = False
         self._warming: Job | None = None
         self._regions: dict[str, Region] = {}
@@ -153,7 +155,7 @@ class WorkerClient:
         if present is not None and present.kind == kind and present.nbytes >= nbytes:
             return present
         if present is not None:
-            present.close()
+            self._regions.pop(name).close()
         if kind == "cuda" and self.options.roomy and device_memory.ample():
             nbytes += min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # making it anew takes a busy driver 30 ms
         region = self._regions[name] = Region(name, kind, nbytes)
@@ -161,6 +163,14 @@ class WorkerClient:
         if evidence.failure is not None:
             raise self.lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
         return region
+
+    def forget_results(self) -> None:
+        """Have the worker drop results of the last job; those that somebody may still read are read. Raises
+        WorkerLost."""
+        if self.read_results is not None:
+            read, self.read_results = self.read_results, None
+            read()
+            self.run([Drop(empty_cache=False)], START_SECONDS)
 
     def release_memory(self) -> None:
         """Give the regions' memory back; the next job makes them anew."""

@@ -18,7 +18,7 @@ import torch
 from grader import protocol as p
 from grader.errors import DeviceError
 from grader.executor.client import WorkerClient
-from grader.executor.job import JobBuilder, JobResult
+from grader.executor.job import JobBuilder, JobResult, Segment
 from grader.executor.shared_memory import typed
 from grader.verdict.models import Device, Status
 
@@ -45,7 +45,7 @@ class TimelineJob(JobBuilder):
     def __init__(self, worker: WorkerClient, *, queued: bool, drop: bool) -> None:
         """Without `queued`, the gate opens before the worker is asked: for both sides where one cannot queue. With
         `drop` the worker keeps nothing of the call."""
-        super().__init__(worker, Device.CUDA)
+        super().__init__(worker, Device.CUDA, at_once=True)
         self._queued, self._drop = queued, drop
         self._packed: torch.Tensor | None = None
         self._released = self._back.place(torch.int32, (1,))
@@ -56,13 +56,14 @@ class TimelineJob(JobBuilder):
 
     def run(self, timeout_seconds: float) -> JobResult:
         """Raises WorkerLost."""
+        self._worker.forget_results()
         self.step(p.Answer(flag=self._answered, token=self._token))
         self._pack()
         seal, timeline = self._make_seal(), _Timeline(self._token)
         outbox = self._worker.region("outbox", "cuda", self._back.nbytes)
         try:
             with timeline:
-                self._release()
+                self._release(self._segments[0])
                 timeline.write(outbox.address(self._released))
                 timeline.wait(outbox.address(self._answered))
                 timeline.stop()
@@ -85,17 +86,18 @@ class TimelineJob(JobBuilder):
     def _pack(self) -> None:
         """Many tensors as one: a GPU takes a thousand launches behind a gate, and one more would be waited for, here,
         where the gate is opened."""
-        if len(self._values) > MOST_COPIES:
-            self._packed = torch.empty(self._sent.nbytes, dtype=torch.uint8, device="cuda")
-            for slot, value in self._values:
+        (segment,) = self._segments
+        if len(segment.values) > MOST_COPIES:
+            self._packed = torch.empty(segment.layout.nbytes, dtype=torch.uint8, device="cuda")
+            for slot, value in segment.values:
                 typed(self._packed, slot).copy_(value)
 
-    def _release(self) -> None:
+    def _release(self, segment: Segment) -> None:
         if self._packed is None:
-            super()._release()
+            super()._release(segment)
         else:
-            inbox = self._worker.region("inbox", "cuda", self._sent.nbytes)
-            inbox.flat[: self._sent.nbytes].copy_(self._packed)
+            nbytes = segment.layout.nbytes
+            self._worker.region("inbox", "cuda", nbytes).flat[:nbytes].copy_(self._packed)
 
     def _with_claim(self, evidence: p.Evidence, timeout_seconds: float) -> p.Evidence:
         if evidence.failure is not None:

@@ -13,6 +13,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.large import is_large
 from grader.grading.outcome import Stopped, diagnose, lost, raised
 from grader.verdict.models import Device, Status, TimeLimits
 
@@ -92,9 +93,11 @@ class Candidate:
     def attempt(self, script: JobBuilder, stage: str, doing: str) -> JobResult:
         """Raises Stopped only when the worker is lost."""
         try:
-            return script.run(self.limits.call)
+            result = script.run(self.limits.call)
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
+        result.lost_as(lambda error: lost(error, stage, doing))
+        return result
 
     def forget(self) -> None:
         """Have models with buffers constructed anew: what was asked may have left its graph in them."""
@@ -117,9 +120,11 @@ class Candidate:
     def _construct(self, case: Case) -> Made:
         key, seed = next(self._keys), secrets.randbits(62)
         doing = f"constructing ModelNew for variant {case.variant}"
-        evidence = self._do(
-            [p.Construct(model=key, init_inputs=case.init_inputs, device=self.device.value, seed=seed)], doing
+        large = any(is_large(value) for value in case.state.values())
+        step = p.Construct(
+            model=key, init_inputs=case.init_inputs, device=self.device.value, seed=seed, on_device=large
         )
+        evidence = self._do([step], doing)
         if evidence.failure is not None:
             raise _constructor_failed(evidence.failure, doing)
         (found,) = evidence.results
@@ -131,6 +136,7 @@ class Candidate:
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""
         try:
+            self.worker.forget_results()
             return self.worker.run(steps, self.limits.construction)
         except WorkerLost as error:
             raise lost(error, "load", doing) from error

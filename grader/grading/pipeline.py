@@ -221,6 +221,7 @@ class Grader:
             oracle = self.resources.oracle(problem, candidate.device)
             apart = plan.may_tell_modes_apart(submission)
             todo = plan.make(oracle, variant=self._variant, quick=self._quick, tells_modes_apart=apart)
+        record.diagnoses += todo.notes
         with record.stage("forward"):
             forward = judge_forward(candidate, oracle, todo.cases, todo.probed)
         record.forward = forward.result
@@ -230,7 +231,7 @@ class Grader:
         status = Status.CORRECT
         if todo.traps:
             with record.stage("backward"):
-                backward = judge_backward(candidate, oracle, todo.cases, todo.traps)
+                backward = judge_backward(candidate, oracle, todo.differentiated, todo.traps)
             record.backward, status = backward.result, backward.status
             if memory is not None:
                 peak = {"peak_device_bytes": memory.peak_bytes}

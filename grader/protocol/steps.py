@@ -49,6 +49,8 @@ class Construct(Message):
     device: Literal["cpu", "cuda"]
     float64: bool = False
     seed: int
+    on_device: bool = False
+    """Parameters are drawn on the device where the constructor lets them be; else on the CPU, and then moved."""
     compile_mode: Literal["none", "default", "max-autotune-no-cudagraphs"] = "none"
     """torch.compile's; it compiles at the first call. The reference alone is asked, for a baseline."""
 

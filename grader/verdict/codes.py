@@ -211,6 +211,11 @@ CODES: dict[str, Code] = {
         "It takes less time than this device needs for the reference's operations and memory.",
         "Read the source: it leaves work out, or the problem lets it; above 110% it is not ranked.",
     ),
+    "checks_left_out": Code(
+        "load",
+        "Some checks were not made at full size, or not at all, for the reason that the message gives.",
+        "Nothing.",
+    ),
     # ours
     "problem_not_gradable": Code(
         "load", "The reference fails, or its results cannot be compared.", "Correct the problem file, or leave it out."

@@ -148,8 +148,7 @@ class Bench:
         first = len(self.builder.events)
         self.device = torch.device(step.device)
         torch.manual_seed(step.seed)
-        values = p.decode_value(step.init_inputs)
-        model = self.classes["model"](*values)
+        model = self.new_model(step)
         if not isinstance(model, nn.Module):
             raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
         model = model.to(self.device)
@@ -161,6 +160,19 @@ class Bench:
             buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
             builds=tuple(self.builder.events[first:]),
         )
+
+    def new_model(self, step: p.Construct) -> nn.Module:
+        """On the device from the start, where its constructor can: a CPU draws gigabytes of parameters in a minute."""
+        for device in (self.device, torch.device("cpu")) if step.on_device else (torch.device("cpu"),):
+            try:
+                torch.manual_seed(step.seed)
+                with device:
+                    model: nn.Module = self.classes["model"](*p.decode_value(step.init_inputs))
+                return model
+            except Exception:
+                if device.type == "cpu":
+                    raise
+        raise AssertionError("unreachable")
 
     def set_state(self, step: p.SetState) -> p.Result:
         state = state_of(self.models[step.model])

@@ -6,7 +6,6 @@ A GPU is waited for once, at the end of a pass.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -80,9 +79,7 @@ def reals(value: torch.Tensor) -> torch.Tensor:
 
 def norm(tensor: torch.Tensor) -> float:
     """Euclidean norm over finite elements, in float64."""
-    # What waits in pinned memory is a GPU's: there a pass takes milliseconds, here seconds.
-    device = torch.device("cuda") if tensor.is_pinned() else tensor.device
-    sizes = (piece.abs().nan_to_num_(0.0, 0.0, 0.0) for piece in _pieces(tensor, device))
+    sizes = (piece.abs().nan_to_num_(0.0, 0.0, 0.0) for piece in _pieces(tensor, tensor.device))
     rows = [_square(size) for size in sizes]
     return math.sqrt(float(torch.stack(rows).sum())) if rows else 0.0
 
@@ -128,32 +125,7 @@ def _pieces(tensor: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor
     """CHUNK_ELEMENTS each, widened."""
     wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
     pieces: Iterable[torch.Tensor] = torch.split(tensor.reshape(-1), CHUNK_ELEMENTS) if tensor.numel() else ()
-    if device.type == "cuda" and tensor.is_pinned():
-        pieces = _fetched(pieces, device)
     return (piece.to(device).to(wide) for piece in pieces)
-
-
-def _fetched(pieces: Iterable[torch.Tensor], device: torch.device) -> Iterator[torch.Tensor]:
-    """Pieces of pinned memory on a GPU, each on its way while something is made of the one before."""
-    bus, here = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
-
-    def send(piece: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
-        with torch.cuda.stream(bus):
-            return piece.to(device, non_blocking=True), bus.record_event()
-
-    coming = deque[tuple[torch.Tensor, torch.cuda.Event]]()
-    for piece in pieces:
-        coming.append(send(piece))
-        if len(coming) > 1:
-            yield _arrived(*coming.popleft(), here)
-    yield from (_arrived(*sent, here) for sent in coming)
-
-
-def _arrived(piece: torch.Tensor, event: torch.cuda.Event, stream: torch.cuda.Stream) -> torch.Tensor:
-    """For what is queued on the stream from now on."""
-    stream.wait_event(event)
-    piece.record_stream(stream)
-    return piece
 
 
 def _same_specials(c: torch.Tensor, g: torch.Tensor) -> torch.Tensor:

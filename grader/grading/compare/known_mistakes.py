@@ -20,6 +20,7 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
     traits = oracle.traits(case)
     if not traits.has_float64:
         return {}
+    oracle.ready(case, MODEL64)
     other = evaluate(
         oracle, MODEL64, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute
     ).outputs
@@ -40,6 +41,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
         if not names:
             continue
         state = {name: before[name] if name in names else value for name, value in case.state.items()}
+        oracle.ready(case, MODEL64)
         run = evaluate(oracle, MODEL64, traits, case.inputs, state, {}, (), case.training)
         yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
@@ -58,6 +60,7 @@ def gradients(
     if not traits.has_float64 or not case.values_comparable:
         return {}
     given = case.cotangents if cotangents is None else cotangents
+    oracle.ready(case, MODEL64)
     others = evaluate(
         oracle, MODEL64, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
     ).gradients

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from grader.grading.oracle.host_memory import LARGE_BYTES
+from grader.grading.oracle.large import LARGE_BYTES
 
 RUNS = 16
 """What a candidate's rounding puts on a kink's other side, one in so many of them does too, with near certainty."""

@@ -72,6 +72,18 @@ class Expected:
         """The same tolerance around other values, whose kinks are elsewhere."""
         return replace(self, reference64=reference64, spread=None, overflows=None)
 
+    def without_values(self) -> Expected:
+        """The same shapes, norm and errors, with no values to compare with."""
+        slim = replace(self, reference64=self.reference64.to("meta"), spread=None, overflows=None, ambiguous=None)
+        slim.__dict__["norm"] = self.norm
+        slim.__dict__["ambiguous_count"] = self.ambiguous_count
+        return slim
+
+    @cached_property
+    def ambiguous_count(self) -> int:
+        """Elements in which the reference runs disagree with each other."""
+        return 0 if self.ambiguous is None else int(self.ambiguous.sum())
+
     @cached_property
     def norm(self) -> float:
         """Euclidean norm over finite elements of `reference64`, in float64."""

@@ -75,5 +75,31 @@ class Case:
         """The same for eval(), of a reference to which that makes no difference."""
         return replace(self, training=False)
 
-    def with_gradients(self, cotangents: Mapping[str, torch.Tensor], gradients: Mapping[str, Expected | None]) -> Case:
-        return replace(self, cotangents=cotangents, gradients=gradients)
+    def without_gradients(self) -> Case:
+        """The same with nothing to differentiate."""
+        return replace(self, cotangents={}, gradients={})
+
+    @property
+    def nbytes(self) -> int:
+        """Of inputs, grad_outputs, and what the reference has for outputs and gradients."""
+        values = [value for value in (*self.inputs, *self.cotangents.values()) if isinstance(value, torch.Tensor)]
+        expected = [of.reference64 for of in (*self.outputs.values(), *self.gradients.values()) if of is not None]
+        return sum(value.nbytes for value in (*values, *expected))
+
+    def release_values(self) -> None:
+        """Keep shapes, norms and errors only, in place: timed calls draw their own values and need no more."""
+
+        def shape_of(value: object) -> object:
+            return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+        def table(expected: Mapping[str, Expected | None]) -> dict[str, Expected | None]:
+            return {name: of and of.without_values() for name, of in expected.items()}
+
+        slim = {
+            "inputs": tuple(map(shape_of, self.inputs)),
+            "cotangents": {name: value.to("meta") for name, value in self.cotangents.items()},
+            "outputs": table(self.outputs),
+            "gradients": table(self.gradients),
+        }
+        for name, value in slim.items():
+            object.__setattr__(self, name, value)

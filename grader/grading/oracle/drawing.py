@@ -28,7 +28,7 @@ def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[objec
         torch.manual_seed(seed)
         init_inputs = list(variant.make_init_inputs())
         with torch.device(device.value):
-            inputs = [
+            inputs = [  # on the device where the problem's code lets it
                 value.to(device.value) if isinstance(value, torch.Tensor) else value for value in variant.make_inputs()
             ]
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from grader import protocol as p
-from grader.executor import JobBuilder, TensorSpec
-from grader.grading.oracle.host_memory import is_large, parked
+from grader.executor import JobBuilder, JobResult, TensorSpec
+from grader.grading.oracle.large import is_large
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 MODEL, MODEL64 = "model", "model64"
@@ -60,10 +60,13 @@ def evaluate(
     seed: int = 0,
     tf32: bool = False,
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none",
+    streamed: bool = False,
 ) -> Evaluation:
-    """One forward and, with cotangents, one backward, in float32 or float64 as the model is."""
+    """One forward and, with cotangents, one backward, in float32 or float64 as the model is.
+
+    `streamed`: each tensor can be read once, before the reference's next job, and is not kept here.
+    """
     wide = model == MODEL64
-    large = any(is_large(value) for value in inputs)
     script = JobBuilder(reference.worker, reference.device)
     script.set_state(model, state)
     script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
@@ -80,9 +83,6 @@ def evaluate(
             substitute=substitute,
         )
     )
-    if wrt and large:  # a job of its own: the inbox holds either inputs or grad_outputs
-        reference.run(script)
-        script = JobBuilder(reference.worker, reference.device)
     if wrt:
         given = script.cotangents(cotangents)
         script.step(p.Backward(tape="a", grads="a", cotangents=given, wrt=tuple(wrt), tf32=tf32))
@@ -96,47 +96,58 @@ def evaluate(
         **{f"grad:a:{name}": spec for name, spec in operands.items()},
         **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
     }
-    if large:
-        sealed = _one_by_one(reference, script, wanted, wide=wide)
-    else:
-        script.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
-        script.step(p.Drop())
-        found = reference.run(script).sealed.items()
-        sealed = {source: _waiting(value, wanted[source]) if wide else value for source, value in found}
+    script.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
+    script.step(p.Drop())
+    result = reference.run(script)
+    sealed: Mapping[str, torch.Tensor | None] = Streamed(result, wanted, wide)
+    if not streamed:
+        sealed = {source: sealed[source] for source in wanted}
     return Evaluation(
-        {name: sealed[f"output:a:{name}"] for name in outputs},
-        {name: sealed.get(f"grad:a:{name}") for name in operands},
-        {name: sealed[f"state:{model}:{name}"] for name in buffers},
+        Named(sealed, {name: f"output:a:{name}" for name in outputs}),
+        Named(sealed, {name: f"grad:a:{name}" for name in operands}),
+        Named(sealed, {name: f"state:{model}:{name}" for name in buffers}),
     )
 
 
-def _one_by_one(
-    reference: ReferenceProcess, script: JobBuilder, wanted: Mapping[str, TensorSpec], *, wide: bool
-) -> dict[str, torch.Tensor]:
-    """At full size: results come back when what computing them took is free again, one after another."""
-    script.step(p.Drop(keep_results=True))
-    reference.run(script)
-    reference.worker.release_memory()
-    sealed: dict[str, torch.Tensor] = {}
-    for source, spec in wanted.items():
-        script = JobBuilder(reference.worker, reference.device)
-        script.export({source: widened(spec, wide)}, widen=wide)
-        found = reference.run(script).sealed
-        sealed |= {source: _waiting(value, spec) if wide else value for source, value in found.items()}
-    reference.step(p.Drop())
-    return sealed
+class Streamed(Mapping[str, "torch.Tensor | None"]):
+    """Sealed tensors of a run by their sources, each forgotten when it has been read."""
+
+    def __init__(self, result: JobResult, wanted: Mapping[str, TensorSpec], wide: bool) -> None:
+        self._result, self._wanted, self._wide = result, wanted, wide
+
+    def __getitem__(self, source: str) -> torch.Tensor | None:
+        value = self._result.take(source)
+        return rounded(value, self._wanted[source].dtype) if value is not None and self._wide else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._wanted)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
 
 
-def _waiting(exact: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """A float64 result until it is needed; `spec`: what it is in float32.
+class Named(Mapping[str, Any]):
+    """One table of a run: tensors by name."""
 
-    A large one is rounded to float32: it is compared from the host's memory, so the time that takes is its size. That
-    adds 0.3 rounding errors to the 32 that `numerics` allows a norm, and half a one to some hundred of an element.
-    What is not real floats stays where it is: integers and booleans are compared all at once.
+    def __init__(self, sealed: Mapping[str, torch.Tensor | None], sources: Mapping[str, str]) -> None:
+        self._sealed, self._sources = sealed, sources
+
+    def __getitem__(self, name: str) -> Any:
+        return self._sealed[self._sources[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def rounded(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A large float64 result in float32, as the time and the memory that it takes are its size.
+
+    That adds 0.3 rounding errors to the 32 that `tolerance` allows a norm, and half a one to an element.
     """
-    if not spec.dtype.is_floating_point:
-        return exact
-    return parked(exact, torch.promote_types(spec.dtype, torch.float32))
+    return exact.to(torch.promote_types(dtype, torch.float32)) if is_large(exact) and dtype.is_floating_point else exact
 
 
 def widened(spec: TensorSpec, wide: bool) -> TensorSpec:

@@ -53,6 +53,14 @@ def first_look(
     return traits._replace(stochastic=stochastic), state
 
 
+def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:
+    """What a first look at fewer rows told, with the outputs and the work of the full size."""
+    outputs, _ = _outputs(reference, inputs, training)
+    counted = _counted(reference, inputs, training, traits.clone_inputs)
+    work = counted.forward if counted else p.Work()
+    return traits._replace(outputs=outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
+
+
 def _stochastic(
     reference: ReferenceProcess,
     traits: Traits,

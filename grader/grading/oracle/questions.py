@@ -67,9 +67,11 @@ def _forwards(oracle: Oracle, case: Case, inputs: Sequence[object]) -> Trackers:
     """Of the case's parameters and other inputs; exact values, and eager PyTorch's error."""
     traits = oracle.traits(case)
 
-    def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
-        oracle.ready(case)
-        return evaluate(oracle, model, traits, inputs, state, {}, (), case.training)
+    def run(
+        model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], *, streamed: bool = False
+    ) -> Evaluation:
+        oracle.ready(case, model)
+        return evaluate(oracle, model, traits, inputs, state, {}, (), case.training, streamed=streamed)
 
     return track(run, traits, inputs, case.state, oracle.device, perturbed_runs=0)[1]
 
@@ -129,6 +131,7 @@ def redrawn(oracle: Oracle, case: Case) -> dict[str, torch.Tensor]:
     _, inputs = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
     traits = oracle.traits(case)
     model = MODEL64 if traits.has_float64 else MODEL
+    oracle.ready(case, model)
     return dict(evaluate(oracle, model, traits, inputs, case.state, {}, (), case.training).outputs)
 
 

@@ -39,7 +39,8 @@ class ReferenceProcess:
         try:
             finding = script.run(timeout_seconds)
         except WorkerLost as lost:
-            raise ProblemError(f"{self.problem.path}: the reference {lost} on {self.device}") from lost
+            raise self._lost(lost) from lost
+        finding.lost_as(self._lost)
         if finding.failure is not None and not tolerate_failure:
             failure = finding.failure
             raise ProblemError(
@@ -47,3 +48,6 @@ class ReferenceProcess:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return finding
+
+    def _lost(self, lost: WorkerLost) -> ProblemError:
+        return ProblemError(f"{self.problem.path}: the reference {lost} on {self.device}")

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from grader import protocol as p
-from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob
+from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerLost
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import lost
 from grader.grading.timing.call import PARTS, Call, Draw, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.spacing import spacers
@@ -52,7 +53,7 @@ class Caller:
     def _on_host(self, index: int, phase: Phase, draw: Draw) -> Call:
         found = []
         for part in PARTS[phase]:
-            script = JobBuilder(self._sides[index].worker, Device.CPU)
+            script = JobBuilder(self._sides[index].worker, Device.CPU, at_once=True)
             self._fill(script, index, phase, part, draw)
             found.append(self._run(index, script, self._doing(phase)))
         return _call(phase, found)
@@ -106,8 +107,18 @@ class Caller:
             script.export(exports("output", "t", output_specs(case)))
             script.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
+    def give_back(self, index: int) -> None:
+        """Have a side give all memory back that its models do not need. Raises Stopped."""
+        self._do(index, p.Drop())
+        try:
+            self._sides[index].worker.release_memory()
+        except WorkerLost as error:
+            if index == 0:
+                raise
+            raise lost(error, "timing", "giving memory back between timed calls") from error
+
     def _do(self, index: int, *steps: p.Step) -> None:
-        script = JobBuilder(self._sides[index].worker, self._device)
+        script = JobBuilder(self._sides[index].worker, self._device, at_once=True)
         for step in steps:
             script.step(step)
         self._run(index, script, "preparing a timed call")

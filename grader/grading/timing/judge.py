@@ -10,12 +10,16 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.grading.timing import workload
 from grader.grading.timing.call import Phase
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import Arms
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.verdict.models import Device, Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
+
+LARGE_CASE_BYTES = 2 << 30
+"""A case that takes more of the device's memory is let go before it is timed."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ def judge_timing(
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
+    if case.nbytes > LARGE_CASE_BYTES and device is Device.CUDA:
+        workload.work(oracle, case)  # asked again when the bounds are computed, without values
+        case.release_values()
+        oracle.forget(case.variant)
+        oracle.release()
     # A CPU's times are too noisy for one to speak for those that follow.
     known = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
     try:

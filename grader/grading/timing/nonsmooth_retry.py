@@ -13,7 +13,7 @@ import torch
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Evaluation, evaluate
-from grader.grading.oracle.host_memory import is_large
+from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.timing.call import Draw
@@ -42,9 +42,12 @@ class SecondLook:
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
 
-            def run(model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> Evaluation:
+            def run(
+                model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], *, streamed: bool = False
+            ) -> Evaluation:
+                oracle.ready(case, model)
                 given = traits, inputs, state, draw.cotangents, wrt, case.training
-                return evaluate(oracle, model, *given, tf32=self._tf32)
+                return evaluate(oracle, model, *given, tf32=self._tf32, streamed=streamed)
 
             _, self._trackers = track(run, traits, draw.inputs, draw.state, oracle.device)
         found = self._trackers.expected(table, lambda _: known.reduction_length)

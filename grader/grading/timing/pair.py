@@ -42,6 +42,10 @@ SAME_INPUT_NOISE = 1e-3
 """Relative size of what is added to the inputs of a problem that draws the same ones each time."""
 
 
+IN_TURN_BYTES = 4 << 30
+"""Of inputs, grad_outputs, outputs and gradients of one call."""
+
+
 class Arms:
     """Both workers, ready to run the same calls on the same fresh inputs."""
 
@@ -58,7 +62,9 @@ class Arms:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        if oracle.device is Device.CUDA and not device_memory.ample():
+        self._in_turn = oracle.device is Device.CUDA and (case.nbytes > IN_TURN_BYTES or not device_memory.ample())
+        """Each side gives its memory back before the other is called."""
+        if self._in_turn:
             self._release_memory()
         self.queues = False
         """On a GPU: both queue their calls before the inputs come. Not for a first call, which loads and allocates."""
@@ -77,6 +83,8 @@ class Arms:
         for index in (0, 1) if reference_first else (1, 0):
             with self._other_paused(index), _out_of_the_way(self._desk.device):
                 made[index] = self._caller.calls(index, phase, draws, queued=self.queues)
+            if self._in_turn:
+                self._caller.give_back(index)
         comparison = Comparison(self._desk, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*of_one) for of_one in zip(draws, made[0], made[1], strict=True))
         middle = MIDDLE[self._desk.device]

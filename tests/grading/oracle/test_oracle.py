@@ -5,8 +5,8 @@ import torch
 
 from grader.catalog.problems_and_submissions import find_problems
 from grader.errors import ProblemError
+from grader.executor import job
 from grader.grading import plan
-from grader.grading.oracle import host_memory
 from grader.grading.oracle.evaluation import MODEL, MODEL64, evaluate
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Problem
@@ -26,10 +26,11 @@ def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, 
     traits = oracle.traits(case)
 
     def run():
+        oracle.ready(case, model)
         return evaluate(oracle, model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
 
     at_once = run()
-    monkeypatch.setattr(host_memory, "LARGE_BYTES", 1)
+    monkeypatch.setattr(job, "REGION_BYTES", 1)
     one_by_one = run()
     for table in ("outputs", "gradients", "buffers"):
         ours, theirs = getattr(at_once, table), getattr(one_by_one, table)

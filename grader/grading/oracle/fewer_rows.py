@@ -1,0 +1,82 @@
+"""A smaller variant of a problem that has one size only: the same inputs with fewer rows along the first dimension.
+
+KernelBench's files have no small sizes, and their inputs take up to 16 GiB. Most checks say as much about the first
+rows of such inputs: what a kernel does wrong with a layout, a saved tensor or a frozen operand does not hang on the
+batch size. Only the plain forward, the backward and the timed calls need the full size. The reference decides whether
+it takes fewer rows; a submission that does not take them is asked at full size instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from grader.catalog.problem_module import FULL, ProblemModule, Variant
+
+ROWS = "rows"
+"""Name of the variant with fewer rows."""
+FEW_BYTES = 4 << 20
+"""Of the inputs that are cut: as many rows are kept as fit, so that a check takes about a millisecond of a GPU."""
+LEAST_ROWS = 8
+"""With fewer, batch statistics are close to degenerate."""
+MOST_BYTES = 256 << 20
+"""With LEAST_ROWS rows: then two are kept."""
+RELEASE_BYTES = 1 << 30
+"""From this size on, the full draw's memory is given back to the device."""
+
+
+def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator[ProblemModule]:
+    """The module with a variant ROWS beside its only one, in the ways to try; `inputs` is a draw at full size.
+
+    Nothing where the problem has several sizes, or its inputs are small or have no rows to leave out.
+    """
+    if set(module.variants) != {FULL}:
+        return
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor) and value.dim() > 0]
+    rows = tensors[0].shape[0] if tensors else 0
+    alike = [value for value in tensors if value.shape[0] == rows]
+    kept = _kept(rows, sum(value.nbytes for value in alike))
+    if kept is None:
+        return
+    full = module.variants[FULL]
+    first = next(index for index, value in enumerate(inputs) if value is tensors[0])
+
+    def cut_all(_: int, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == rows
+
+    def cut_first(index: int, value: object) -> bool:
+        return index == first
+
+    for cuts in (cut_all, cut_first) if len(alike) > 1 else (cut_first,):
+        variant = Variant(ROWS, full.make_init_inputs, _maker(full, kept, cuts))
+        yield replace(module, variants=MappingProxyType({ROWS: variant, FULL: full}))
+
+
+def _kept(rows: int, nbytes: int) -> int | None:
+    """How many rows; None where leaving some out saves too little."""
+    if nbytes <= 2 * FEW_BYTES or rows < 4:
+        return None
+    per_row = nbytes / rows
+    least = LEAST_ROWS if LEAST_ROWS * per_row <= MOST_BYTES else 2
+    kept = max(least, int(FEW_BYTES / per_row))
+    return kept if 2 * kept <= rows else None
+
+
+def _maker(full: Variant, kept: int, cuts: Callable[[int, object], bool]) -> Callable[[], Sequence[Any]]:
+    def make() -> Sequence[Any]:
+        inputs = list(full.make_inputs())
+        nbytes = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
+        few = [
+            value[:kept].clone() if cuts(index, value) and isinstance(value, torch.Tensor) else value
+            for index, value in enumerate(inputs)
+        ]
+        del inputs
+        if nbytes > RELEASE_BYTES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.empty_cache()
+        return few
+
+    return make
