@@ -1,4 +1,4 @@
-"""`grader selftest`: what this machine's times are worth, asked of cases whose answer is known."""
+"""`grader selftest`: measures this machine's timing noise on cases whose answer is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from grader.grading.selftest import Finding
+    from grader.grading.selftest import Comparison
 
 
 class SelftestDevice(StrEnum):
@@ -24,16 +24,16 @@ def selftest(
     ] = False,
     runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Fresh processes for each comparison.")] = 3,
     device: Annotated[
-        SelftestDevice | None, typer.Option("--device", help="Which one; without it, the GPU where there is one.")
+        SelftestDevice | None, typer.Option("--device", help="Device to test; by default the GPU if there is one.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with every figure on stdout.")] = False,
 ) -> None:
-    """Tell whether times on this machine can be believed.
+    """Measure timing noise on this machine.
 
-    Three references, of about 20 us, about 1 ms and a whole convolution block, are graded against themselves: whatever
-    is not called the same or inconclusive is a false alarm, and the exit status 1. A copy of each that takes 3% longer
-    in the forward (15% on the CPU) should be called slower; how often it was is printed. Takes about half a minute for
-    each run and problem.
+    Three references, of about 20 us, about 1 ms and a whole convolution block, are graded against themselves. Any
+    result but same or inconclusive is a false alarm, and the exit status is 1. A copy of each that takes 3% longer in
+    the forward (15% on the CPU) should be called slower; the number of times that it was is printed. Takes about half
+    a minute for each run and problem.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def selftest(
     from grader.errors import UserError
 
     if not timing:
-        raise UserError("selftest: say what to test: --timing")
+        raise UserError("selftest: nothing to test: give --timing")
     import torch
 
     from grader.catalog.problems_and_submissions import find_problems
@@ -55,34 +55,35 @@ def selftest(
     default = SelftestDevice.CUDA if torch.cuda.is_available() else SelftestDevice.CPU
     chosen = Device((device or default).value)
     convolution = find_problems(()).problem(own.CONVOLUTION)
-    findings = []
+    comparisons = []
     keep_freed_memory()
     with Resources() as resources:
-        for finding in own.run(resources, chosen, convolution, runs):
-            findings.append(finding)
+        for comparison in own.run(resources, chosen, convolution, runs):
+            comparisons.append(comparison)
             if not as_json:
-                print(_line(finding), flush=True)
-    told = own.summary(findings)
+                print(_line(comparison), flush=True)
+    summary = own.summary(comparisons)
     if as_json:
-        rows = [asdict(finding) for finding in findings]
-        print(json.dumps({"device": chosen.value, "findings": rows, "summary": told}))
+        rows = [asdict(comparison) for comparison in comparisons]
+        print(json.dumps({"device": chosen.value, "findings": rows, "summary": summary}))
     else:
-        print(_in_short(told))
-    if told["called_faster"] or told["called_slower"]:
+        print(_summary_line(summary))
+    if summary["called_faster"] or summary["called_slower"]:
         raise typer.Exit(1)
 
 
-def _line(finding: Finding) -> str:
-    what = f"{finding.planted:.0%} planted" if finding.planted else "itself"
+def _line(one: Comparison) -> str:
+    what = f"{one.planted:.0%} planted" if one.planted else "itself"
     return (
-        f"{finding.problem:<28} {what:<11} {finding.figure:<8} {finding.reference_ms:>9.4f} ms  "
-        f"{finding.speedup:.4f}x [{finding.ci_low:.4f}, {finding.ci_high:.4f}] {finding.verdict}"
+        f"{one.problem:<28} {what:<11} {one.figure:<8} {one.reference_ms:>9.4f} ms  "
+        f"{one.speedup:.4f}x [{one.ci_low:.4f}, {one.ci_high:.4f}] {one.verdict}"
     )
 
 
-def _in_short(told: dict[str, object]) -> str:
+def _summary_line(summary: dict[str, object]) -> str:
     return (
-        f"against themselves: |ratio - 1| {told['median_error']:.2%} median, {told['worst_error']:.2%} worst; of "
-        f"{told['compared']} called faster {told['called_faster']}, slower {told['called_slower']}; "
-        f"slowdowns found {told['planted_found']} of {told['planted']}"
+        f"against themselves: |ratio - 1| {summary['median_error']:.2%} median, {summary['worst_error']:.2%} worst; "
+        f"{summary['compared']} compared, {summary['called_faster']} called faster, "
+        f"{summary['called_slower']} called slower; "
+        f"slowdowns: {summary['planted_found']} of {summary['planted']} found"
     )

@@ -27,7 +27,7 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import ORACLES_KEPT, Resources, SandboxChoice, require_import
 from grader.grading.timing import judge_timing
-from grader.grading.timing.appraisal import appraise
+from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
 from grader.machine.device_memory import PeakMemory, used_bytes
 from grader.verdict.models import (
     BackwardResult,
@@ -91,7 +91,7 @@ class Grader:
         record, settings = Record(), self.settings_for(submission)
         try:
             status = self._grade(problem, submission, settings.device, record, more_to_come)
-            appraise(
+            add_roofline_and_baselines(
                 self.resources,
                 problem,
                 settings.device,

@@ -18,7 +18,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised
-from grader.grading.timing import BaselineStore, SpeedOfLight, workload
+from grader.grading.timing import BaselineStore, Roofline, workload
 from grader.grading.timing.rounds import Plan
 from grader.machine.cpu_threads import thread_count
 from grader.machine.environment import architecture, environment
@@ -52,7 +52,7 @@ class Resources:
         folder = build_cache or default_build_cache()
         self.cache = build.BuildCache(folder, self._toolchain.hash)
         self.baselines = BaselineStore(folder)
-        self.light = SpeedOfLight()
+        self.roofline = Roofline()
         self._oracles: dict[tuple[str, Device], Oracle] = {}
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class Resources:
 
         nearest, started = min(oracle.workers, key=apart), list[WorkerClient]()
         try:
-            while apart(nearest) > plan.alike and len(started) < ALIGN_TRIES:
+            while apart(nearest) > plan.pace_tolerance and len(started) < ALIGN_TRIES:
                 started.append(self.launcher.take(Role.REFERENCE, oracle.device))
                 started[-1].wait_ready()
                 nearest = min(nearest, started[-1], key=apart)

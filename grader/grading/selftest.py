@@ -1,7 +1,7 @@
-"""Are the times to be believed here? References against themselves, and against themselves with a slowdown planted.
+"""Tests this machine's times: references against themselves, and against copies with a planted slowdown.
 
-A reference that is its own submission has a speedup of 1: whatever else is called is a false alarm. And a clock that
-called everything the same would pass that, so a copy that takes some percent longer has to be called slower.
+A reference that is its own submission has a speedup of 1, so any difference found is a false alarm. A clock that called
+everything the same would pass that, so a copy that takes some percent longer has to be called slower.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ from pathlib import Path
 
 from grader.errors import ProblemError
 from grader.grading.resources import Resources
+from grader.grading.timing.statistics import PRECISIONS
 from grader.grading.trials import time_alone
 from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, Submission
 
-PLANTED = {Device.CUDA: 0.03, Device.CPU: 0.15}
-"""By how much slower: three times the margin below which no difference is called, short calls on a GPU apart."""
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
 """The shipped problem that stands for a whole one; its `cpu` size on the CPU."""
-
-# Elements of the pointwise chain, by device: about 20 microseconds and about a millisecond.
-_SIZES = {Device.CPU: {"tiny": 1 << 12, "medium": 1 << 20}, Device.CUDA: {"tiny": 1 << 21, "medium": 1 << 26}}
 
 _POINTWISE = """\
 import torch
@@ -52,8 +48,8 @@ import time as _time
 
 
 class ModelNew(Model):
-    """Takes {share} longer: the CPU waits for that share of the call just made; a GPU is kept busy by a kernel of
-    its own, calibrated on the second call; starting that takes some microseconds, whatever the share."""
+    """Takes {share} longer. The CPU waits for that share of the call just made. A GPU is kept busy by another kernel,
+    calibrated on the second call; starting that takes some microseconds, whatever the share."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -90,13 +86,13 @@ class ModelNew(Model):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One figure of one run; the truth is 1, or 1 / (1 + planted share) where a slowdown was planted."""
+class Comparison:
+    """One figure of one run. The true speedup is 1, or 1 / (1 + planted) if a slowdown was planted."""
 
     problem: str
     run: int
     planted: float
-    """The share by which it takes longer; 0 for the reference itself."""
+    """Share by which it takes longer; 0 for the reference itself."""
     figure: str
     reference_ms: float
     speedup: float
@@ -105,23 +101,23 @@ class Finding:
     verdict: str
 
     @property
-    def as_it_should(self) -> bool:
-        """Not called different from itself, and called slower where it is."""
+    def correct(self) -> bool:
+        """Whether the reference is not called different from itself, and a slowed copy is called slower."""
         return self.verdict == "slower" if self.planted else self.verdict not in ("faster", "slower")
 
 
-def run(resources: Resources, device: Device, convolution: Problem, runs: int) -> Iterator[Finding]:
-    """Each finding as it is reached. Raises ProblemError where a reference fails against itself."""
+def run(resources: Resources, device: Device, convolution: Problem, runs: int) -> Iterator[Comparison]:
+    """Each comparison as it is made. Raises ProblemError if a reference fails against itself."""
     for count in range(1, runs + 1):
         for problem in problems(device, convolution):
-            for planted in (0.0, PLANTED[device]):
-                # The slowdown stands in the forward: in the total it would be a part of that.
+            for planted in (0.0, planted_share(device)):
+                # Only the forward is slowed: the slowdown would be a smaller share of the total.
                 judged = time_alone(resources, problem, itself(problem, planted=planted), device, training=not planted)
                 if judged.result.status is not StageStatus.PASSED:
                     raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
                 for figure in ("forward",) if planted else ("forward", "backward", "total"):
                     phase: PhaseTiming = getattr(judged.result, figure)
-                    yield Finding(
+                    yield Comparison(
                         problem.id,
                         count,
                         planted,
@@ -135,16 +131,22 @@ def run(resources: Resources, device: Device, convolution: Problem, runs: int) -
 
 
 def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
-    """About 20 microseconds, about a millisecond, and a whole convolution block."""
-    made = (
-        Problem(id=name, path=Path(f"{name}.py"), source=_POINTWISE.format(rows=size // 256))
-        for name, size in _SIZES[device].items()
+    """Problems of about 20 microseconds and about a millisecond, and a whole convolution block."""
+    tiny, medium = (12, 20) if device is Device.CPU else (21, 26)  # log2 of the number of elements
+    pointwise = (
+        Problem(id=name, path=Path(f"{name}.py"), source=_POINTWISE.format(rows=(1 << log2) // 256))
+        for name, log2 in (("tiny", tiny), ("medium", medium))
     )
-    return (*made, convolution)
+    return (*pointwise, convolution)
+
+
+def planted_share(device: Device) -> float:
+    """Relative slowdown that a thorough timing has to find: three times the margin of the device's longer calls."""
+    return round(3 * PRECISIONS[device].margin, 3)
 
 
 def itself(problem: Problem, *, planted: float = 0.0) -> Submission:
-    """The reference as a submission for its own problem; `planted`: the share by which its forward takes longer."""
+    """The reference as a submission to its own problem; its forward takes longer by the share `planted`."""
     if planted:
         source = problem.source + _SLOWED.format(share=planted)
     else:
@@ -152,17 +154,17 @@ def itself(problem: Problem, *, planted: float = 0.0) -> Submission:
     return Submission(author="selftest", problem_id=problem.id, path=f"{problem.id}.py", source=source)
 
 
-def summary(findings: Sequence[Finding]) -> dict[str, object]:
-    """Of all findings: how far from 1, how many false alarms, how many slowdowns found."""
-    same = [finding for finding in findings if not finding.planted]
-    planted = [finding for finding in findings if finding.planted]
-    errors = [abs(finding.speedup - 1) for finding in same]
+def summary(comparisons: Sequence[Comparison]) -> dict[str, object]:
+    """Errors, false alarms and slowdowns found, over all comparisons."""
+    same = [one for one in comparisons if not one.planted]
+    planted = [one for one in comparisons if one.planted]
+    errors = [abs(one.speedup - 1) for one in same]
     return {
         "median_error": statistics.median(errors) if errors else None,
         "worst_error": max(errors, default=None),
         "compared": len(same),
-        "called_faster": sum(finding.verdict == "faster" for finding in same),
-        "called_slower": sum(finding.verdict == "slower" for finding in same),
+        "called_faster": sum(one.verdict == "faster" for one in same),
+        "called_slower": sum(one.verdict == "slower" for one in same),
         "planted": len(planted),
-        "planted_found": sum(finding.as_it_should for finding in planted),
+        "planted_found": sum(one.correct for one in planted),
     }

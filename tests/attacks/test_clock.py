@@ -1,4 +1,4 @@
-"""The referee's clock against claims, the seal against late writers, and the pause against what runs on."""
+"""The referee's clock against reported times, the seal against late writers, and the pause against what runs on."""
 
 import os
 import random
@@ -24,42 +24,42 @@ from grader.verdict.models import Device
 OVERHEAD_MS = 0.3
 
 
-def samples(reference_ms, candidate_ms, claimed_ms=None, *, rounds=7, noise_ms=0.01, device=Device.CPU):
-    """Rounds in which the candidate takes one time and claims another."""
-    claimed_ms = candidate_ms if claimed_ms is None else claimed_ms
+def samples(reference_ms, candidate_ms, reported_ms=None, *, rounds=7, noise_ms=0.01, device=Device.CPU):
+    """Rounds in which the candidate takes one time and reports another."""
+    reported_ms = candidate_ms if reported_ms is None else reported_ms
     jitter = torch.linspace(-noise_ms, noise_ms, 4 * rounds).tolist()[::-1]
     made = Samples(device)
     for _ in range(rounds):
         pairs = []
         for _ in range(2):
             reference = Time(reference_ms, reference_ms + OVERHEAD_MS + jitter.pop())
-            pairs.append((reference, Time(claimed_ms, candidate_ms + OVERHEAD_MS + jitter.pop())))
+            pairs.append((reference, Time(reported_ms, candidate_ms + OVERHEAD_MS + jitter.pop())))
         made.rounds.append(tuple(pairs))
     return made
 
 
-def test_an_honest_claim_is_given():
+def test_an_honest_report_counts():
     timing, disputed = timing_of(samples(2.0, 1.0))
     assert (timing.clock, disputed) == ("worker", False)
     assert timing.speedup == pytest.approx(2.0)
     assert timing.verdict == "faster"
 
 
-@pytest.mark.parametrize("claimed_ms", [0.0, 1e-6, 0.1, 0.5, 0.9])
-def test_a_short_claim_is_replaced_by_what_the_referee_saw(claimed_ms):
-    timing, disputed = timing_of(samples(1.0, 1.0, claimed_ms))
+@pytest.mark.parametrize("reported_ms", [0.0, 1e-6, 0.1, 0.5, 0.9])
+def test_a_short_report_is_replaced_by_the_referees_time(reported_ms):
+    timing, disputed = timing_of(samples(1.0, 1.0, reported_ms))
     assert (timing.clock, disputed) == ("referee", True)
     assert timing.speedup == pytest.approx(1.0, rel=0.03)
     assert timing.verdict != "faster"
 
 
-def test_a_claim_within_the_agreement_does_not_make_it_faster():
+def test_a_report_within_the_agreement_does_not_make_it_faster():
     timing, _ = timing_of(samples(1.0, 1.0, 0.96))
     assert timing.clock == "worker"
     assert timing.verdict != "faster"
 
 
-def test_what_the_clock_cannot_tell_is_not_claimed():
+def test_a_time_that_the_clock_does_not_resolve_is_no_gain():
     timing, _ = timing_of(samples(0.05, 0.05, 0.0, noise_ms=0.1))
     assert timing.clock == "referee"
     assert timing.speedup < 1.5
@@ -72,7 +72,7 @@ def test_of_few_samples_the_noise_is_known_badly(rounds, clock):
 
 
 def test_on_a_gpu_a_few_microseconds_are_told_apart():
-    """Brackets repeat within a microsecond or two there, around an overhead of some 0.4 ms."""
+    """Intervals repeat within a microsecond or two there, around an overhead of some 0.4 ms."""
     honest, disputed = timing_of(samples(0.016, 0.016, noise_ms=0.001, device=Device.CUDA))
     assert (honest.clock, disputed) == ("worker", False)
     timing, disputed = timing_of(samples(0.016, 0.016, 0.004, noise_ms=0.001, device=Device.CUDA))
@@ -80,20 +80,20 @@ def test_on_a_gpu_a_few_microseconds_are_told_apart():
     assert timing.speedup == pytest.approx(1.0, rel=0.05)
 
 
-@pytest.mark.parametrize(("claimed_ms", "clock"), [(0.0146, "worker"), (0.013, "referee"), (0.0115, "referee")])
-def test_on_a_gpu_two_microseconds_may_be_the_processs_own(claimed_ms, clock):
-    """What a bracket holds beside the call is not the same in every process, but steady in each."""
-    timing, disputed = timing_of(samples(0.016, 0.016, claimed_ms, noise_ms=0.0001, rounds=60, device=Device.CUDA))
+@pytest.mark.parametrize(("reported_ms", "clock"), [(0.0146, "worker"), (0.013, "referee"), (0.0115, "referee")])
+def test_on_a_gpu_two_microseconds_may_be_the_processs_own(reported_ms, clock):
+    """What an interval holds beside the call is not the same in every process, but steady in each."""
+    timing, disputed = timing_of(samples(0.016, 0.016, reported_ms, noise_ms=0.0001, rounds=60, device=Device.CUDA))
     assert (timing.clock, disputed) == (clock, False)
     assert timing.ci_low == pytest.approx(1.0, rel=0.02)  # which ranks: nothing is gained
 
 
-@pytest.mark.parametrize(("brackets", "clock"), [(1, "referee"), (2, "worker")])
-def test_on_a_gpu_each_of_two_brackets_may_hold_its_processs_own(brackets, clock):
+@pytest.mark.parametrize(("intervals", "clock"), [(1, "referee"), (2, "worker")])
+def test_on_a_gpu_each_of_two_intervals_may_hold_its_processs_own(intervals, clock):
     """Forward and backward are two jobs: two honest processes may differ by 3.5 us in their sum."""
     made = samples(0.060, 0.0635, 0.060, noise_ms=0.0001, rounds=30, device=Device.CUDA)
     made.rounds = [
-        tuple(tuple(replace(time, brackets=brackets) for time in pair) for pair in pairs) for pairs in made.rounds
+        tuple(tuple(replace(time, intervals=intervals) for time in pair) for pair in pairs) for pairs in made.rounds
     ]
     timing, disputed = timing_of(made)
     assert (timing.clock, disputed) == (clock, False)
@@ -115,7 +115,7 @@ def test_on_a_gpu_what_two_processes_differ_by_is_no_difference(reference_ms, ca
     assert timing.verdict == verdict
 
 
-def test_a_long_claim_counts():
+def test_a_long_report_counts():
     timing, _ = timing_of(samples(1.0, 1.0, 3.0))
     assert timing.speedup == pytest.approx(1 / 3)
 

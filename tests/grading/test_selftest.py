@@ -1,4 +1,4 @@
-"""The test of the times: what counts as a false alarm, what is planted, and one real run on the CPU."""
+"""The self-test of times: false alarms, planted slowdowns, and its exit status."""
 
 import json
 import subprocess
@@ -9,27 +9,28 @@ import pytest
 
 from grader.catalog.problems_and_submissions import find_problems
 from grader.cli import selftest as command
-from grader.grading import selftest
-from grader.grading.selftest import CONVOLUTION, Finding, itself, problems, summary
+from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
 from grader.grading.timing import TimingJudgement
 from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, TimingResult
 
 CONV = find_problems(()).problem(CONVOLUTION)
 
 
-def finding(verdict, speedup=1.0, planted=0.0):
-    return Finding("tiny", 1, planted, "forward", 0.02, speedup, speedup, speedup, verdict)
+def comparison(verdict, speedup=1.0, planted=0.0):
+    return Comparison("tiny", 1, planted, "forward", 0.02, speedup, speedup, speedup, verdict)
 
 
-def test_what_is_called_faster_or_slower_is_a_false_alarm():
-    told = summary([finding("same", 1.002), finding("faster", 1.05), finding("inconclusive", 0.99)])
+def test_a_reference_called_different_from_itself_is_a_false_alarm():
+    told = summary([comparison("same", 1.002), comparison("faster", 1.05), comparison("inconclusive", 0.99)])
     assert (told["called_faster"], told["called_slower"], told["compared"]) == (1, 0, 3)
     assert told["median_error"] == pytest.approx(0.01)
     assert told["worst_error"] == pytest.approx(0.05)
 
 
-def test_a_planted_slowdown_is_no_false_alarm_and_is_found_only_as_slower():
-    told = summary([finding("slower", 0.97, planted=0.03), finding("same", 0.97, planted=0.03), finding("same")])
+def test_a_planted_slowdown_is_found_only_if_it_is_called_slower():
+    told = summary(
+        [comparison("slower", 0.97, planted=0.03), comparison("same", 0.97, planted=0.03), comparison("same")]
+    )
     assert (told["planted_found"], told["planted"], told["called_slower"]) == (1, 2, 0)
 
 
@@ -55,7 +56,7 @@ def test_the_planted_copy_takes_longer_by_its_share(problem, monkeypatch):
 
 
 class Clock:
-    """A grader that finds what it is told to."""
+    """Stands in for timing, with a fixed verdict."""
 
     def __init__(self, verdict):
         self._verdict = verdict
@@ -102,7 +103,7 @@ def test_the_exit_status_is_1_for_a_false_alarm(verdict, code, monkeypatch, caps
     assert (told["summary"]["planted_found"], told["summary"]["planted"]) == (6, 6)
 
 
-def test_it_says_what_it_can_test():
+def test_without_a_test_to_run_it_is_a_usage_error():
     ran = subprocess.run(
         [sys.executable, "-m", "grader", "selftest"],
         capture_output=True,
@@ -110,7 +111,7 @@ def test_it_says_what_it_can_test():
         cwd=Path(__file__).parents[2],
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (2, "grader: selftest: say what to test: --timing\n")
+    assert (ran.returncode, ran.stderr) == (2, "grader: selftest: nothing to test: give --timing\n")
 
 
 def test_problems_differ_in_size_by_device():
@@ -119,4 +120,4 @@ def test_problems_differ_in_size_by_device():
         assert (tiny.id, medium.id, convolution.id) == ("tiny", "medium", CONVOLUTION)
         assert isinstance(tiny, Problem)
         assert tiny.source != medium.source
-    assert selftest.PLANTED == {Device.CUDA: 0.03, Device.CPU: 0.15}
+    assert {device: planted_share(device) for device in Device} == {Device.CUDA: 0.03, Device.CPU: 0.15}

@@ -24,7 +24,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.random.runs import Part, Runs, random_parts, runs
-from grader.grading.threads import on_one_thread
+from grader.machine.cpu_threads import on_one_thread
 from grader.verdict.models import Diagnosis, TimeLimits
 
 RUNS, RUNS_OF_LARGE = 64, 16

@@ -1,8 +1,16 @@
-"""How fast is it? Reference and candidate in turn, on fresh inputs, every timed output compared."""
+"""Times reference and candidate in turn on fresh values, and compares every timed result."""
 
-from grader.grading.timing.baselines import BaselineStore, measure
-from grader.grading.timing.caller import flush_bytes
+from grader.grading.timing.baselines import BaselineStore, measure_baselines
+from grader.grading.timing.calls import flush_bytes
 from grader.grading.timing.judge import TimingJudgement, judge_timing
-from grader.grading.timing.roofline import SpeedOfLight, too_fast
+from grader.grading.timing.roofline import Roofline, above_roofline
 
-__all__ = ["BaselineStore", "SpeedOfLight", "TimingJudgement", "flush_bytes", "judge_timing", "measure", "too_fast"]
+__all__ = [
+    "BaselineStore",
+    "Roofline",
+    "TimingJudgement",
+    "above_roofline",
+    "flush_bytes",
+    "judge_timing",
+    "measure_baselines",
+]

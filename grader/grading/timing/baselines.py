@@ -1,7 +1,7 @@
-"""Other ways of running the reference: eager, and compiled by torch.compile with and without its search for kernels.
+"""Baseline times: the reference eager, and compiled by torch.compile with and without its search for kernels.
 
-All are timed in one worker of their own, in turns and on the same fresh inputs, when no submission is there to disturb
-them. They hold for every submission that is graded for this problem in this environment, and so are kept.
+All are timed in one worker of their own, in turn and on the same fresh inputs, while no submission is running. They are
+kept, since they hold for every submission to this problem in this environment.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from grader.catalog.problem_module import Variant
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
-from grader.grading.timing.call import PARTS, Phase
-from grader.verdict.models import Baseline, Device, Environment, Problem, digest
+from grader.grading.oracle.reference_process import REFERENCE_SECONDS
+from grader.grading.timing.calls import PARTS, Phase
+from grader.grading.timing.rounds import QUICK
+from grader.verdict.models import Baseline, Device, Environment, Problem, TimeLimits, digest
 
 Name = Literal["eager", "compile", "compile_max_autotune"]
 MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {
@@ -29,17 +31,16 @@ MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {
     "compile": "default",
     "compile_max_autotune": "max-autotune-no-cudagraphs",
 }
-COMPILE_SECONDS = 600.0
-"""For the first forward and the first backward of one way, which search for kernels."""
-CALL_SECONDS = 300.0
-ROUNDS = 5
+COMPILE_SECONDS = TimeLimits().build
+"""Time limit of the first forward and of the first backward of one baseline, which search for kernels: as long as a
+submission may compile."""
 FORMAT = "1"
-"""Raised when what is measured changes, so that kept figures of before are not used."""
+"""Raised when what is measured changes, so that older stored figures are not used."""
 _STORED = TypeAdapter(tuple[Baseline, ...])
 
 
 class BaselineStore:
-    """One JSON file for each problem, variant, precision and environment; read-only, and appears whole."""
+    """One JSON file for each problem, variant, precision and environment; read-only and written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,7 +54,7 @@ class BaselineStore:
         tf32: bool,
         measure: Callable[[], tuple[Baseline, ...]],
     ) -> tuple[Baseline, ...]:
-        """Kept ones, else measured now. Where a way failed, it is tried again by the next Grader."""
+        """The stored baselines, else measured now. One that failed is tried again by the next Grader."""
         key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {tf32} {environment.environment_hash}")
         path = self._folder / f"{key}.baselines.json"
         kept = self._incomplete.get(key) or _read(path)
@@ -65,15 +66,15 @@ class BaselineStore:
                 self._incomplete[key] = kept
         return kept
 
-    def _write(self, path: Path, found: tuple[Baseline, ...]) -> None:
+    def _write(self, path: Path, baselines: tuple[Baseline, ...]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-            file.write(_STORED.dump_json(found))
+            file.write(_STORED.dump_json(baselines))
         Path(file.name).chmod(0o400)
         Path(file.name).replace(path)
 
 
-def measure(
+def measure_baselines(
     worker: WorkerClient,
     problem: Problem,
     variant: Variant,
@@ -83,23 +84,28 @@ def measure(
     tf32: bool,
     flush_bytes: int,
 ) -> tuple[Baseline, ...]:
-    """In a fresh worker. A way that cannot be compiled is left out; none where the worker is lost on the way."""
+    """Baselines measured in a fresh worker.
+
+    One that cannot be compiled is left out. Empty if the worker is lost.
+    """
     try:
-        return _measured(_Stand(worker, variant, case, device, tf32, flush_bytes), problem)
+        return _measured(_TimedReference(worker, variant, case, device, tf32, flush_bytes), problem)
     except (_Failed, WorkerLost):
         return ()
 
 
-def _measured(stand: _Stand, problem: Problem) -> tuple[Baseline, ...]:
-    stand.run([p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model")], CALL_SECONDS)
-    ready = [name for name in MODES if stand.prepare(name)]
-    phases = stand.phases
+def _measured(reference: _TimedReference, problem: Problem) -> tuple[Baseline, ...]:
+    reference.run(
+        [p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model")], REFERENCE_SECONDS
+    )
+    ready = [name for name in MODES if reference.prepare(name)]
+    phases = reference.phases
     times: dict[tuple[Name, Phase], list[float]] = {(name, phase): [] for name in ready for phase in phases}
-    for count in range(ROUNDS):
+    for count in range(QUICK.max_rounds):
         for phase in phases:
-            inputs = stand.draw()
+            inputs = reference.draw()
             for name in ready if count % 2 else reversed(ready):
-                times[name, phase].append(stand.time(name, phase, inputs))
+                times[name, phase].append(reference.time(name, phase, inputs))
     return tuple(
         Baseline(
             name=name,
@@ -111,11 +117,11 @@ def _measured(stand: _Stand, problem: Problem) -> tuple[Baseline, ...]:
 
 
 class _Failed(Exception):
-    """A step raised: a compiler that gave up, or no memory."""
+    """A step raised: the compiler failed, or memory ran out."""
 
 
-class _Stand:
-    """One worker with the reference in each way."""
+class _TimedReference:
+    """One worker with the reference as each baseline runs it."""
 
     def __init__(
         self, worker: WorkerClient, variant: Variant, case: Case, device: Device, tf32: bool, flush_bytes: int
@@ -125,7 +131,7 @@ class _Stand:
         self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
 
     def prepare(self, name: Name) -> bool:
-        """Construct and run once in each phase, which compiles. False where that fails."""
+        """Construct and run twice in each phase, which compiles. False if that fails."""
         construct = p.Construct(
             model=name,
             init_inputs=self._case.init_inputs,
@@ -134,7 +140,7 @@ class _Stand:
             compile_mode=MODES[name],
         )
         try:
-            self.run([construct], CALL_SECONDS)
+            self.run([construct], REFERENCE_SECONDS)
             for phase in self.phases:
                 for _ in range(2):
                     self.time(name, phase, self.draw(), COMPILE_SECONDS)
@@ -145,21 +151,21 @@ class _Stand:
     def draw(self) -> list[object]:
         return draw_inputs(self._variant, self._device, secrets.randbits(62))[1]
 
-    def time(self, name: Name, phase: Phase, inputs: list[object], seconds: float = CALL_SECONDS) -> float:
-        """Milliseconds of one call, forward and backward together in training; caches are cold before each part."""
+    def time(self, name: Name, phase: Phase, inputs: list[object], seconds: float = REFERENCE_SECONDS) -> float:
+        """Milliseconds of one call, forward and backward together in training. Caches are cold before each part."""
         total = 0.0
         for part in PARTS[phase]:
-            script = JobBuilder(self._worker, self._device)
+            job = JobBuilder(self._worker, self._device)
             if part != "backward":
-                script.set_state(name, self._case.state)
-                script.put_inputs("t", inputs, requires_grad=phase == "training")
+                job.set_state(name, self._case.state)
+                job.put_inputs("t", inputs, requires_grad=phase == "training")
             cotangents: Mapping[str, p.Cotangent] = {}
             if part == "backward":
                 given = self._case.cotangents.items()
-                cotangents = script.cotangents(
+                cotangents = job.cotangents(
                     {key: draw_cotangent(tuple(g.shape), g.dtype, self._device, False) for key, g in given}
                 )
-            script.step(
+            job.step(
                 p.Time(
                     part=part,
                     model=name,
@@ -174,11 +180,11 @@ class _Stand:
                     clone_inputs=self._case.clone_inputs,
                 )
             )
-            finding = script.run(seconds)
-            if finding.failure is not None:
-                raise _Failed(finding.failure.text)
-            total += finding.of(p.Timed)[0].ms
-        self.run([p.Drop(empty_cache=False)], CALL_SECONDS)
+            result = job.run(seconds)
+            if result.failure is not None:
+                raise _Failed(result.failure.text)
+            total += result.of(p.Timed)[0].ms
+        self.run([p.Drop(empty_cache=False)], REFERENCE_SECONDS)
         return total
 
     def run(self, steps: list[p.Step], seconds: float) -> None:

@@ -1,10 +1,11 @@
-"""What two clocks say about the calls of one figure, and which of them is given.
+"""Two clocks for the calls of one figure, and which of them the verdict shows.
 
-The worker's own clock is a claim. The referee sees how long it took from releasing the first input to sealing the last
-output, on a GPU by that device's own time (remote/timeline.py); the reference, which has the same overheads and whose
-claims are true, shows how much of that is overhead, and what is left is the referee's figure. A claim is given where it
-is no shorter than that, but for AGREEMENT and noise; the lower end of the interval, which ranks, is the lower of both
-clocks' anyway.
+The worker's own clock is what it reports. The referee's clock measures the interval from releasing the first input to
+sealing the last output, on a GPU in that device's own time (`grader.executor.gpu_timeline`). The reference has the
+same overhead and reports the truth, so it shows how much of an interval is overhead. The rest is the referee's time.
+
+A reported time counts unless it is shorter than the referee's by more than AGREEMENT and noise. The lower end of the
+speedup's interval, which ranks, is the lower of both clocks' in any case.
 """
 
 from __future__ import annotations
@@ -19,81 +20,87 @@ from grader.grading.timing.statistics import Round, speedup, verdict_of
 from grader.verdict.models import Device, PhaseTiming
 
 AGREEMENT = 0.05
-"""A claim shorter than the referee's figure by more than this share of it is not given, noise apart. A judgement, like
-LEAST_SHARE: benchmarks/clock_agreement.py tells what it costs honest submissions on a machine."""
+"""Share of the referee's time. A reported time that is shorter by more, noise apart, is replaced by the referee's.
+A choice: benchmarks/clock_agreement.py measures what it costs honest submissions on a machine."""
 LEAST_SHARE = {Device.CPU: 0.1, Device.CUDA: 0.01}
-"""Of the overhead: a shorter time is below what a bracket can tell, however steady a few samples look."""
+"""Share of the overhead. The referee's clock does not resolve a shorter time, however steady a few samples look. A
+choice, measured like AGREEMENT."""
 STANDARD_ERRORS = 3.0
-"""Of the difference between both clocks: what is no further apart may be noise. More for few samples."""
+"""Standard errors of the difference between both clocks that noise may explain; more for few samples."""
 STEADY_MS = {Device.CPU: 0.0, Device.CUDA: 0.002}
-"""By so much two processes' overheads may differ in one bracket, steadily, however many samples there are. On an H200,
-in brackets of 0.4 ms, the farthest of twenty honest candidates was 1.7 us from the reference, most less than 0.9 us."""
+"""Milliseconds by which the overheads of two processes may differ in one interval, steadily. On an H200, in intervals
+of 0.4 ms, the farthest of twenty honest candidates was 1.7 us from the reference, and most were within 0.9 us."""
 NOISE_SHARE = 0.25
-"""Of the claim: neither excuses more, so that nobody gains more by a claim that drowns in it."""
+"""Share of the reported time: noise and process overhead excuse no more, so that a report that drowns in noise gains
+no more than this. A choice."""
 
 
 @dataclass(frozen=True)
 class Time:
-    """Milliseconds of one call's part, or the sum over several calls."""
+    """Time of one call's part, or the sum over several, in milliseconds."""
 
-    claim: float
-    bracket: float
-    brackets: int = 1
-    """How many `bracket` adds up."""
+    reported: float
+    """By the worker's own clock."""
+    interval: float
+    """By the referee's clock, overhead included."""
+    intervals: int = 1
+    """How many intervals `interval` adds up."""
 
     def __add__(self, other: Time) -> Time:
-        return Time(self.claim + other.claim, self.bracket + other.bracket, self.brackets + other.brackets)
+        return Time(self.reported + other.reported, self.interval + other.interval, self.intervals + other.intervals)
 
     @property
     def unexplained(self) -> float:
-        return self.bracket - self.claim
+        """The part of the referee's interval that the reported time does not explain."""
+        return self.interval - self.reported
 
 
 @dataclass
 class Samples:
-    """Of one figure: pairs of (reference, candidate) by round, two a round, each per call."""
+    """Samples of one figure: two pairs of (reference, candidate) for each round, in milliseconds per call."""
 
     device: Device
     rounds: list[tuple[tuple[Time, Time], tuple[Time, Time]]] = field(default_factory=list)
 
-    def claims(self) -> list[Round]:
-        return [self._round([(r.claim, c.claim) for r, c in pairs]) for pairs in self.rounds]
+    def reported(self) -> list[Round]:
+        """Rounds by the workers' clocks."""
+        return [self._round([(r.reported, c.reported) for r, c in pairs]) for pairs in self.rounds]
 
-    def referees(self) -> list[Round]:
-        """By the referee's clock: no shorter than is claimed, or than that clock can tell.
+    def refereed(self) -> list[Round]:
+        """Rounds by the referee's clock: at least the reported time, and at least what that clock resolves.
 
-        The reference too, whose claims are true: else what disturbs brackets would count against one side alone.
+        The reference is treated alike, though it reports the truth: else disturbances would count against one side.
         """
         overhead, least = self.overhead(), self.resolution()
 
-        def seen(of: Time) -> float:
-            return max(of.claim, of.bracket - overhead, least)
+        def measured(time: Time) -> float:
+            return max(time.reported, time.interval - overhead, least)
 
-        return [self._round([(seen(r), seen(c)) for r, c in pairs]) for pairs in self.rounds]
+        return [self._round([(measured(r), measured(c)) for r, c in pairs]) for pairs in self.rounds]
 
     def overhead(self) -> float:
-        """What a bracket holds beside the call: median over the reference, whose claims are true."""
+        """What an interval holds beside the call: median over the reference, which reports the truth."""
         return statistics.median(self._overheads())
 
     def resolution(self) -> float:
-        """What the referee's clock cannot tell from nothing: its median deviation, several times, and never none."""
+        """The shortest time that the referee's clock resolves: a multiple of its median deviation, never 0."""
         return max(3 * self._deviation(), LEAST_SHARE[self.device] * self.overhead(), 1e-6)
 
     def excess(self) -> float:
-        """By how much the referee saw more of the candidate than was claimed; around 0 where claims are true."""
-        return statistics.median(c.unexplained for pairs in self.rounds for _, c in pairs) - self.overhead()
+        """Time of the candidate that it does not report, by the referee's clock; near 0 for true reports."""
+        return statistics.median(self._candidate_overheads()) - self.overhead()
 
     def steady(self) -> float:
-        """What two processes' overheads may differ by."""
+        """The difference that may be between two processes' overheads."""
         (first, _), _ = self.rounds[0]
-        return STEADY_MS[self.device] * first.brackets
+        return STEADY_MS[self.device] * first.intervals
 
     def noise(self) -> float:
-        """STANDARD_ERRORS of the excess, a difference of two medians: 1.25 deviations over the root of their number,
-        for the normal distribution, whose deviation is 1.48 median deviations.
+        """STANDARD_ERRORS of the excess, which is a difference of two medians.
 
-        Of few samples the deviation itself is known badly: hence Student's t (Abramowitz and Stegun 26.7.5, first
-        order), with one degree of freedom less than there are samples.
+        The error of a median is 1.25 deviations over the root of the number of samples, for the normal distribution,
+        whose deviation is 1.48 median deviations. Few samples estimate the deviation badly: hence Student's t
+        (Abramowitz and Stegun 26.7.5, first order) with one degree of freedom less than there are samples.
         """
         count = 2 * len(self.rounds)
         errors = STANDARD_ERRORS + (STANDARD_ERRORS**3 + STANDARD_ERRORS) / (4 * (count - 1))
@@ -106,6 +113,9 @@ class Samples:
     def _overheads(self) -> list[float]:
         return [reference.unexplained for pairs in self.rounds for reference, _ in pairs]
 
+    def _candidate_overheads(self) -> list[float]:
+        return [candidate.unexplained for pairs in self.rounds for _, candidate in pairs]
+
     @staticmethod
     def _round(values: Sequence[tuple[float, float]]) -> Round:
         (r1, c1), (r2, c2) = values
@@ -113,17 +123,17 @@ class Samples:
 
 
 def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
-    """The figure, and whether the claim is beyond what noise explains."""
-    device, claims, referees = samples.device, samples.claims(), samples.referees()
-    claimed = statistics.median(sum(r.candidate_ms) / 2 for r in claims)
+    """The figure, and whether the reported times are shorter than the referee's clock allows."""
+    device, reported, refereed = samples.device, samples.reported(), samples.refereed()
+    typical = statistics.median(sum(r.candidate_ms) / 2 for r in reported)
     excess = samples.excess()
-    excused = min(max(samples.noise(), samples.steady()), NOISE_SHARE * claimed)
-    if excess > max(excused, AGREEMENT * (claimed + excess)):
-        timing = _phase(referees, "referee", device)
-        if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because neither can be told
+    excused = min(max(samples.noise(), samples.steady()), NOISE_SHARE * typical)
+    if excess > max(excused, AGREEMENT * (typical + excess)):
+        timing = _phase(refereed, "referee", device)
+        if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because both are unresolved
             timing = timing.model_copy(update={"verdict": "inconclusive"})
         return timing, excess > 2 * samples.resolution()
-    timing, low = _phase(claims, "worker", device), speedup(referees).ci_low
+    timing, low = _phase(reported, "worker", device), speedup(refereed).ci_low
     if low < timing.ci_low:
         verdict = verdict_of(low, timing.ci_high, timing.rounds, device, timing.reference_ms)
         timing = timing.model_copy(update={"ci_low": low, "verdict": verdict})
@@ -150,5 +160,5 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], device:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits: no clock tells more, and a verdict keeps hundreds of these."""
+    """Six significant digits: no clock resolves more, and a verdict keeps hundreds of these."""
     return float(f"{value:.6g}")

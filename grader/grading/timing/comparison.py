@@ -1,8 +1,8 @@
-"""Are the results of a timed call right? Every element, beside the reference's of the same inputs and flags."""
+"""Compares the results of a timed call, every element, with the reference's on the same values and flags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,36 +11,39 @@ import torch
 from grader.grading.candidate import MODEL
 from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.evaluation import Evaluation, evaluate
+from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
-from grader.grading.timing.call import Call, Draw
-from grader.grading.timing.nonsmooth_retry import SecondLook
+from grader.grading.timing.calls import Call, Draw
 from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3
-"""Of a timed output's integers: near ties fall either way."""
+"""Share of a timed output's integers that may differ: near ties fall either way. A choice."""
 TIMED_TOLERANCE = 4.0
-"""A timed output may differ from the reference's, run with the same flags on the same inputs, by this many times that
-reference's own error against float64, beside what rounding explains."""
+"""A timed result may differ from the reference's by this many times the reference's own error against float64, beside
+what rounding explains. Both run with the same flags on the same inputs. A choice."""
+REMEDY = "compute every call from its own arguments: the untimed cases passed"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of the candidate's calls with the reference's."""
+    """Compares the candidate's calls with the reference's."""
 
     oracle: Oracle
     case: Case
     operands: Mapping[str, str]
-    """Operand names of the reference to the candidate's."""
+    """The candidate's operand names by the reference's."""
     names: Mapping[str, str]
-    """Parameters and buffers, likewise."""
+    """The candidate's names of parameters and buffers by the reference's."""
     tf32: bool
     """As both were timed."""
 
     def difference_of(self, draw: Draw, reference: Call, candidate: Call) -> Diagnosis | None:
-        """Every element of every timed output, buffer and gradient, beside the reference's of the same inputs."""
-        again = SecondLook(self.oracle, self.case, draw, tf32=self.tf32)
+        """The first output, buffer or gradient that is wrong; None if all are right."""
+        exact = ExactCheck(self.oracle, self.case, draw, tf32=self.tf32)
         pairs: list[tuple[Table, str, str, str]] = [
             ("outputs", name, f"output:t:{name}", f"output:t:{name}") for name in self.case.outputs
         ]
@@ -54,53 +57,94 @@ class Comparison:
                     pairs.append(("gradients", name, f"grad:t:{name}", f"grad:t:{theirs}"))
         for table, name, ours, other in pairs:
             expected = getattr(self.case, table)[name]
-            right, found = reference.sealed[ours], candidate.sealed.get(other)
-            fault = self._difference(expected, right, found, partial(again.explains, table, name))
+            right, actual = reference.sealed[ours], candidate.sealed.get(other)
+            fault = self._fault(expected, right, actual, partial(exact.explains, table, name))
             if fault is not None:
-                code, what = (
-                    ("timed_gradient_wrong", f"gradient of `{expected.name}`")
-                    if table == "gradients"
-                    else ("timed_output_wrong", expected.name)
+                what, amount = fault
+                is_gradient = table == "gradients"
+                return diagnose(
+                    "timed_gradient_wrong" if is_gradient else "timed_output_wrong",
+                    (f"gradient of `{expected.name}`" if is_gradient else expected.name) + f" of a timed call {what}",
+                    where=f"variant {self.case.variant}",
+                    amount=amount,
+                    remedy=REMEDY,
                 )
-                return diagnose(code, f"{what} of a timed call {fault}")
         return None
 
-    def _difference(
+    def _fault(
         self,
         expected: tolerance.Expected,
         reference: torch.Tensor,
-        found: torch.Tensor | None,
+        actual: torch.Tensor | None,
         rounding_explains: Callable[[torch.Tensor], bool],
-    ) -> str | None:
-        """In words; None where there is none."""
-        if found is None:  # as in an untimed product, none will do for zeros
-            return "is missing" if bool(reference.any()) else None
-        found = found.view(reference.shape)
+    ) -> tuple[str, str | None] | None:
+        """What is wrong and by how much; None if it is right."""
+        if actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
+            return ("is missing", None) if bool(reference.any()) else None
+        actual = actual.view(reference.shape)
         if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-            fault = _too_many_differ(expected, reference, found)
-            return None if fault is None or rounding_explains(found) else fault
-        between = blocks.distance(found, reference)
+            fault = _too_many_differ(expected, reference, actual)
+            return None if fault is None or rounding_explains(actual) else fault
+        between = blocks.distance(actual, reference)
         if between is None:
-            if rounding_explains(found):
+            if rounding_explains(actual):
                 return None
-            return "has NaN or infinity where the reference has none, or the other way round"
+            return "has NaN or infinity where the reference has none, or the other way round", None
         baseline_error = workload.shipped_error(self.oracle, self.case, tf32=self.tf32).get(expected.name)
         if baseline_error is None:
             baseline_error = expected.error_l2 / max(expected.norm, 1e-300)
         distance, size = between
         units = tolerance.ROUNDING_UNITS + expected.reduction_length**0.5
         bound = TIMED_TOLERANCE * baseline_error * size + 2 * units * tolerance.EPSILON * size + 1e-30
-        if distance <= bound or rounding_explains(found):
+        if distance <= bound or rounding_explains(actual):
             return None
-        return (
-            f"differs from the reference's by {distance / max(size, 1e-300):.2g} (relative RMS), "
-            f"allowed is {bound / max(size, 1e-300):.2g}, while the untimed cases passed"
-        )
+        error, allowed = distance / max(size, 1e-300), bound / max(size, 1e-300)
+        return "differs from the reference's", f"by {error:.2g} (relative RMS) where {allowed:.2g} is allowed"
 
 
-def _too_many_differ(expected: tolerance.Expected, reference: torch.Tensor, found: torch.Tensor) -> str | None:
-    """Integers: a share may differ, as the reference's own runs do."""
-    count = int((found != reference).sum())
+class ExactCheck:
+    """Tells rounding at a non-smooth point from a wrong result, by exact values at one call's draw.
+
+    The reference's error elsewhere says nothing of this call, in which another element may be at a non-smooth point.
+    Exact values are computed once, when they are first needed, and compared as those of an untimed case are.
+    """
+
+    def __init__(self, oracle: Oracle, case: Case, draw: Draw, *, tf32: bool) -> None:
+        """`tf32` as the call was timed."""
+        self._oracle, self._case, self._draw, self._tf32 = oracle, case, draw, tf32
+        self._trackers: Trackers | None = None
+
+    def explains(self, table: Table, name: str, actual: torch.Tensor) -> bool:
+        """Whether a tensor that is far from the reference's is right all the same."""
+        expected = self._expected(table, name)
+        return expected is not None and tolerance.check(expected, actual).status == "passed"
+
+    def _expected(self, table: Table, name: str) -> tolerance.Expected | None:
+        oracle, case, draw = self._oracle, self._case, self._draw
+        traits = oracle.traits(case)
+        known = getattr(case, table)[name]
+        # Every call of a large one has elements at a non-smooth point, as the case had: its error speaks for all.
+        if not traits.has_float64 or known is None or any(map(is_large, draw.inputs)):
+            return None
+        if self._trackers is None:
+            wrt = case.wrt if draw.cotangents else ()
+
+            def run(
+                model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], *, streamed: bool = False
+            ) -> Evaluation:
+                oracle.ready(case, model)
+                given = traits, inputs, state, draw.cotangents, wrt, case.training
+                return evaluate(oracle, model, *given, tf32=self._tf32, streamed=streamed)
+
+            _, self._trackers = track(run, traits, draw.inputs, draw.state, oracle.device)
+        return self._trackers.expected(table, lambda _: known.reduction_length).get(name)
+
+
+def _too_many_differ(
+    expected: tolerance.Expected, reference: torch.Tensor, actual: torch.Tensor
+) -> tuple[str, str] | None:
+    """The fault if more integers differ than the reference's own runs may."""
+    count = int((actual != reference).sum())
     if count <= TIMED_TOLERANCE * expected.ambiguous_count + DIFFERENT_SHARE * reference.numel():
         return None
-    return f"differs from the reference's in {count} of {reference.numel()} elements, while the untimed cases passed"
+    return "differs from the reference's", f"in {count} of {reference.numel()} elements"

@@ -1,11 +1,10 @@
-"""What a GPU says of its clocks during a round, and which rounds that spoils. On the CPU there is nothing to read.
+"""A GPU's clocks during each round, and the rounds that they spoil. There is nothing to read on a CPU.
 
-Read through NVML between the calls of a round, while the device is warm: the lowest clocks and every reason given.
+NVML is read between the calls of a round, while the device is warm: the lowest clocks and every throttle reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,34 +12,34 @@ import torch
 from grader.grading.outcome import diagnose
 from grader.verdict.models import ClockReading, Device, Diagnosis
 
-REASONS = {
-    "gpu_idle": 0x1,
-    "applications_clocks_setting": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal_slowdown": 0x20,
-    "hw_thermal_slowdown": 0x40,
-    "hw_power_brake_slowdown": 0x80,
-    "display_clock_setting": 0x100,
-}
-"""NVML's nvmlClocksEventReason*, which were nvmlClocksThrottleReason* before driver 535."""
+REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""Names of the bits of NVML's nvmlClocksEventReason* (before driver 535 nvmlClocksThrottleReason*), lowest first."""
 SPOILING = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
-"""Faults of cooling and power supply, which come and go. sw_power_cap is none: under load it is a large GPU's normal
+"""Faults of cooling and power supply, which come and go. sw_power_cap is not one: under load it is a large GPU's normal
 state, and both sides run under it."""
 MOST_DROPPED = 10
-"""Rounds that are dropped for their clocks; a device that never recovers is timed as it is, and the verdict says so."""
+"""Rounds dropped at most. A device that never recovers is timed as it is, and the verdict says so. A choice."""
 
 
 class DeviceClocks:
-    """NVML's view of one device; None of it raises, and the first failure ends the readings."""
+    """NVML's view of one device. Its methods do not raise; the first failure ends the readings."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
     @staticmethod
     def of(device: Device) -> DeviceClocks | None:
-        """Of torch's first GPU; None on the CPU and where NVML does not answer."""
+        """The clocks of torch's first GPU; None on the CPU and if NVML does not answer."""
         if device is not Device.CUDA:
             return None
         import pynvml
@@ -53,7 +52,7 @@ class DeviceClocks:
         return DeviceClocks(pynvml, handle)
 
     def read(self) -> tuple[int, int, int] | None:
-        """(SM clock in MHz, memory clock in MHz, bits of reasons); None where the driver does not tell."""
+        """(SM clock in MHz, memory clock in MHz, bits of REASONS); None if the driver fails."""
         nvml, handle = self._nvml, self._handle
         try:
             return (
@@ -66,7 +65,7 @@ class DeviceClocks:
 
 
 class ClockWatch:
-    """Over all rounds of one timing: readings, and which rounds do not count."""
+    """Readings over all rounds of one timing, and which rounds count."""
 
     def __init__(self, clocks: DeviceClocks | None) -> None:
         self._clocks = clocks
@@ -77,7 +76,7 @@ class ClockWatch:
         self.dropped = 0
 
     def look(self) -> None:
-        """Between two calls of a round."""
+        """Read the clocks, between two calls of a round."""
         seen = self._clocks.read() if self._clocks is not None else None
         if seen is None:
             self._clocks = None
@@ -85,7 +84,7 @@ class ClockWatch:
             self._seen.append(seen)
 
     def counts(self) -> bool:
-        """Ends a round: whether its samples are to be kept."""
+        """End a round; returns whether its samples count."""
         seen, self._seen = self._seen, []
         self._rounds += 1
         if not seen:
@@ -108,20 +107,24 @@ class ClockWatch:
         return False
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
-        """That rounds count in which the device was slowed."""
+        """A warning if rounds count in which the device was slowed."""
         kept = self._slowed - self.dropped
         if not kept:
             return ()
         reasons = sorted({reason for reading in self.readings for reason in reading.throttle_reasons} & SPOILING)
-        message = (
-            f"the device slowed its clocks ({', '.join(reasons)}) in {self._slowed} of {self._rounds} rounds, of which "
-            f"{kept} count; look after its cooling and power supply, and grade again"
+        return (
+            diagnose(
+                "device_slowed",
+                "the device slowed its clocks",
+                where=", ".join(reasons),
+                amount=f"in {self._slowed} of {self._rounds} rounds, of which {kept} count",
+                remedy="look after its cooling and power supply, and grade again",
+                severity="warning",
+            ),
         )
-        return (diagnose("device_slowed", message, severity="warning"),)
 
 
 def names_of(bits: int) -> tuple[str, ...]:
-    """NVML's names of the reasons that are set, `unknown_<bit>` for those that came later."""
-    known: Sequence[str] = [name for name, bit in REASONS.items() if bits & bit]
-    rest = bits & ~sum(REASONS.values())
-    return (*known, *(f"unknown_{1 << index:#x}" for index in range(rest.bit_length()) if rest >> index & 1))
+    """NVML's names of the reasons that are set; `unknown_<bit>` for reasons of later drivers."""
+    set_bits = [index for index in range(bits.bit_length()) if bits >> index & 1]
+    return tuple(REASONS[index] if index < len(REASONS) else f"unknown_{1 << index:#x}" for index in set_bits)

@@ -1,4 +1,4 @@
-"""The timing stage: rounds over two workers, on inputs that nobody has seen, outputs sealed and compared."""
+"""The timing stage: rounds over two workers on fresh values, with every result sealed and compared."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
-from grader.grading.timing.call import Phase
+from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
-from grader.grading.timing.pair import Arms
+from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.verdict.models import Device, Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
 
 LARGE_CASE_BYTES = 2 << 30
-"""A case that takes more of the device's memory is let go before it is timed."""
+"""Bytes of a case on the device beyond which its values are freed before it is timed."""
 
 
 @dataclass(frozen=True)
 class TimingJudgement:
+    """The stage's result with its diagnoses."""
+
     result: TimingResult
     diagnoses: tuple[Diagnosis, ...]
-    """Of severity error when a timed output was wrong."""
+    """One has severity error if a timed result was wrong."""
 
     @property
     def status(self) -> Status:
-        """What a failed timing stage makes of the verdict."""
+        """The verdict's status if the stage failed."""
         if self.result.status is not StageStatus.FAILED:
             return Status.CORRECT
         wrong = {diagnosis.code for diagnosis in self.diagnoses}
@@ -47,25 +49,30 @@ def judge_timing(
     tf32: bool = True,
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TimingJudgement:
-    """Time one variant; without `training` the forward alone, with `tf32` as PyTorch ships. Raises Stopped.
+    """Time one case: the forward alone without `training`; with `tf32` as PyTorch ships. Raises Stopped.
 
-    `quiet` keeps others from disturbing what counts: the warm-up does not, and goes on while they come to rest.
+    `quiet` keeps other processes from disturbing what counts. The warm-up does not count and runs before it.
     """
     if not case.values_comparable:
-        message = "the reference draws random numbers: what cannot be compared is not timed"
-        told = diagnose("not_comparable", message, stage="timing", severity="info")
-        return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (told,))
+        skipped = diagnose(
+            "not_comparable",
+            "the reference draws random numbers, so its outputs cannot be compared and are not timed",
+            where=f"variant {case.variant}",
+            stage="timing",
+            severity="info",
+        )
+        return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (skipped,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
     if case.nbytes > LARGE_CASE_BYTES and device is Device.CUDA:
-        workload.work(oracle, case)  # asked again when the bounds are computed, without values
+        workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
         case.release_values()
         oracle.forget(case.variant)
         oracle.release()
-    # A CPU's times are too noisy for one to speak for those that follow.
-    known = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
+    # Times of a CPU are too noisy for one candidate's to speak for later ones.
+    known_calls = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
     try:
-        rounds = Rounds(Arms(candidate, oracle, case, tf32=tf32), phases, device, known, plan)
+        rounds = Rounds(WorkerPair(candidate, oracle, case, tf32=tf32), phases, device, known_calls, plan)
         with quiet():
             figures, watch = _figures(rounds, plan, device)
     except WrongOutput as wrong:
@@ -85,13 +92,13 @@ def judge_timing(
 
 
 def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
-    """By name, as `timing_of` has them.
+    """Figures by name, as `timing_of` returns them.
 
-    Once more where the referee's clock contradicts a claim: what disturbs a machine may last for some rounds.
+    All rounds are repeated once if the clocks disagree: a disturbance of the machine may last for some rounds.
     """
     for _ in range(2):
         watch = ClockWatch(DeviceClocks.of(device))
-        figures = {name: timing_of(of) for name, of in collect(rounds, watch, plan, device).items()}
+        figures = {name: timing_of(samples) for name, samples in collect(rounds, watch, plan, device).items()}
         if not any(disputed for _, disputed in figures.values()):
             break
     return figures, watch
@@ -100,7 +107,8 @@ def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tupl
 def _disagreement(name: str, timing: PhaseTiming) -> Diagnosis:
     return diagnose(
         "clock_disagreement",
-        f"the {name} time claimed inside the sandbox is shorter than the referee's clock allows; "
-        f"ranked by the referee's {timing.candidate_ms:.3g} ms",
+        f"the {name} time reported inside the sandbox is shorter than the referee's clock allows",
+        amount=f"the referee's {timing.candidate_ms:.3g} ms counts",
+        remedy="do not touch the timers; if the source does not, grade again on an idle machine",
         severity="warning",
     )

@@ -1,15 +1,15 @@
-"""The speed of light: below which time no implementation on this device can be believed.
+"""The roofline bound (speed of light): a time that no implementation on this device can plausibly beat.
 
-The largest of three times: matrix products and convolutions at the best rate that was measured, pointwise operations
-likewise, and memory that has to be read and written once at the best bandwidth. Each errs downwards where the device
-could do better than it was measured:
+It is the largest of three times: matrix products and convolutions at the best measured rate, pointwise operations
+likewise, and the memory that has to be read and written once at the best bandwidth. Each errs low where the device
+could do better than measured:
 
-- float32 products may be split into TensorFloat-32 ones, three for one, without losing accuracy;
+- float32 products may be split into three TensorFloat-32 ones without losing accuracy;
 - Winograd's F(4x4, 3x3) convolves with a quarter of the multiplications (Lavin and Gray, 2016);
-- what is written may still be in the last-level cache when the clock stops; on the CPU, what is read may be there when
-  it starts. On the GPU it is flushed.
+- what is written may still be in the last-level cache when the clock stops. On the CPU, what is read may be there when
+  it starts; on the GPU the cache is flushed.
 
-A bound that the reference itself beats is none, and is not given.
+A bound that the reference itself beats is wrong and left out.
 """
 
 from __future__ import annotations
@@ -28,43 +28,40 @@ from grader.grading.timing import workload
 from grader.verdict.models import Device, Diagnosis, PhaseTiming, TimingResult
 
 SPLIT_PRODUCTS = 3
-"""TensorFloat-32 products that make one of nearly float32 precision."""
+"""TensorFloat-32 products that make up one of nearly float32 precision."""
 WINOGRAD = 4
-"""Convolutions may need this many times fewer operations than the direct sum."""
-BEYOND_REVIEW = 1.10
-"""Of the speed of light: no error of the bound explains it."""
+"""Times fewer operations that a convolution may need than the direct sum: F(4x4, 3x3)."""
 _CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "": 1}
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Of one device, operations and bytes per second."""
+    """Peak rates of one device, in operations and bytes per second."""
 
     float32: float
     tf32: float
     bytes: float
     cache_bytes: int | None
-    """Of the last-level cache; None where nobody says."""
+    """Size of the last-level cache; None if unknown."""
 
 
-class SpeedOfLight:
-    """Peaks by device, measured by the reference's worker when they are first asked for, and kept."""
+class Roofline:
+    """Peaks by device, measured by the reference's worker when they are first needed, and kept."""
 
     def __init__(self) -> None:
         self._peaks: dict[Device, Peaks] = {}
 
     def bounds(self, oracle: Oracle, work: p.Counted, timing: TimingResult, *, tf32: bool) -> TimingResult:
-        """The timing with the bounds of its phases, where they can be told."""
+        """The timing with the bounds of its phases, where there are any."""
         device = oracle.device
         peaks = self._peaks.get(device) or self._measure(oracle)
-        found = _with_bounds(timing, work, peaks, device, tf32)
-        if any(share(phase) > 1 for phase in _phases(found)):  # ask twice before anybody is suspected
-            found = _with_bounds(timing, work, self._measure(oracle), device, tf32)
-        return found
+        bounded = _with_bounds(timing, work, peaks, device, tf32)
+        if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before anybody is suspected
+            bounded = _with_bounds(timing, work, self._measure(oracle), device, tf32)
+        return bounded
 
     def _measure(self, oracle: Oracle) -> Peaks:
-        measured, before = workload.gauge(oracle), self._peaks.get(oracle.device)
+        measured, before = workload.measure_peaks(oracle), self._peaks.get(oracle.device)
         best = Peaks(measured.float32, measured.tf32, measured.bytes, cache_bytes(oracle.device))
         if before is not None:
             better = {name: max(getattr(best, name), getattr(before, name)) for name in ("float32", "tf32", "bytes")}
@@ -74,7 +71,7 @@ class SpeedOfLight:
 
 
 def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: bool) -> float:
-    """Least time of some passes one after another, in milliseconds; `tf32` as the timed convolutions have it."""
+    """Least milliseconds of some passes one after another; `tf32` as the convolutions were timed."""
     full = max(peaks.float32, peaks.tf32 / SPLIT_PRODUCTS)
     convolving = max(full, peaks.tf32) if tf32 else full
     products = sum(work.matmul / full + work.convolution / WINOGRAD / convolving for work in parts)
@@ -84,12 +81,12 @@ def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: boo
 
 
 def share(phase: PhaseTiming) -> float:
-    """Of the speed of light that the candidate reaches; 0 without a bound."""
+    """Share of the roofline that the candidate reaches; 0 without a bound."""
     return 0.0 if phase.bound_ms is None else phase.bound_ms / max(phase.candidate_ms, 1e-9)
 
 
-def too_fast(timing: TimingResult) -> tuple[Diagnosis, ...]:
-    """At most one, about the phase that is furthest above."""
+def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
+    """A warning about the phase that is furthest above the roofline, if there is one."""
     phases = {name: getattr(timing, name) for name in ("forward", "backward", "total") if getattr(timing, name)}
     if not phases:
         return ()
@@ -97,24 +94,27 @@ def too_fast(timing: TimingResult) -> tuple[Diagnosis, ...]:
     reached = share(phase)
     if reached <= 1:
         return ()
-    beyond = ", and more than 110%, which no error of the bound explains" if reached > BEYOND_REVIEW else ""
-    message = (
-        f"the {name} takes {phase.candidate_ms:.3g} ms where this device needs at least {phase.bound_ms:.3g} ms for "
-        f"the operations and the memory of the reference: {reached:.0%} of the speed of light{beyond}; read "
-        "what its source leaves out"
+    return (
+        diagnose(
+            "above_speed_of_light",
+            f"the {name} takes less time than this device needs for the reference's operations and memory",
+            amount=f"{phase.candidate_ms:.3g} ms where at least {phase.bound_ms:.3g} ms are needed, "
+            f"{reached:.0%} of the roofline",
+            remedy="read what its source leaves out; above 110% it is not ranked",
+            severity="warning",
+        ),
     )
-    return (diagnose("above_speed_of_light", message, severity="warning"),)
 
 
 def cache_bytes(device: Device) -> int | None:
-    """Of the last-level cache, as the driver or the kernel says."""
+    """Size of the last-level cache, from the driver or the kernel."""
     if device is Device.CUDA:
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
     sizes = []
     for path in _CPU_CACHES.glob("index*/size"):
-        found = re.fullmatch(r"(\d+)([KM]?)", path.read_text().strip())
-        if found:
-            sizes.append(int(found[1]) * _UNITS[found[2]])
+        match = re.fullmatch(r"(\d+)([KM]?)", path.read_text().strip())
+        if match:
+            sizes.append(int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]])
     return max(sizes, default=None)
 
 

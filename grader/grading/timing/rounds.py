@@ -1,4 +1,4 @@
-"""ABBA rounds of one pair of processes over all phases, warmed up, until the figures are known well enough."""
+"""ABBA rounds of one pair of workers over all phases, warmed up, until the figures are precise enough."""
 
 from __future__ import annotations
 
@@ -9,140 +9,157 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grader.grading.outcome import diagnose
-from grader.grading.timing.call import FIGURES, Part, Phase
-from grader.grading.timing.caller import NotQueued
+from grader.grading.timing.calls import FIGURES, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
-from grader.grading.timing.pair import Arms
-from grader.grading.timing.statistics import BEYOND_HOPE, HOPELESS, PRECISIONS, speedup
+from grader.grading.timing.pair import WorkerPair
+from grader.grading.timing.statistics import (
+    FIRST_CALL_FACTOR,
+    HOPELESS,
+    MANY_ROUNDS,
+    MIN_ROUNDS,
+    PRECISIONS,
+    speedup,
+)
 from grader.verdict.models import Device, Diagnosis
 
-LEAST_KEPT = 3
-"""Rounds, however late it is."""
 MISSES = 2
-"""Rounds in which a call could not be queued, until none is asked to."""
-CALLS_MS = {Device.CPU: 4.0, Device.CUDA: 1.0}
-LONG_MS = 3 * CALLS_MS[Device.CPU]
-"""Of a first call on a CPU, which takes less than three times what later ones do: they take more than CALLS_MS."""
-MAX_CALLS = {Device.CPU: 16, Device.CUDA: 4}
-"""Calls are repeated in one sample until they take CALLS_MS, so that what disturbs one evens out. On a GPU little
-does, and another call costs more than it tells: several milliseconds, most of them not the call's."""
+"""Rounds with a call that could not be queued, after which launches are timed. One miss may be the machine's."""
+
+
+class _Sampling(NamedTuple):
+    """A sample repeats a call until it takes so many milliseconds, but at most so often."""
+
+    milliseconds: float
+    calls: int
+
+
+SAMPLINGS = {Device.CPU: _Sampling(4.0, 16), Device.CUDA: _Sampling(1.0, 4)}
+"""A choice: repeating evens out what disturbs one call. On a GPU little does, and another call costs several
+milliseconds, most of them not the call's."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to go on."""
+    """How long rounds go on."""
 
     min_rounds: int
     max_rounds: int
     seconds: float
-    gives_up: bool = False
-    """One round is enough of whoever is HOPELESS: its calls are the ones that take a machine's time. Where that is far
-    beyond, and stays so, its very first call counts too."""
-    alike: float = 0.005
-    """Relative difference of both processes' pace, where launches show: closer is not asked for."""
+    """After this long, MIN_ROUNDS are enough."""
+    stops_when_hopeless: bool = False
+    """Ends after one round of a HOPELESS candidate, whose calls would take most of a machine's time. If it is far
+    beyond that, and stays so, its very first call counts too."""
+    pace_tolerance: float = 0.005
+    """Relative difference of both processes' pace that is accepted where launches show."""
 
 
-QUICK = Plan(min_rounds=3, max_rounds=5, seconds=0.8, gives_up=True, alike=0.03)
+QUICK = Plan(min_rounds=MIN_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03)
 THOROUGH = {
-    Device.CPU: Plan(min_rounds=7, max_rounds=25, seconds=20.0),
-    Device.CUDA: Plan(min_rounds=7, max_rounds=60, seconds=20.0),
+    Device.CPU: Plan(min_rounds=MANY_ROUNDS, max_rounds=25, seconds=20.0),
+    Device.CUDA: Plan(min_rounds=MANY_ROUNDS, max_rounds=60, seconds=20.0),
 }
-"""A GPU's shortest calls need many rounds, which are short as well."""
+"""Rounds and seconds. A GPU's shortest calls need many rounds, which are short as well."""
 
 
 class WrongOutput(Exception):
-    """A timed output was not what it should be."""
+    """An output or gradient of a timed call is wrong."""
 
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(diagnosis.message)
         self.diagnosis = diagnosis
 
 
-Pair = tuple[Mapping[Part, Time], Mapping[Part, Time]]
+PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]
 """Times of (reference, candidate)."""
-OfRound = tuple[tuple[Time, Time], tuple[Time, Time]]
+RoundTimes = tuple[tuple[Time, Time], tuple[Time, Time]]
 """One figure's two pairs of (reference, candidate)."""
 
 
 class Rounds:
-    """ABBA rounds over all phases, warmed up. Making it and each round raise WrongOutput and Stopped."""
+    """ABBA rounds over all phases, warmed up. Raises WrongOutput and Stopped when it is made and in each round."""
 
     def __init__(
-        self, arms: Arms, phases: Sequence[Phase], device: Device, known: dict[Phase, int], plan: Plan
+        self, pair: WorkerPair, phases: Sequence[Phase], device: Device, known_calls: dict[Phase, int], plan: Plan
     ) -> None:
-        """`known` is filled with how often a call is repeated in one sample; it may know that from other candidates."""
-        self._arms, self._phases = arms, phases
+        """`known_calls`: calls in one sample by phase, as learned from earlier candidates; filled in here."""
+        self._pair, self._phases = pair, phases
         self._calls = dict.fromkeys(phases, 1)
         self._first_calls: dict[Phase, tuple[bool, Mapping[Part, Time]]] = {}
-        """Whether the reference was first, and the candidate's times, where they may count."""
-        for phase in phases:  # lazy initialisation and autotuning stay out of the samples
+        """Whether the reference was first, and the candidate's times, where these may count."""
+        for phase in phases:  # keeps lazy initialisation and autotuning out of the samples
             reference_first = random.random() < 0.5
-            pair = self._pair(phase, reference_first)
-            if plan.gives_up and known.get(phase) == 1 and _beyond_hope(pair):
-                self._first_calls[phase] = reference_first, pair[1]
-            if device is Device.CPU and _total(pair[0]) > LONG_MS:
-                known[phase] = 1
-        arms.queues = True
+            times = self._time_pair(phase, reference_first)
+            if plan.stops_when_hopeless and known_calls.get(phase) == 1 and _far_beyond_hopeless(times):
+                self._first_calls[phase] = reference_first, times[1]
+            # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
+            if device is Device.CPU and _total(times[0]) > FIRST_CALL_FACTOR * SAMPLINGS[device].milliseconds:
+                known_calls[phase] = 1
+        pair.queued = True
         for phase in phases:
-            if known.get(phase) != 1:  # of a long call, one is warm-up enough
+            if known_calls.get(phase) != 1:  # one warm-up is enough for a long call
                 with contextlib.suppress(NotQueued):
-                    reference, _ = self._pair(phase, random.random() < 0.5)
-                    known[phase] = repeats(_total(reference), device)
-            self._calls[phase] = known.get(phase, 1)
+                    reference, _ = self._time_pair(phase, random.random() < 0.5)
+                    known_calls[phase] = repeats(_total(reference), device)
+            self._calls[phase] = known_calls.get(phase, 1)
 
-    def launch_in_the_open(self) -> None:
-        """From now on, what launching takes is timed, on both sides."""
-        self._arms.queues = False
+    def time_launches(self) -> None:
+        """From now on, time both sides with their launches."""
+        self._pair.queued = False
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
-        """That launches were timed."""
-        if self._arms.queues:
+        """A note if launches were timed."""
+        if self._pair.queued:
             return ()
-        message = (
-            "a call waits for the GPU before all of it is queued: both sides are timed with what launching takes them"
+        return (
+            diagnose(
+                "launches_timed",
+                "a call waits for the GPU before all of it is queued, so both sides are timed with their launches",
+                remedy="do not wait for the device in forward or backward: no .item(), no synchronize()",
+                severity="info",
+            ),
         )
-        return (diagnose("launches_timed", message, severity="info"),)
 
-    def one(self, look: Callable[[], None]) -> dict[str, OfRound]:
-        """By figure; `look` is called while the device is warm. Raises NotQueued too."""
-        made: dict[str, OfRound] = {}
-        if self._calls[self._phases[0]] > 1:  # what is drawn for a long call keeps the GPU busy until it comes
-            self._arms.wake(self._phases[0])
+    def run_round(self, look: Callable[[], None]) -> dict[str, RoundTimes]:
+        """Times of one round by figure; `look` is called while the device is warm. Raises NotQueued too."""
+        figures: dict[str, RoundTimes] = {}
+        if self._calls[self._phases[0]] > 1:  # drawing the values of a long call keeps the GPU busy until it comes
+            self._pair.wake(self._phases[0])
         for phase in self._phases:
             reference_first, first_call = self._first_calls.pop(phase, (random.random() < 0.5, None))
-            pairs = [self._pair(phase, not reference_first)]
+            pairs = [self._time_pair(phase, not reference_first)]
             look()
-            if first_call is not None and _beyond_hope(pairs[0]):
+            if first_call is not None and _far_beyond_hopeless(pairs[0]):
                 pairs.append((pairs[0][0], first_call))
             else:
-                pairs.append(self._pair(phase, reference_first))
+                pairs.append(self._time_pair(phase, reference_first))
                 look()
             for name, parts in FIGURES[phase].items():
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
-                made[name] = first_pair, second_pair
-        return made
+                figures[name] = first_pair, second_pair
+        return figures
 
-    def _pair(self, phase: Phase, reference_first: bool) -> Pair:
-        reference, candidate, wrong = self._arms.pair(phase, reference_first, self._calls[phase])
+    def _time_pair(self, phase: Phase, reference_first: bool) -> PairTimes:
+        reference, candidate, wrong = self._pair.time_pair(phase, reference_first, self._calls[phase])
         if wrong is not None:
             raise WrongOutput(wrong)
         return reference, candidate
 
 
 def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
-    """Samples by figure, until all are known well enough or the plan's end is reached."""
+    """Samples by figure, until all figures are precise enough or the plan ends."""
     samples: dict[str, Samples] = defaultdict(lambda: Samples(device))
     started, count, misses = time.monotonic(), 0, 0
     while count < plan.max_rounds:
         try:
-            made = rounds.one(watch.look)
+            round_times = rounds.run_round(watch.look)
         except NotQueued:
             misses += 1
             if misses == MISSES:
-                rounds.launch_in_the_open()
+                rounds.time_launches()
                 samples.clear()
                 count = 0
             continue
@@ -150,31 +167,33 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
         enough = False
         if watch.counts():
             count += 1
-            for name, of_round in made.items():
-                samples[name].rounds.append(of_round)
-            figures = {name: speedup(of.claims()) for name, of in samples.items()}
+            for name, times in round_times.items():
+                samples[name].rounds.append(times)
+            figures = {name: speedup(one.reported()) for name, one in samples.items()}
             ranking = figures.get("total") or figures["forward"]
             widest = max(figure.half_width for figure in figures.values())
             enough = count >= plan.min_rounds and widest <= PRECISIONS[device].half_width
-            enough |= plan.gives_up and ranking.ci_high < HOPELESS
-        if enough or (late and count >= LEAST_KEPT):
+            enough |= plan.stops_when_hopeless and ranking.ci_high < HOPELESS
+        if enough or (late and count >= MIN_ROUNDS):
             break
     return samples
 
 
 def repeats(call_ms: float, device: Device) -> int:
     """Calls in one sample."""
-    return max(1, min(MAX_CALLS[device], math.ceil(CALLS_MS[device] / max(call_ms, 1e-6))))
+    sampling = SAMPLINGS[device]
+    return max(1, min(sampling.calls, math.ceil(sampling.milliseconds / max(call_ms, 1e-6))))
 
 
 def _total(times: Mapping[Part, Time]) -> float:
-    """Milliseconds claimed for all parts."""
-    return sum(part.claim for part in times.values())
+    """Reported milliseconds of all parts."""
+    return sum(part.reported for part in times.values())
 
 
-def _beyond_hope(pair: Pair) -> bool:
-    reference, candidate = pair
-    return _total(reference) < BEYOND_HOPE * _total(candidate)
+def _far_beyond_hopeless(times: PairTimes) -> bool:
+    """Hopeless even if a first call's loading and allocating made all the difference it can."""
+    reference, candidate = times
+    return _total(reference) < HOPELESS / FIRST_CALL_FACTOR * _total(candidate)
 
 
 def _sum(times: Mapping[Part, Time], parts: Sequence[Part]) -> Time:

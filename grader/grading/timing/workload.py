@@ -1,4 +1,4 @@
-"""What the reference's work is: how much, how short its kernels are, how exact as shipped, on what device."""
+"""Facts about the reference's work: its amount, its kernels' length, its error as shipped, and the device's peaks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 
 SHORT_MS = 0.1
-"""Of an operation. In one process a launch costs a GPU 0.1 us more than in another: a thousandth of this."""
+"""Milliseconds of an operation, below which launch costs show. In one process a launch costs a GPU 0.1 us more than in
+another, which is a thousandth of this."""
 
 
 def shipped_error(oracle: Oracle, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
-    """Relative error of eager PyTorch by the tensors' names; `tf32`: with its default, TensorFloat-32 in cuDNN."""
+    """Relative error of eager PyTorch by tensor name; `tf32` allows TensorFloat-32 in cuDNN, its default."""
     return oracle.remember(("shipped", case.seed, case.training, tf32), lambda: _shipped_error(oracle, case, tf32))
 
 
@@ -38,14 +39,14 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
         case.training,
         tf32=tf32,
     )
-    found = {}
+    errors = {}
     tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
     pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
     for expected, value in pairs:
         if expected is not None and value is not None and expected.dtype.is_floating_point:
             error = max(blocks.baseline_error(value, expected.reference64)[0], expected.error_l2)
-            found[expected.name] = error / max(expected.norm, 1e-300)
-    return found
+            errors[expected.name] = error / max(expected.norm, 1e-300)
+    return errors
 
 
 def work(oracle: Oracle, case: Case) -> p.Counted:
@@ -55,49 +56,49 @@ def work(oracle: Oracle, case: Case) -> p.Counted:
 
 def _work(oracle: Oracle, case: Case) -> p.Counted:
     oracle.ready(case)
-    script = JobBuilder(oracle.worker, oracle.device)
-    script.set_state(MODEL, case.state)
-    script.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
-    script.step(
+    job = JobBuilder(oracle.worker, oracle.device)
+    job.set_state(MODEL, case.state)
+    job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
+    job.step(
         p.Count(
             model=MODEL,
             inputs="a",
-            cotangents=script.cotangents(case.cotangents) if case.wrt else {},
+            cotangents=job.cotangents(case.cotangents) if case.wrt else {},
             wrt=case.wrt,
             training=case.training,
             clone_inputs=case.clone_inputs,
         )
     )
-    script.step(p.Drop())
-    counted: p.Counted = oracle.run(script).of(p.Counted)[0]
+    job.step(p.Drop())
+    counted: p.Counted = oracle.run(job).of(p.Counted)[0]
     return counted
 
 
 def launches_show(oracle: Oracle, case: Case) -> bool:
-    """Its kernels are so short that what a launch costs is a share of a call that is seen."""
+    """Whether the reference's kernels are so short that launch costs show in the time of a call."""
     return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case) < SHORT_MS)
 
 
 def _ms_each(oracle: Oracle, case: Case) -> float:
-    """Milliseconds of one operation of a forward, on average; infinite where they cannot be counted."""
+    """Mean milliseconds of one operation of a forward; infinite if operations cannot be counted."""
     oracle.ready(case)
-    script = JobBuilder(oracle.worker, oracle.device)
-    script.set_state(MODEL, case.state)
-    script.put_inputs("a", case.inputs)
+    job = JobBuilder(oracle.worker, oracle.device)
+    job.set_state(MODEL, case.state)
+    job.put_inputs("a", case.inputs)
     run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
-    script.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that a candidate may hold now
+    job.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that the candidate may hold now
     for _ in range(3):
-        script.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
-    script.step(p.Drop())
-    finding = oracle.run(script, tolerate_failure=True)
-    if finding.failure is not None:
+        job.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
+    job.step(p.Drop())
+    result = oracle.run(job, tolerate_failure=True)
+    if result.failure is not None:
         return math.inf
-    operations = finding.of(p.Counted)[0].forward.operations
-    return float(min(timed.ms for timed in finding.of(p.Timed)) / max(operations, 1))
+    operations = result.of(p.Counted)[0].forward.operations
+    return float(min(timed.ms for timed in result.of(p.Timed)) / max(operations, 1))
 
 
-def gauge(oracle: Oracle) -> p.Gauged:
-    """What the device can do, measured by the reference's worker."""
+def measure_peaks(oracle: Oracle) -> p.Gauged:
+    """Peak rates of the device, measured by the reference's worker."""
     oracle.release()
     measured = oracle.step(p.Gauge(device=oracle.device.value))
     assert isinstance(measured, p.Gauged)

@@ -1,4 +1,4 @@
-"""What a candidate's times are worth: beside the speed of light, and beside the reference compiled."""
+"""Adds figures to compare a candidate's times with: the roofline bound, and the reference compiled."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources
-from grader.grading.timing import flush_bytes, measure, too_fast, workload
+from grader.grading.timing import above_roofline, flush_bytes, measure_baselines, workload
 from grader.verdict.models import Baseline, Device, Problem, StageStatus
 
 
-def appraise(
+def add_roofline_and_baselines(
     resources: Resources, problem: Problem, device: Device, record: Record, *, tf32: bool, baselines: bool
 ) -> None:
-    """Fill in bounds and baselines, when the candidate is gone and disturbs nothing.
+    """Fill in bounds and baselines, once the candidate is gone and cannot be disturbed.
 
-    The times stand without them: whatever goes wrong here is said, and costs those figures alone.
+    The times stand without them: a failure here costs these figures alone, and is noted in a diagnosis.
     """
     if record.timing is None or record.timed is None or record.timing.status is not StageStatus.PASSED:
         return
@@ -25,25 +25,25 @@ def appraise(
         try:
             oracle = resources.oracle(problem, device)
             work = workload.work(oracle, record.timed)
-            record.timing = resources.light.bounds(oracle, work, record.timing, tf32=tf32)
+            record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=tf32)
             oracle.release()
             if baselines:
-                found = _baselines(resources, problem, oracle, record.timed, tf32)
-                record.timing = record.timing.model_copy(update={"baselines": found})
+                measured = _baselines(resources, problem, oracle, record.timed, tf32)
+                record.timing = record.timing.model_copy(update={"baselines": measured})
         except Exception as error:
             resources.drop_oracle(problem, device)
-            message = f"the speed of light and other baselines could not be told: {type(error).__name__}: {error}"
-            record.diagnoses.append(diagnose("not_appraised", message[:500], severity="info"))
-    record.diagnoses += too_fast(record.timing)
+            what = f"the roofline bound and baselines could not be measured: {type(error).__name__}: {error}"
+            record.diagnoses.append(diagnose("not_appraised", what[:500], severity="info"))
+    record.diagnoses += above_roofline(record.timing)
 
 
 def _baselines(resources: Resources, problem: Problem, oracle: Oracle, case: Case, tf32: bool) -> tuple[Baseline, ...]:
     device = oracle.device
 
-    def now() -> tuple[Baseline, ...]:
+    def measure() -> tuple[Baseline, ...]:
         flush = flush_bytes(device)
         variant = oracle.module.variants[case.variant]
         with resources.launcher.start(Role.REFERENCE, device) as worker:
-            return measure(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)
+            return measure_baselines(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)
 
-    return resources.baselines.get(problem, case, resources.environment(device), tf32, now)
+    return resources.baselines.get(problem, case, resources.environment(device), tf32, measure)

@@ -10,7 +10,7 @@ from grader.grading.pipeline import Grader
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
 from grader.grading.timing import judge_timing
-from grader.grading.timing.pair import Arms
+from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
 from grader.verdict.models import Device
 from tests import samples
@@ -67,7 +67,7 @@ def refuse(role, device):
 
 def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
     seen = []
-    pair = Arms.pair
+    pair = WorkerPair.time_pair
 
     def watched(*args):
         seen.append("pair")
@@ -79,7 +79,7 @@ def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
         yield
         seen.append("over")
 
-    monkeypatch.setattr(Arms, "pair", watched)
+    monkeypatch.setattr(WorkerPair, "time_pair", watched)
     problem = samples.problem(source=samples.PROBLEM_SOURCE)
     with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
         oracle = resources.oracle(problem, Device.CPU)

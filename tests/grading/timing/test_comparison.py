@@ -1,4 +1,4 @@
-"""Rounding at a kink is told from a wrong result of a timed call."""
+"""Rounding at a non-smooth point is no wrong result of a timed call."""
 
 import pytest
 import torch
@@ -8,9 +8,8 @@ from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, evaluate
 from grader.grading.resources import Resources
-from grader.grading.timing.call import Draw
-from grader.grading.timing.comparison import Comparison
-from grader.grading.timing.nonsmooth_retry import SecondLook
+from grader.grading.timing.calls import Draw
+from grader.grading.timing.comparison import Comparison, ExactCheck
 from grader.verdict.models import Device
 
 TOLERANCE = 2e-5
@@ -43,12 +42,12 @@ def flipped(oracle):
     raise AssertionError("no draw has one")
 
 
-def test_an_element_on_the_other_side_of_a_kink_is_explained_and_nothing_else_is(oracle):
+def test_only_an_element_at_a_non_smooth_point_is_explained(oracle):
     case, right, found = flipped(oracle)
-    look = SecondLook(oracle, case, Draw(case.inputs, case.state, case.cotangents), tf32=True)
+    check = ExactCheck(oracle, case, Draw(case.inputs, case.state, case.cotangents), tf32=True)
 
     def explains(value):
-        return look.explains("gradients", "input[0]", value)
+        return check.explains("gradients", "input[0]", value)
 
     assert explains(right)
     assert explains(found)
@@ -58,11 +57,12 @@ def test_an_element_on_the_other_side_of_a_kink_is_explained_and_nothing_else_is
     assert not explains(cut)
 
 
-def test_integers_of_a_timed_call_get_a_second_look_too():
+def test_integers_of_a_timed_call_are_held_against_exact_values_too():
     comparison = Comparison(None, None, {}, {}, tf32=False)
     reference64 = torch.arange(32)
     expected = tolerance.Expected("indices", (32,), torch.int64, reference64)
     found = reference64.flip(0)
-    assert comparison._difference(expected, reference64, reference64, lambda _: False) is None
-    assert "32 of 32" in comparison._difference(expected, reference64, found, lambda _: False)
-    assert comparison._difference(expected, reference64, found, lambda _: True) is None
+    assert comparison._fault(expected, reference64, reference64, lambda _: False) is None
+    _, amount = comparison._fault(expected, reference64, found, lambda _: False)
+    assert "32 of 32" in amount
+    assert comparison._fault(expected, reference64, found, lambda _: True) is None

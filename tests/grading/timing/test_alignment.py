@@ -50,7 +50,7 @@ class Worker:
         self.closed = True
 
 
-def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, alike=0.03, comparable=True):
+def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_tolerance=0.03, comparable=True):
     """Who is asked after that, and who was started for it."""
     monkeypatch.setattr(workload, "launches_show", lambda oracle, case: shows)
     held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
@@ -69,7 +69,7 @@ def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, alike=0.03, c
     oracle.move_to = move_to
     shop = SimpleNamespace(launcher=SimpleNamespace(take=take))
     candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
-    Resources.align(shop, oracle, candidate, case, replace(QUICK, alike=alike))
+    Resources.align(shop, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
     assert [worker for worker in started if not worker.closed] == [worker for worker in asked if worker in started]
     assert not any(worker.closed for worker in held)
     return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in asked], len(started)
@@ -145,4 +145,4 @@ def test_on_a_gpu_each_candidate_has_a_reference_like_it():
                 assert 0.0005 < theirs.launch_ms < 0.01
                 assert 0.005 < theirs.call_ms < 0.1
                 for name in ("launch_ms", "call_ms"):
-                    assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=QUICK.alike)
+                    assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=QUICK.pace_tolerance)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.grading.timing.spacing import spacers
+from grader.grading.timing.calls import spacers
 from grader.verdict.models import Device
 from grader.worker.timing.spacing import Spacers
 

@@ -1,0 +1,217 @@
+"""Timed calls of one side: what a call runs on, how it is sent to a worker, and what it returns.
+
+On a CPU each part of a call is a job. On a GPU each part is put on the referee's own timeline.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from grader import protocol as p
+from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient, WorkerLost
+from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import lost
+from grader.grading.timing.clocks import Time
+from grader.verdict.models import Device
+
+Part = Literal["inference", "forward", "backward"]
+"""What one job times. `inference` is a forward without a graph."""
+Phase = Literal["inference", "training"]
+PARTS: dict[Phase, tuple[Part, ...]] = {"inference": ("inference",), "training": ("forward", "backward")}
+FIGURES: dict[Phase, dict[str, tuple[Part, ...]]] = {
+    "inference": {"forward": ("inference",)},
+    "training": {"backward": ("backward",), "total": ("forward", "backward")},
+}
+"""The parts that each figure of the verdict adds up."""
+
+HOST_FLUSH_BYTES = 64 << 20
+"""Bytes written before each sample on a CPU. A choice: more than the caches of common hosts."""
+_CLEAR = p.Drop(empty_cache=False)
+"""Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
+
+
+class _Spacing(NamedTuple):
+    """Number of spacer tensors, their largest size in bytes, and the step between sizes in bytes."""
+
+    number: int
+    most: int
+    step: int
+
+
+_SPACINGS = {Device.CPU: _Spacing(1, 256 << 10, 64), Device.CUDA: _Spacing(2, 200 << 20, 1 << 20)}
+"""The place of a call's tensors costs some percent on a CPU (steps are cache lines), by how they share a cache, and
+half a percent of a GPU's short calls (steps are pages). A place drawn for each sample turns that into noise. A fixed
+place would favour one process throughout, and the next candidate too, which gets the pages that the last one freed."""
+
+
+@dataclass
+class Side:
+    """One side of a comparison: the reference or the candidate."""
+
+    worker: WorkerClient
+    operands: Mapping[str, str]
+    """This side's operand names by the reference's."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Shapes of operands and buffers on this side, by the reference's names."""
+    names: Mapping[str, str]
+    """This side's names of parameters and buffers by the reference's."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The values that one call runs on. Both sides get the same."""
+
+    inputs: Sequence[object]
+    state: Mapping[str, torch.Tensor]
+    cotangents: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One timed call with its sealed tensors. These are gigabytes at full size: compare them and let go."""
+
+    times: Mapping[Part, Time]
+    sealed: Mapping[str, torch.Tensor]
+
+
+class NotQueued(Exception):
+    """A call waited for the GPU before all of it was queued. It was let in late, so its time is void."""
+
+
+class Caller:
+    """Makes the timed calls of both sides. What a call leaves in a worker is freed before the next call."""
+
+    def __init__(self, sides: Sequence[Side], candidate: Candidate, oracle: Oracle, case: Case, *, tf32: bool) -> None:
+        self._sides, self._candidate, self._oracle, self._case, self._tf32 = sides, candidate, oracle, case, tf32
+        self._device = oracle.device
+        self._flush_bytes = flush_bytes(oracle.device)
+        for index in range(len(sides)):
+            self._do(index, _CLEAR)
+
+    def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
+        """One call of side `index` for each draw.
+
+        Raises NotQueued if `queued` and a call could not be queued, and Stopped if the candidate fails.
+        """
+        if self._device is Device.CPU:
+            self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
+            calls = [self._on_host(index, phase, draws[0])]
+            for draw in draws[1:]:
+                self._do(index, _CLEAR)
+                calls.append(self._on_host(index, phase, draw))
+            return calls
+        if len(draws) > 1:  # `Queue` flushes the caches before each call
+            self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))
+        return [self._on_gpu(index, phase, draw, queued) for draw in draws]
+
+    def _on_host(self, index: int, phase: Phase, draw: Draw) -> Call:
+        results = []
+        for part in PARTS[phase]:
+            job = JobBuilder(self._sides[index].worker, Device.CPU, at_once=True)
+            self._fill(job, index, phase, part, draw)
+            results.append(self._run(index, job, self._doing(phase)))
+        return _call(phase, results)
+
+    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool) -> Call:
+        """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
+        results = []
+        for part in PARTS[phase]:
+            last = part == PARTS[phase][-1]
+            job = TimelineJob(self._sides[index].worker, queued=queued, drop=last)
+            self._fill(job, index, phase, part, draw, alone=not queued)
+            result = self._run(index, job, self._doing(phase))
+            if not result.queued:
+                self._do(index, _CLEAR)
+                raise NotQueued
+            results.append(result)
+        return _call(phase, results)
+
+    def _fill(self, job: JobBuilder, index: int, phase: Phase, part: Part, draw: Draw, *, alone: bool = False) -> None:
+        """Add the values of one part, the timed step, and the exports of its results."""
+        side, case = self._sides[index], self._case
+        if part != "backward":
+            state = {side.names[name]: value for name, value in draw.state.items() if name in side.names}
+            job.set_state(MODEL, state)
+            job.put_inputs("t", draw.inputs, requires_grad=phase == "training")
+        timed: dict[str, Any] = {
+            "part": part,
+            "model": MODEL,
+            "inputs": "t",
+            "tape": "t",
+            "grads": "t",
+            "cotangents": job.cotangents(draw.cotangents) if part == "backward" else {},
+            "wrt": tuple(side.operands.values()) if part == "backward" else (),
+            "training": case.training,
+            "tf32": self._tf32,
+            "clone_inputs": case.clone_inputs,
+        }
+        if self._device is Device.CUDA:
+            job.step(p.Queue(**timed, flush_bytes=self._flush_bytes, alone=alone))
+        else:
+            job.step(p.Time(**timed))
+        if part == "backward":
+            gradients = {
+                theirs: TensorSpec(side.shapes[name], case.operand(name).dtype)
+                for name, theirs in side.operands.items()
+            }
+            job.export(exports("grad", "t", gradients))
+        else:
+            job.export(exports("output", "t", output_specs(case)))
+            job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
+
+    def give_back(self, index: int) -> None:
+        """Free all memory of a side that its models do not need. Raises Stopped."""
+        self._do(index, p.Drop())
+        try:
+            self._sides[index].worker.release_memory()
+        except WorkerLost as error:
+            if index == 0:
+                raise
+            raise lost(error, "timing", "giving memory back between timed calls") from error
+
+    def _do(self, index: int, *steps: p.Step) -> None:
+        job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
+        for step in steps:
+            job.step(step)
+        self._run(index, job, "preparing a timed call")
+
+    def _run(self, index: int, job: JobBuilder, doing: str) -> JobResult:
+        return self._candidate.run(job, "timing", doing) if index else self._oracle.run(job)
+
+    def _doing(self, phase: Phase) -> str:
+        return f"timing {phase} on variant {self._case.variant}"
+
+    def _buffers(self, side: Side) -> dict[str, TensorSpec]:
+        buffers = {name: value for name, value in self._case.buffers.items() if name in side.names}
+        return {side.names[name]: TensorSpec(side.shapes[name], value.dtype) for name, value in buffers.items()}
+
+
+def flush_bytes(device: Device) -> int:
+    """Bytes to write so that caches are cold: twice the L2 cache's size on a GPU."""
+    if device is Device.CUDA:
+        return 2 * int(torch.cuda.get_device_properties(0).L2_cache_size)
+    return HOST_FLUSH_BYTES
+
+
+def spacers(device: Device) -> tuple[int, ...]:
+    """Random sizes, in bytes, of the tensors that are allocated before a sample's.
+
+    The referee draws them, since a submission cannot seed its generator.
+    """
+    number, most, step = _SPACINGS[device]
+    return tuple(step * (1 + secrets.randbelow(most // step)) for _ in range(number))
+
+
+def _call(phase: Phase, results: Sequence[JobResult]) -> Call:
+    times = {
+        part: Time(result.of(p.Timed)[0].ms, result.bracket_ms)
+        for part, result in zip(PARTS[phase], results, strict=True)
+    }
+    return Call(times, {source: tensor for result in results for source, tensor in result.sealed.items()})
