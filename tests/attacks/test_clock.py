@@ -288,3 +288,16 @@ def test_samples_are_kept_in_six_digits_and_the_figures_in_full():
 def test_two_times_that_the_clock_cannot_tell_are_not_called_the_same():
     timing, _ = timing_of(samples(0.05, 0.05, 0.0, noise_ms=10.0))
     assert (timing.clock, timing.verdict) == ("referee", "inconclusive")
+
+
+@pytest.mark.parametrize(("delayed", "disputed"), [(3, False), (6, True)])
+def test_only_reports_that_are_short_throughout_are_disputed(delayed, disputed):
+    """Other work on a CPU lengthens some of few intervals, a false timer shortens every report."""
+    made = samples(1.0, 1.0, rounds=3)
+    pairs = [pair for of_round in made.rounds for pair in of_round]
+    for index in range(6 - delayed, 6):
+        reference, candidate = pairs[index]
+        pairs[index] = reference, Time(candidate.reported, candidate.interval + 1.5)
+    made.rounds = list(zip(pairs[::2], pairs[1::2], strict=True))
+    timing, called = timing_of(made)
+    assert (timing.clock, called) == ("referee", disputed)
