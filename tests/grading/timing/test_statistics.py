@@ -6,6 +6,8 @@ import statistics
 
 import pytest
 
+from benchmarks.timing_rule import Processes, one_pair, share_slower
+from grader.grading.timing.rounds import QUICK
 from grader.grading.timing.statistics import HOPELESS, Round, speedup, students_t, verdict_of
 from grader.verdict.models import Device
 
@@ -67,3 +69,28 @@ def test_one_round_tells_a_hopeless_one_where_it_is_steady(candidate_ms, told):
     found = speedup([Round((1.0, 1.0), candidate_ms)])
     assert (found.ci_high < HOPELESS) == (told == "slower")
     assert verdict_of(found.ci_low, found.ci_high, 1, Device.CUDA, 1.0) == told
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "rounds", "verdict"),
+    [
+        (1.034, 1.049, 3, "inconclusive"),
+        (1.034, 1.049, 7, "faster"),
+        (1.040, 1.060, 3, "faster"),
+        (0.955, 0.970, 5, "inconclusive"),
+        (0.955, 0.970, 7, "slower"),
+        (0.940, 0.960, 5, "slower"),
+        (0.995, 1.005, 3, "same"),
+        (0.985, 1.005, 3, "inconclusive"),
+    ],
+)
+def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low, high, rounds, verdict):
+    assert verdict_of(low, high, rounds, Device.CUDA, 4.2) == verdict
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.005])
+def test_a_quick_timing_finds_no_difference_between_equal_programs(noise):
+    processes = Processes(offset=0.014, noise=noise, held_up=0.02)
+    verdicts = [one_pair(processes, QUICK, Device.CUDA, 1.0)[0] for _ in range(300)]
+    assert not {"faster", "slower"} & set(verdicts)
+    assert share_slower(lambda slowdown: one_pair(processes, QUICK, Device.CUDA, slowdown), 1.08, 100) > 0.9
