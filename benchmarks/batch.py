@@ -1,8 +1,8 @@
-"""What a batch costs on the CPU: `python -m benchmarks.batch [--authors 3] [--sizes 100 1000 10000]`
+"""Measures what a batch costs on the CPU: `python -m benchmarks.batch [--authors 3] [--sizes 100 1000 10000]`
 
-First the CPU twins of the reference solutions under several authors' names, with --quick and their builds cached: where
-the seconds of each go. Then more and more files without a ModelNew, which cost bookkeeping alone: milliseconds each,
-and the largest resident memory that the referee has had so far. Needs no GPU.
+First the CPU versions of the reference solutions are graded under several authors' names, with --quick and cached
+builds: printed are the seconds by stage. Then growing numbers of files without a ModelNew are graded, which cost
+bookkeeping alone: printed are milliseconds for each and the referee's peak resident memory. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from grader.verdict.models import StageSeconds, Submission
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a batch costs on the CPU")
-    parser.add_argument("--authors", type=int, default=3)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1000, 10000])
-    chosen = parser.parse_args()
+    parser = argparse.ArgumentParser(description="Measure what a batch costs on the CPU")
+    parser.add_argument("--authors", type=int, default=3, help="authors of each solution")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1000, 10000], help="files of each batch")
+    arguments = parser.parse_args()
     catalog = find_problems()
-    twins = find_submissions([shipped("reference_solutions") / "cpu"], catalog)
-    if chosen.authors:
+    solutions = find_submissions([shipped("reference_solutions") / "cpu"], catalog)
+    if arguments.authors:
         with Grader(device="cpu", quick=True) as grader:
-            list(grader.grade_many((catalog.problem(twin.problem_id), twin) for twin in twins))
-            several = [
-                twin.model_copy(update={"author": f"author{number}"})
-                for number in range(chosen.authors)
-                for twin in twins
+            list(grader.grade_many((catalog.problem(solution.problem_id), solution) for solution in solutions))
+            repeated = [
+                solution.model_copy(update={"author": f"author{number}"})
+                for number in range(arguments.authors)
+                for solution in solutions
             ]
-            cached_builds(grader, catalog, several)
-    for size in chosen.sizes:
-        bookkeeping(catalog, twins[0], size)
+            cached_builds(grader, catalog, repeated)
+    for size in arguments.sizes:
+        bookkeeping(catalog, solutions[0], size)
 
 
 def cached_builds(grader: Grader, catalog: Catalog, work: Sequence[Submission]) -> None:
+    """Print the seconds of one submission, by stage."""
     started = time.monotonic()
     verdicts = [verdict for _, _, verdict in grader.grade_many((catalog.problem(one.problem_id), one) for one in work)]
     seconds = time.monotonic() - started
@@ -52,6 +53,7 @@ def cached_builds(grader: Grader, catalog: Catalog, work: Sequence[Submission]) 
 
 
 def bookkeeping(catalog: Catalog, template: Submission, size: int) -> None:
+    """Print the milliseconds of one file that cannot be graded."""
     problem = catalog.problem(template.problem_id)
     work = (
         (problem, template.model_copy(update={"author": f"author{number}", "source": f"number = {number}\n"}))

@@ -1,8 +1,8 @@
-"""Cold builds: PyTorch's own load_inline beside the grader's way of calling it. `python -m benchmarks.build [FILE ...]`
+"""Compares cold builds by PyTorch's load_inline and by the grader: `python -m benchmarks.build [FILE ...]`
 
-Each build is a process of its own with an empty build folder, timed between the import of torch and the import of what
-was built. Stock and ours take turns, and start in turn. CPU seconds, of all processes together, are the figure to go by
-where the machine does other things too. Needs nvcc for CUDA solutions, no GPU.
+Each build is a process of its own with an empty build folder, timed from the import of torch to the import of the
+extension. Stock and grader builds alternate, and so does the one that starts. On a busy machine compare CPU seconds,
+which count all processes. Needs nvcc for CUDA solutions, but no GPU.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ print(json.dumps({"wall": time.monotonic() - wall, "cpu": cpu() - used, "builds"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--rounds", type=int, default=1)
-    chosen = parser.parse_args()
-    files = chosen.files or sorted(shipped("reference_solutions").glob("conv*.py"))
+    parser.add_argument("files", nargs="*", type=Path, help="sources; by default the shipped convolutions")
+    parser.add_argument("--rounds", type=int, default=1, help="builds of each file each way")
+    arguments = parser.parse_args()
+    files = arguments.files or sorted(shipped("reference_solutions").glob("conv*.py"))
     ratios: dict[str, list[float]] = {"wall": [], "cpu": []}
     print(f"{'':60} {'wall s':>15} {'ratio':>6} {'CPU s':>15} {'ratio':>6}")
     for path in files:
         total = {way: {"wall": 0.0, "cpu": 0.0, "builds": 0} for way in ("stock", "ours")}
-        for number in range(chosen.rounds):
+        for number in range(arguments.rounds):
             for way in ("stock", "ours") if number % 2 == 0 else ("ours", "stock"):
                 for name, value in build(way, path).items():
                     total[way][name] += value
@@ -59,7 +59,7 @@ def main() -> None:
         for figure, seen in ratios.items():
             stock, ours = total["stock"][figure], total["ours"][figure]
             seen.append(ours / stock)
-            line += f" {stock / chosen.rounds:7.1f}{ours / chosen.rounds:8.1f} {ours / stock:6.2f}"
+            line += f" {stock / arguments.rounds:7.1f}{ours / arguments.rounds:8.1f} {ours / stock:6.2f}"
         again = total["ours"]["builds"] > total["stock"]["builds"]
         print(line + ("  (built again with the stock headers)" if again else ""), flush=True)
     means = {name: math.exp(sum(map(math.log, seen)) / len(seen)) for name, seen in ratios.items()}

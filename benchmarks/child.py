@@ -1,4 +1,4 @@
-"""A measurement in a process of its own."""
+"""Runs a measurement in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def ask(code: str, *arguments: object, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the code prints last, as JSON. Exits with the end of its stderr where it fails."""
+    """The last line that the code prints, as JSON. Exits with the end of its stderr if it fails."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         env=dict(environment),
@@ -20,5 +20,5 @@ def ask(code: str, *arguments: object, environment: Mapping[str, str]) -> dict[s
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, arguments))}: {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

@@ -70,15 +70,15 @@ def measure(device: Device, processes: int, count: int) -> Iterator[tuple[str, l
     convolution = find_problems(()).problem(CONVOLUTION)
     with Resources() as resources:
         for problem in problems(device, convolution)[:2]:
-            oracle, found = resources.oracle(problem, device), defaultdict[str, list[list[Row]]](list)
+            oracle, rows = resources.oracle(problem, device), defaultdict[str, list[list[Row]]](list)
             case = oracle.case(plan.variants(oracle)[-1])
             for _ in range(processes):
                 with resources.candidate(itself(problem), device) as candidate:
                     resources.align(oracle, candidate, case, plan.rounds(device, quick=False))
                     pair = WorkerPair(candidate, oracle, case, tf32=True)
                     for phase in ("inference", "training"):
-                        found[f"{problem.id} {phase}"].append(_rows(pair, phase, device, count))
-            yield from found.items()
+                        rows[f"{problem.id} {phase}"].append(_rows(pair, phase, device, count))
+            yield from rows.items()
 
 
 def _rows(pair: WorkerPair, phase: Phase, device: Device, count: int) -> list[Row]:

@@ -1,9 +1,9 @@
-"""How long a leaderboard takes, by the number of stored verdicts.
+"""Measures how long a leaderboard takes, by the number of stored verdicts.
 
     python benchmarks/leaderboard.py [--verdicts 200000] [--rounds 9]
 
-Makes a database in a temporary folder: authors with several samples of each problem, in the mix of statuses and labels
-that such batches have, saved by the store's own code (a few thousand) and copied from there in bulk.
+Makes a database in a temporary folder: authors with several samples of each problem, in a realistic mix of statuses
+and labels. A few thousand verdicts are saved by the store's own code, and the rest are copied in bulk.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ LABELS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--verdicts", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--verdicts", type=int, default=200_000, help="verdicts in the database")
+    parser.add_argument("--rounds", type=int, default=9, help="runs of each query")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "grader.db") as store:
         fill(store, options.verdicts)
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def fill(store: Store, count: int) -> None:
-    """Real rows first; the rest are copies with other authors, texts and figures."""
+    """Save real rows first; the rest are copies with other authors, sources and figures."""
     draw = random.Random(0)
     with store.run([]) as run:
         for index in range(min(SAVED, count)):
@@ -117,4 +117,5 @@ def timed(call) -> float:
     return time.perf_counter() - started
 
 
-main()
+if __name__ == "__main__":
+    main()

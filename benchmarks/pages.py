@@ -1,10 +1,10 @@
-"""How long the first page takes with many verdicts: the static site from its folder, and the server's.
+"""Measures how long the first page takes with many verdicts, from a static site and from the server.
 
     python benchmarks/pages.py                     10,000 verdicts in a temporary folder
-    python benchmarks/pages.py --keep pages.d      keep the database there, and use it again
+    python benchmarks/pages.py --keep pages.d      keep the database there and use it again
 
-The verdicts are made up, as large as real ones: 40 authors, 250 problems, one GPU and one CPU, every status. Needs the
-extra `serve`, Playwright, and chromium on PATH.
+The verdicts are made up and as large as real ones: 40 authors, 250 problems, one GPU and one CPU, every status. Needs
+the extra `serve`, Playwright, and chromium on PATH.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ STATUSES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--keep", type=Path, help="a folder for the database")
-    asked = parser.parse_args()
+    parser.add_argument("--count", type=int, default=10_000, help="verdicts in the database")
+    parser.add_argument("--keep", type=Path, help="keep the database in this folder")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.keep or Path(temporary)
+        folder = arguments.keep or Path(temporary)
         folder.mkdir(exist_ok=True)
-        database = folder / f"{asked.count}.db"
+        database = folder / f"{arguments.count}.db"
         if not database.exists():
-            fill(database, asked.count)
-        print(f"{asked.count} verdicts, database {database.stat().st_size / 1e6:.0f} MB")
+            fill(database, arguments.count)
+        print(f"{arguments.count} verdicts, database {database.stat().st_size / 1e6:.0f} MB")
         measure_served(database)
         measure_static(database, folder / "site")
 
@@ -91,7 +91,7 @@ def measure_static(database: Path, out: Path) -> None:
 
 
 def measure_served(database: Path) -> None:
-    """Start the server and ask for its first page, before anything is cached and again."""
+    """Start the server and request its first page twice, first with nothing cached."""
     with server(database) as address:
         first, again = (request_seconds(address) for _ in range(2))
         print(f"served index: first request {first:.2f} s, second {again:.3f} s, opened in {opened(address)} s")
@@ -123,7 +123,7 @@ def request_seconds(address: str) -> float:
 
 @contextmanager
 def server(database: Path) -> Iterator[str]:
-    """A server of its own process, and its address."""
+    """The address of a server in a process of its own."""
     command = [sys.executable, "-m", "grader", "serve", "--db", str(database), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -143,7 +143,7 @@ def server(database: Path) -> Iterator[str]:
 
 
 def fill(database: Path, count: int) -> None:
-    """The same verdicts each time."""
+    """Fill a database, with the same verdicts each time."""
     chance = random.Random(0)
     problems = [
         Problem(id=f"conv{number}_bias_residual_mul", path=Path(f"/problems/{number}.py"), source=f"n = {number}\n")

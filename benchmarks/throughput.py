@@ -1,13 +1,13 @@
-"""Submissions an hour: a batch through this grader and through KernelBench's evaluator, on one GPU, in one run.
+"""Measures seconds a submission on one GPU, by this grader and by KernelBench's evaluator, in one run.
 
     python -m benchmarks.throughput [--count 32] [--full-count 8] [--kernelbench CHECKOUT] [--kernelbench-count 8]
 
-The batch is the shipped CUDA submissions for the three convolution problems that are right, again and again with
-another last line, so that each is a text and a build of its own. Ours are graded cold, then with their builds kept,
-with --quick and in full: forward, backward and times, in the sandbox. KernelBench builds in parallel and then evaluates
-one after another, each in a process of its own, as its batch script does: forward alone, 5 correctness and 100
-performance trials. Its share of the batch is smaller, since it takes longer; compare the seconds each. Needs a GPU and
-nvcc.
+The batch is the shipped correct CUDA submissions to the three convolution problems, repeated with another last line, so
+that each is a source and a build of its own. The grader takes them cold, then with cached builds, with --quick and in
+full: forward, backward and times, in the sandbox. KernelBench builds in parallel and then evaluates one after another,
+each in a process of its own, as its batch script does: the forward alone, with 5 correctness and 100 performance
+trials. Its share of the batch is smaller, since it takes longer; compare the seconds of each submission. Needs a GPU
+and nvcc.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROBLEMS = (
     "conv2d_mul_leaky_relu_gelu",
     "conv_transpose3d_bias_residual_mul_residual",
 )
-RIGHT = (
+CORRECT = (
     "reference_solutions/conv_transpose3d_leaky_relu_mul_leaky_relu_max.py",
     "reference_solutions/conv2d_mul_leaky_relu_gelu.py",
     "reference_solutions/conv_transpose3d_bias_residual_mul_residual.py",
@@ -66,36 +66,36 @@ else:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=32)
-    parser.add_argument("--kernelbench", type=Path, metavar="CHECKOUT")
-    parser.add_argument("--kernelbench-count", type=int, default=8)
-    parser.add_argument("--full-count", type=int, default=0, help="also regrade so many of them in full")
-    chosen = parser.parse_args()
+    parser.add_argument("--count", type=int, default=32, help="submissions in the batch")
+    parser.add_argument("--kernelbench", type=Path, metavar="CHECKOUT", help="compare with this KernelBench checkout")
+    parser.add_argument("--kernelbench-count", type=int, default=8, help="submissions that KernelBench evaluates")
+    parser.add_argument("--full-count", type=int, default=0, help="submissions regraded in full")
+    arguments = parser.parse_args()
     catalog = find_problems()
-    batch = distinct(catalog, chosen.count)
+    batch = distinct(catalog, arguments.count)
     each: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         each["cold, --quick"] = ours(catalog, batch, Path(folder), quick=True)
-        each["builds kept, --quick"] = ours(catalog, batch, Path(folder), quick=True)
-        if chosen.full_count:
-            each["builds kept, in full"] = ours(catalog, batch[: chosen.full_count], Path(folder), quick=False)
-    if chosen.kernelbench:
-        theirs = kernelbench(chosen.kernelbench, catalog, batch[: chosen.kernelbench_count])
+        each["cached builds, --quick"] = ours(catalog, batch, Path(folder), quick=True)
+        if arguments.full_count:
+            each["cached builds, in full"] = ours(catalog, batch[: arguments.full_count], Path(folder), quick=False)
+    if arguments.kernelbench:
+        theirs = kernelbench(arguments.kernelbench, catalog, batch[: arguments.kernelbench_count])
         print(f"cold, KernelBench's seconds over ours: {theirs / each['cold, --quick']:.1f}")
 
 
 def distinct(catalog: Catalog, count: int) -> list[Submission]:
-    """So many texts, over the problems in turn."""
+    """`count` different sources, over the problems in turn."""
     root = shipped("problems").parent
-    right = find_submissions([root / path for path in RIGHT], catalog)
+    correct = find_submissions([root / path for path in CORRECT], catalog)
     return [
         one.model_copy(update={"author": f"author{number}", "source": f"{one.source}\n# {number}\n"})
-        for number, one in zip(range(count), itertools.cycle(right), strict=False)
+        for number, one in zip(range(count), itertools.cycle(correct), strict=False)
     ]
 
 
 def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: bool) -> float:
-    """Seconds each."""
+    """Seconds of each submission."""
     started = time.monotonic()
     with Grader(device="cuda", quick=quick, build_cache=cache) as grader:
         work = [(catalog.problem(one.problem_id), one) for one in batch]
@@ -125,7 +125,7 @@ def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: b
 
 
 def kernelbench(checkout: Path, catalog: Catalog, batch: Sequence[Submission]) -> float:
-    """Seconds each."""
+    """Seconds of each submission."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         samples = []
@@ -138,13 +138,13 @@ def kernelbench(checkout: Path, catalog: Catalog, batch: Sequence[Submission]) -
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             list(pool.map(lambda sample: _kernelbench(checkout, "build", *sample), samples))
         built = time.monotonic()
-        found = [_kernelbench(checkout, "evaluate", *sample) for sample in samples]
+        results = [_kernelbench(checkout, "evaluate", *sample) for sample in samples]
         ended = time.monotonic()
     each = (ended - started) / len(batch)
-    right = sum(bool(one["correct"]) for one in found)
+    correct = sum(bool(one["correct"]) for one in results)
     print(
         f"KernelBench, {len(batch)}: {each:.2f} s each (building {(built - started) / len(batch):.2f}, "
-        f"evaluating {(ended - built) / len(batch):.2f}); {right} correct",
+        f"evaluating {(ended - built) / len(batch):.2f}); {correct} correct",
         flush=True,
     )
     return each

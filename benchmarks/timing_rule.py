@@ -43,8 +43,8 @@ def main() -> None:
     arguments = parser.parse_args()
     device = arguments.device
     slowdowns = SLOWDOWNS[device]
-    found = "".join(f"{f'{slowdown - 1:.0%} found':>11}" for slowdown in slowdowns)
-    print(f"offset  noise  rule       false alarms{found}  rounds")
+    columns = "".join(f"{f'{slowdown - 1:.0%} found':>11}" for slowdown in slowdowns)
+    print(f"offset  noise  rule       false alarms{columns}  rounds")
     for offset in OFFSETS[device]:
         for noise in NOISES[device]:
             processes = Processes(offset, noise, arguments.held_up)

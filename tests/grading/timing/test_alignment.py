@@ -1,4 +1,4 @@
-"""Where launches show, both processes are such that the GPU takes up their work as quickly."""
+"""Where launches show, the reference is moved to a process of the candidate's pace."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ class Worker:
 
 
 def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_tolerance=0.03, comparable=True):
-    """Who is asked after that, and who was started for it."""
+    """Paces of the processes that the reference was moved to, and how many were started for it."""
     monkeypatch.setattr(workload, "launches_show", lambda oracle, case: shows)
     held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
 
@@ -59,37 +59,37 @@ def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_toleranc
         started.append(Worker(*next(coming)))
         return started[-1]
 
-    asked = []
+    moved_to = []
     oracle = SimpleNamespace(workers=held, device=Device.CUDA)
 
     def move_to(worker):
-        asked.append(worker)
+        moved_to.append(worker)
         oracle.workers = [worker, *held]
 
     oracle.move_to = move_to
-    shop = SimpleNamespace(launcher=SimpleNamespace(take=take))
+    resources = SimpleNamespace(launcher=SimpleNamespace(take=take))
     candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
-    Resources.align(shop, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
-    assert [worker for worker in started if not worker.closed] == [worker for worker in asked if worker in started]
+    Resources.align(resources, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
+    assert [worker for worker in started if not worker.closed] == [worker for worker in moved_to if worker in started]
     assert not any(worker.closed for worker in held)
-    return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in asked], len(started)
+    return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in moved_to], len(started)
 
 
 def test_a_reference_that_is_like_the_candidate_stays(monkeypatch):
     assert align(monkeypatch, held=[(0.00171, 0.0151)], fresh=[]) == ([(0.00171, 0.0151)], 0)
 
 
-def test_one_that_was_asked_before_is_asked_again(monkeypatch):
+def test_an_earlier_process_is_used_again(monkeypatch):
     held = [(0.00160, 0.0150), (0.00170, 0.0155), (0.00169, 0.0150)]
     assert align(monkeypatch, held=held, fresh=[]) == ([held[2]], 0)
 
 
-def test_others_are_started_until_one_is_like_the_candidate(monkeypatch):
+def test_processes_are_started_until_one_is_like_the_candidate(monkeypatch):
     fresh = [(0.00160, 0.0150), (0.00170, 0.0156), (0.00172, 0.0149), (0.00170, 0.0150)]
     assert align(monkeypatch, held=[(0.00161, 0.0150)], fresh=fresh) == ([fresh[2]], 3)
 
 
-def test_where_none_is_the_nearest_is_taken(monkeypatch):
+def test_without_a_like_process_the_nearest_is_used(monkeypatch):
     fresh = [(0.0010 + 0.0001 * (n == 3), 0.0150) for n in range(ALIGN_TRIES)]
     assert align(monkeypatch, held=[(0.0009, 0.0150)], fresh=fresh) == ([fresh[3]], ALIGN_TRIES)
 
@@ -97,12 +97,12 @@ def test_where_none_is_the_nearest_is_taken(monkeypatch):
 @pytest.mark.parametrize(
     ("wanted", "shows", "comparable"), [(None, True, True), (0.0017, False, True), (0.0017, True, False)]
 )
-def test_where_nothing_shows_nothing_is_started(monkeypatch, wanted, shows, comparable):
-    told = align(monkeypatch, held=[(0.0012, 0.0150)], fresh=[], wanted=wanted, shows=shows, comparable=comparable)
-    assert told == ([], 0)
+def test_nothing_is_started_where_launches_do_not_show(monkeypatch, wanted, shows, comparable):
+    result = align(monkeypatch, held=[(0.0012, 0.0150)], fresh=[], wanted=wanted, shows=shows, comparable=comparable)
+    assert result == ([], 0)
 
 
-def test_launches_show_in_calls_of_short_kernels_alone(resources, monkeypatch):
+def test_launches_show_only_in_calls_of_short_kernels(resources, monkeypatch):
     monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
     for problem, shows in ((SHORT, True), (slow, False)):
@@ -110,7 +110,7 @@ def test_launches_show_in_calls_of_short_kernels_alone(resources, monkeypatch):
         assert workload.launches_show(oracle, oracle.case(plan.variants(oracle)[-1])) is shows
 
 
-def test_what_a_reference_said_stands_when_another_process_is_asked(resources):
+def test_answers_of_a_reference_stand_after_a_move(resources):
     oracle = resources.oracle(SHORT, Device.CPU)
     case, first = oracle.case("full"), oracle.worker
     before = questions.redrawn(oracle, case).keys()
@@ -136,11 +136,11 @@ def test_what_a_reference_said_stands_when_another_process_is_asked(resources):
 @pytest.mark.gpu
 def test_on_a_gpu_each_candidate_has_a_reference_like_it():
     problem = selftest.problems(Device.CUDA, LONG)[0]
-    with Resources() as shop:
-        oracle = shop.oracle(problem, Device.CUDA)
+    with Resources() as resources:
+        oracle = resources.oracle(problem, Device.CUDA)
         for _ in range(4):
-            with shop.candidate(selftest.itself(problem), Device.CUDA) as candidate:
-                shop.align(oracle, candidate, oracle.case("full"), QUICK)
+            with resources.candidate(selftest.itself(problem), Device.CUDA) as candidate:
+                resources.align(oracle, candidate, oracle.case("full"), QUICK)
                 ours, theirs = oracle.worker.pace, candidate.worker.pace
                 assert 0.0005 < theirs.launch_ms < 0.01
                 assert 0.005 < theirs.call_ms < 0.1

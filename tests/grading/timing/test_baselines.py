@@ -1,4 +1,4 @@
-"""The reference compiled for real on the CPU, and figures that are kept as long as they hold."""
+"""Baselines: the reference compiled on the CPU, and stored figures that are used while they hold."""
 
 import stat
 
@@ -20,7 +20,7 @@ class Model(nn.Module):
         self.weight = nn.Parameter(torch.randn(size))
 
     def forward(self, x):
-        if not torch.compiler.is_compiling():  # so that who is compiled cannot be taken for who is not
+        if not torch.compiler.is_compiling():  # so that eager is far slower than compiled
             for _ in range(1000):
                 x.sin()
         return torch.relu(x * self.weight).tanh()
@@ -40,21 +40,21 @@ class Case:
     variant = "full"
 
 
-def ask(store, found=ALL, *, problem=None, environment=None, tf32=True):
-    """(what the store gives, whether it was measured for that)"""
-    measured = []
+def get(store, measured=ALL, *, problem=None, environment=None, tf32=True):
+    """(the store's baselines, whether they were measured now)"""
+    calls = []
 
     def measure():
-        measured.append(found)
-        return found
+        calls.append(1)
+        return measured
 
     problem, environment = problem or samples.problem(), environment or samples.environment()
-    return store.get(problem, Case, environment, tf32, measure), bool(measured)
+    return store.get(problem, Case, environment, tf32, measure), bool(calls)
 
 
-def test_figures_are_kept_between_graders_in_a_read_only_file(tmp_path):
-    assert ask(BaselineStore(tmp_path)) == (ALL, True)
-    assert ask(BaselineStore(tmp_path), found=()) == (ALL, False)
+def test_baselines_are_stored_in_a_read_only_file(tmp_path):
+    assert get(BaselineStore(tmp_path)) == (ALL, True)
+    assert get(BaselineStore(tmp_path), measured=()) == (ALL, False)
     (file,) = tmp_path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o400
 
@@ -68,24 +68,24 @@ def test_figures_are_kept_between_graders_in_a_read_only_file(tmp_path):
     ],
     ids=["problem", "driver", "precision"],
 )
-def test_stale_figures_are_measured_again(tmp_path, change):
-    ask(BaselineStore(tmp_path))
-    assert ask(BaselineStore(tmp_path), found=(EAGER,), **change) == ((EAGER,), True)
+def test_stale_baselines_are_measured_again(tmp_path, change):
+    get(BaselineStore(tmp_path))
+    assert get(BaselineStore(tmp_path), measured=(EAGER,), **change) == ((EAGER,), True)
 
 
-def test_a_spoiled_file_is_measured_again(tmp_path):
-    ask(BaselineStore(tmp_path))
+def test_baselines_in_a_corrupt_file_are_measured_again(tmp_path):
+    get(BaselineStore(tmp_path))
     (file,) = tmp_path.iterdir()
     file.chmod(0o600)
     file.write_text("{")
-    assert ask(BaselineStore(tmp_path)) == (ALL, True)
+    assert get(BaselineStore(tmp_path)) == (ALL, True)
 
 
-def test_a_way_that_failed_is_tried_again_by_the_next_grader(tmp_path):
+def test_a_baseline_that_failed_is_tried_again_by_the_next_grader(tmp_path):
     store = BaselineStore(tmp_path)
-    assert ask(store, found=(EAGER,)) == ((EAGER,), True)
-    assert ask(store) == ((EAGER,), False)
-    assert ask(BaselineStore(tmp_path)) == (ALL, True)
+    assert get(store, measured=(EAGER,)) == ((EAGER,), True)
+    assert get(store) == ((EAGER,), False)
+    assert get(BaselineStore(tmp_path)) == (ALL, True)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a sample's tensors come after is drawn anew, and nothing but that is held."""
+"""Spacers are drawn anew for each sample, and nothing but them is held."""
 
 import pytest
 import torch

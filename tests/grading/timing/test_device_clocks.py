@@ -10,7 +10,7 @@ from grader.verdict.models import Device, Problem, Submission
 
 
 class Nvml:
-    """Answers with the next of some (SM clock, memory clock, reasons), the last one for ever; None: a failure."""
+    """Answers with each (SM clock, memory clock, reasons) in turn, then the last one for ever; None fails."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
 
@@ -70,9 +70,9 @@ def test_other_reasons_are_kept(reason):
 def test_a_device_that_never_recovers_is_timed_as_it_is_and_the_verdict_says_so():
     seen = watch((1200, 2619, bit("hw_thermal_slowdown")))
     assert [one_round(seen) for _ in range(MOST_DROPPED + 2)] == [False] * MOST_DROPPED + [True] * 2
-    (told,) = seen.diagnoses()
-    assert (told.code, told.severity) == ("device_slowed", "warning")
-    assert f"{MOST_DROPPED + 2} of {MOST_DROPPED + 2} rounds, of which 2 count" in told.message
+    (diagnosis,) = seen.diagnoses()
+    assert (diagnosis.code, diagnosis.severity) == ("device_slowed", "warning")
+    assert f"{MOST_DROPPED + 2} of {MOST_DROPPED + 2} rounds, of which 2 count" in diagnosis.message
 
 
 def test_a_driver_that_fails_spoils_nothing():

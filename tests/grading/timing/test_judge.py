@@ -1,4 +1,4 @@
-"""Workers that start ahead of need do not disturb a measurement."""
+"""Workers that start ahead of need do not disturb a timing."""
 
 import time
 from contextlib import contextmanager

@@ -22,20 +22,20 @@ class Pair:
 
     def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1, first_slower=None):
         self.queued = False
-        self.asked = []
+        self.calls = []
         self._ms, self._waits_at, self._lies_until, self._slower = ms, waits_at, lies_until, slower
         self._first_slower = first_slower or slower
 
     def time_pair(self, phase, reference_first, calls):
-        self.asked.append((phase, reference_first, calls, self.queued))
-        if self.queued and len(self.asked) - 1 in self._waits_at:
+        self.calls.append((phase, reference_first, calls, self.queued))
+        if self.queued and len(self.calls) - 1 in self._waits_at:
             raise NotQueued
         ms = self._ms if self.queued else self._ms + LAUNCHES_MS
         times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
         slower = self._slower if self.queued else self._first_slower
         theirs = {part: Time(ms * slower, ms * slower + 0.4) for part in PARTS[phase]}
         reported = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
-        return times, reported if len(self.asked) <= self._lies_until else theirs, None
+        return times, reported if len(self.calls) <= self._lies_until else theirs, None
 
     def wake(self, phase):
         pass
@@ -51,7 +51,7 @@ def collect(pair, known=None, plan=PLAN):
 def test_how_often_a_call_is_repeated_goes_by_its_time_without_launches(ms, inference, training):
     pair = Pair(ms)
     collect(pair)
-    last = {phase: calls for phase, _, calls, _ in pair.asked}
+    last = {phase: calls for phase, _, calls, _ in pair.calls}
     assert last == {"inference": inference, "training": training}
 
 
@@ -61,15 +61,15 @@ def test_a_long_call_that_is_known_from_other_candidates_is_warmed_up_once(ms, w
     collect(Pair(ms), known)
     pair = Pair(ms)
     collect(pair, known)
-    assert [queues for *_, queues in pair.asked[:-12]] == warm_up
-    assert [phase for phase, *_ in pair.asked[:2]] == ["inference", "training"]
+    assert [queues for *_, queues in pair.calls[:-12]] == warm_up
+    assert [phase for phase, *_ in pair.calls[:2]] == ["inference", "training"]
 
 
 def test_each_figure_has_two_samples_a_round_in_mirrored_order():
     pair = Pair(2.0)
     rounds, reported = collect(pair)
     assert reported == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
-    timed = pair.asked[4:]
+    timed = pair.calls[4:]
     for one, other in zip(timed[::2], timed[1::2], strict=True):
         assert (one[0], one[1]) == (other[0], not other[1])
     assert Counter(phase for phase, *_ in timed) == {"inference": 6, "training": 6}
@@ -79,7 +79,7 @@ def test_each_figure_has_two_samples_a_round_in_mirrored_order():
 def test_after_two_rounds_with_waits_launches_are_timed():
     pair = Pair(2.0, waits_at=range(100))
     rounds, reported = collect(pair)
-    assert [told.code for told in rounds.diagnoses()] == ["launches_timed"]
+    assert [diagnosis.code for diagnosis in rounds.diagnoses()] == ["launches_timed"]
     assert set(reported["forward"]) == {2.0 + LAUNCHES_MS}
     assert len(reported["forward"]) == 6
 
@@ -91,13 +91,13 @@ def test_after_one_wait_the_round_is_repeated_without_launches():
     assert reported == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
 
 
-@pytest.mark.parametrize(("lies_until", "told"), [(0, 0), (16, 0), (100, 3)])
-def test_rounds_are_repeated_once_if_the_clocks_disagree(lies_until, told):
+@pytest.mark.parametrize(("lies_until", "disputed_figures"), [(0, 0), (16, 0), (100, 3)])
+def test_rounds_are_repeated_once_if_the_clocks_disagree(lies_until, disputed_figures):
     pair = Pair(2.0, lies_until=lies_until)
     rounds = Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN)
     figures, _ = _figures(rounds, PLAN, Device.CUDA)
-    assert sum(disputed for _, disputed in figures.values()) == told
-    assert len(pair.asked) == 4 + 12 * (2 if lies_until else 1)
+    assert sum(disputed for _, disputed in figures.values()) == disputed_figures
+    assert len(pair.calls) == 4 + 12 * (2 if lies_until else 1)
     assert figures["total"][0].speedup == pytest.approx(1.0, rel=0.01)
 
 
@@ -113,9 +113,9 @@ LONG = {"inference": 1, "training": 1}
 def test_the_first_call_of_a_far_slower_candidate_counts():
     pair = Pair(5.0, slower=30)
     _, reported = collect(pair, dict(LONG), replace(PLAN, stops_when_hopeless=True))
-    assert len(pair.asked) == 4
+    assert len(pair.calls) == 4
     assert reported["total"] == [10.0] * 2  # without launches: the reference's first call does not count
-    for one, other in ((pair.asked[0], pair.asked[2]), (pair.asked[1], pair.asked[3])):
+    for one, other in ((pair.calls[0], pair.calls[2]), (pair.calls[1], pair.calls[3])):
         assert (one[0], one[1]) == (other[0], not other[1])
 
 

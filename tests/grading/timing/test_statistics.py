@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say, of few rounds and of many."""
+"""Intervals cover the truth as often as they say, after few rounds and many; verdicts that follow."""
 
 import math
 import random
@@ -33,21 +33,21 @@ def rounds(count, source, noise=normal):
 @pytest.mark.parametrize(
     ("count", "noise"), [*((n, normal) for n in (1, 2, 3, 7, 25)), *((n, of_two_kinds) for n in (3, 7, 25))]
 )
-def test_an_interval_holds_the_truth_as_often_as_it_says(count, noise):
+def test_an_interval_covers_the_truth_as_often_as_it_says(count, noise):
     source = random.Random(count)
     tries = 400
     found = [speedup(rounds(count, source, noise)) for _ in range(tries)]
     assert 0.93 <= sum(one.ci_low <= TRUTH <= one.ci_high for one in found) / tries <= 0.99
 
 
-def test_of_calls_of_two_kinds_the_figure_is_as_good_as_their_number_allows():
+def test_calls_of_two_kinds_are_averaged_efficiently():
     source = random.Random(0)
     errors = [speedup(rounds(20, source, of_two_kinds)).speedup / TRUTH - 1 for _ in range(200)]
     one = statistics.pstdev(of_two_kinds(source) for _ in range(1000))
     assert statistics.pstdev(errors) < 1.15 * one / math.sqrt(40)
 
 
-def test_a_few_calls_that_were_held_up_change_nothing():
+def test_a_few_delayed_calls_change_nothing():
     source = random.Random(0)
     calm = rounds(10, source)
     held_up = [Round((r.reference_ms[0], 1.4 * r.reference_ms[1]), r.candidate_ms) for r in calm[:2]] + calm[2:]
@@ -64,11 +64,11 @@ def test_the_same_samples_have_the_same_interval():
         assert speedup(rounds(count, random.Random(0))) == speedup(rounds(count, random.Random(0)))
 
 
-@pytest.mark.parametrize(("candidate_ms", "told"), [((3.6, 3.61), "slower"), ((3.2, 4.2), "inconclusive")])
-def test_one_round_tells_a_hopeless_one_where_it_is_steady(candidate_ms, told):
+@pytest.mark.parametrize(("candidate_ms", "verdict"), [((3.6, 3.61), "slower"), ((3.2, 4.2), "inconclusive")])
+def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, verdict):
     found = speedup([Round((1.0, 1.0), candidate_ms)])
-    assert (found.ci_high < HOPELESS) == (told == "slower")
-    assert verdict_of(found.ci_low, found.ci_high, 1, Device.CUDA, 1.0) == told
+    assert (found.ci_high < HOPELESS) == (verdict == "slower")
+    assert verdict_of(found.ci_low, found.ci_high, 1, Device.CUDA, 1.0) == verdict
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What keeps times of the CPU steady: memory that is used again, threads that do not meet on a core."""
+"""CPU times are steady: memory is reused, and threads do not share a core."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Times as PyTorch ships, or with TensorFloat-32 off on both sides: asked of the flag that the model itself sees."""
+"""Times with TensorFloat-32 as PyTorch ships or off on both sides, as seen by the model's own flags."""
 
 import pytest
 
