@@ -1,4 +1,6 @@
-"""Measures what a batch costs on the CPU: `python -m benchmarks.batch [--authors 3] [--sizes 100 1000 10000]`
+"""Measures what a batch costs on the CPU.
+
+    python -m benchmarks.batch [--authors 3] [--sizes 100 1000 10000]
 
 First the CPU versions of the reference solutions are graded under several authors' names, with --quick and cached
 builds: printed are the seconds by stage. Then growing numbers of files without a ModelNew are graded, which cost

@@ -1,4 +1,6 @@
-"""Compares cold builds by PyTorch's load_inline and by the grader: `python -m benchmarks.build [FILE ...]`
+"""Compares cold builds by PyTorch's load_inline and by the grader.
+
+    python -m benchmarks.build [FILE ...]
 
 Each build is a process of its own with an empty build folder, timed from the import of torch to the import of the
 extension. Stock and grader builds alternate, and so does the one that starts. On a busy machine compare CPU seconds,

@@ -1,4 +1,4 @@
-"""Tests this machine's times: references against themselves, and against copies with a planted slowdown.
+"""Tests this machine's times: references against themselves and against slowed copies.
 
 A reference that is its own submission has a speedup of 1, so any difference found is a false alarm. A clock that called
 everything the same would pass that, so a copy that takes some percent longer has to be called slower.
@@ -141,7 +141,7 @@ def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
 
 
 def planted_share(device: Device) -> float:
-    """Relative slowdown that a thorough timing has to find: three times the margin of the device's longer calls."""
+    """Relative slowdown that a thorough timing has to find: three times the margin of longer calls."""
     return round(3 * PRECISIONS[device].margin, 3)
 
 

@@ -17,7 +17,10 @@ def thread_count() -> int:
 
 @contextlib.contextmanager
 def on_one_thread() -> Iterator[None]:
-    """One thread of PyTorch's, for many short operations: threads that wait for each other occupy other cores."""
+    """Run PyTorch on one thread, for many short operations.
+
+    Threads that wait for each other would occupy cores that others need.
+    """
     import torch
 
     threads = torch.get_num_threads()

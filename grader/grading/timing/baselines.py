@@ -1,4 +1,4 @@
-"""Baseline times: the reference eager, and compiled by torch.compile with and without its search for kernels.
+"""Baseline times: the reference eager, and compiled with and without a search for kernels.
 
 All are timed in one worker of their own, in turn and on the same fresh inputs, while no submission is running. They are
 kept, since they hold for every submission to this problem in this environment.
@@ -40,7 +40,7 @@ _STORED = TypeAdapter(tuple[Baseline, ...])
 
 
 class BaselineStore:
-    """One JSON file for each problem, variant, precision and environment; read-only and written atomically."""
+    """Stored baselines: a read-only JSON file for each problem, variant, precision and environment."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -152,7 +152,7 @@ class _TimedReference:
         return draw_inputs(self._variant, self._device, secrets.randbits(62))[1]
 
     def time(self, name: Name, phase: Phase, inputs: list[object], seconds: float = REFERENCE_SECONDS) -> float:
-        """Milliseconds of one call, forward and backward together in training. Caches are cold before each part."""
+        """Milliseconds of one call, over all parts of the phase. Caches are cold before each part."""
         total = 0.0
         for part in PARTS[phase]:
             job = JobBuilder(self._worker, self._device)

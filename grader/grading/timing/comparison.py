@@ -1,4 +1,4 @@
-"""Compares the results of a timed call, every element, with the reference's on the same values and flags."""
+"""Compares every element of a timed call's results with the reference's on the same values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIFFERENT_SHARE = 1e-3
 TIMED_TOLERANCE = 4.0
 """A timed result may differ from the reference's by this many times the reference's own error against float64, beside
 what rounding explains. Both run with the same flags on the same inputs. A choice."""
-REMEDY = "compute every call from its own arguments: the untimed cases passed"
+REMEDY = "compute every call from its own arguments and parameters, since the untimed cases passed"
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class ExactCheck:
     def _expected(self, table: Table, name: str) -> tolerance.Expected | None:
         oracle, case, draw = self._oracle, self._case, self._draw
         traits = oracle.traits(case)
-        known = getattr(case, table)[name]
+        untimed = getattr(case, table)[name]
         # Every call of a large one has elements at a non-smooth point, as the case had: its error speaks for all.
-        if not traits.has_float64 or known is None or any(map(is_large, draw.inputs)):
+        if not traits.has_float64 or untimed is None or any(map(is_large, draw.inputs)):
             return None
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
@@ -137,7 +137,7 @@ class ExactCheck:
                 return evaluate(oracle, model, *given, tf32=self._tf32, streamed=streamed)
 
             _, self._trackers = track(run, traits, draw.inputs, draw.state, oracle.device)
-        return self._trackers.expected(table, lambda _: known.reduction_length).get(name)
+        return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
 
 
 def _too_many_differ(

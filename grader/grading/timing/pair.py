@@ -150,7 +150,10 @@ class WorkerPair:
 
 @contextlib.contextmanager
 def _out_of_the_way(device: Device) -> Iterator[None]:
-    """The referee on one thread; for times of the CPU, on the core of the worker's main thread (worker/cores.py)."""
+    """Keep the referee on one thread; on a CPU, on the core of the worker's main thread.
+
+    See `grader.worker.cores`, which puts that thread on the first core.
+    """
     cores = os.sched_getaffinity(0)
     with on_one_thread():
         if device is Device.CPU:

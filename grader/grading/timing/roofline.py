@@ -1,4 +1,4 @@
-"""The roofline bound (speed of light): a time that no implementation on this device can plausibly beat.
+"""The roofline bound (speed of light): a time that no implementation on a device can plausibly beat.
 
 It is the largest of three times: matrix products and convolutions at the best measured rate, pointwise operations
 likewise, and the memory that has to be read and written once at the best bandwidth. Each errs low where the device

@@ -80,7 +80,10 @@ RoundTimes = tuple[tuple[Time, Time], tuple[Time, Time]]
 
 
 class Rounds:
-    """ABBA rounds over all phases, warmed up. Raises WrongOutput and Stopped when it is made and in each round."""
+    """ABBA rounds over all phases, warmed up.
+
+    Construction and each round raise WrongOutput and Stopped.
+    """
 
     def __init__(
         self, pair: WorkerPair, phases: Sequence[Phase], device: Device, known_calls: dict[Phase, int], plan: Plan

@@ -33,7 +33,7 @@ Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 @dataclass(frozen=True)
 class Precision:
-    """What can be resolved on a device, where two processes that run the same program differ a little, steadily."""
+    """The differences that a device resolves: two processes of one program differ a little, steadily."""
 
     margin: float
     """Relative difference that is called none."""

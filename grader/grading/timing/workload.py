@@ -1,4 +1,4 @@
-"""Facts about the reference's work: its amount, its kernels' length, its error as shipped, and the device's peaks."""
+"""Facts about the reference's work: its amount, length of kernels and error, and the device's peaks."""
 
 from __future__ import annotations
 
