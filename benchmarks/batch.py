@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
 from grader.catalog.shipped import shipped
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import StageSeconds, Submission
 
 
@@ -26,8 +27,8 @@ def main() -> None:
     catalog = find_problems()
     twins = find_submissions([shipped("reference_solutions") / "cpu"], catalog)
     if chosen.authors:
-        with Grader(device="cpu", quick=True) as grader:
-            list(grader.grade_many((catalog.problem(twin.problem_id), twin) for twin in twins))
+        with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+            list(grader.grade_many(grader.request(catalog.problem(twin.problem_id), twin) for twin in twins))
             several = [
                 twin.model_copy(update={"author": f"author{number}"})
                 for number in range(chosen.authors)
@@ -38,9 +39,9 @@ def main() -> None:
         bookkeeping(catalog, twins[0], size)
 
 
-def cached_builds(grader: Grader, catalog: Catalog, work: Sequence[Submission]) -> None:
+def cached_builds(grader: Pipeline, catalog: Catalog, work: Sequence[Submission]) -> None:
     started = time.monotonic()
-    verdicts = [verdict for _, _, verdict in grader.grade_many((catalog.problem(one.problem_id), one) for one in work)]
+    verdicts = list(grader.grade_many(grader.request(catalog.problem(one.problem_id), one) for one in work))
     seconds = time.monotonic() - started
     stages = {
         name: sum(getattr(verdict.seconds, name) or 0.0 for verdict in verdicts) / len(verdicts)
@@ -54,12 +55,12 @@ def cached_builds(grader: Grader, catalog: Catalog, work: Sequence[Submission]) 
 def bookkeeping(catalog: Catalog, template: Submission, size: int) -> None:
     problem = catalog.problem(template.problem_id)
     work = (
-        (problem, template.model_copy(update={"author": f"author{number}", "source": f"number = {number}\n"}))
+        template.model_copy(update={"author": f"author{number}", "source": f"number = {number}\n"})
         for number in range(size)
     )
     started = time.monotonic()
-    with Grader(device="cpu", quick=True) as grader:
-        statuses = {verdict.status for _, _, verdict in grader.grade_many(work)}
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+        statuses = {verdict.status for verdict in grader.grade_many(grader.request(problem, one) for one in work)}
     seconds = time.monotonic() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{size} without ModelNew: {1e3 * seconds / size:.2f} ms each, {peak:.2f} GiB; {', '.join(statuses)}")

@@ -11,8 +11,9 @@ import typer
 from grader.catalog.problems_and_submissions import Catalog, find_problems
 from grader.catalog.remembered_folders import forget, registry, remember
 from grader.cli._catalog import offered
-from grader.cli._options import ProblemFolders, SandboxChoice
+from grader.cli._options import ProblemFolders, takes_grader_options
 from grader.errors import UserError
+from grader.options import GraderOptions
 from grader.report.console import clean, console
 from grader.report.machine import json_line
 from grader.verdict.models import Problem
@@ -54,13 +55,13 @@ def list_problems(
 
 
 @app.command()
+@takes_grader_options(["sandbox"])
 def check(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; all without any.")] = None,
     problems: ProblemFolders = None,
-    sandbox: Annotated[
-        SandboxChoice, typer.Option(help="weak: run the references without bubblewrap.")
-    ] = SandboxChoice.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
+    *,
+    options: GraderOptions,
 ) -> None:
     """Run each reference a few times and tell which problems cannot be graded, and why.
 
@@ -78,7 +79,7 @@ def check(
 
     catalog = _catalog(problems)
     chosen = _chosen(catalog, ids or ())
-    with Checker(sandbox=sandbox.value) as checker:
+    with Checker(sandbox=options.sandbox) as checker:
         for left, problem in zip(reversed(range(len(chosen))), chosen, strict=True):
             found = checker.check(problem, more_to_come=left > 0)
             if as_json:

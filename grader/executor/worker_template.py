@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Literal, Self
+from typing import Self
 
 import grader
 from grader.machine import allocator
@@ -80,7 +80,7 @@ class WorkerTemplate:
         self.close()
 
 
-def start_ahead(sandbox: Sandbox, device: Literal["auto", "cpu", "cuda"]) -> None:
+def start_ahead(sandbox: Sandbox, device: str) -> None:
     """For `take`, where the sandbox can use it; `auto` is the GPU where there is one, as most submissions are for it.
 
     Raises UserError for a CUDA_HOME that torch could not use.

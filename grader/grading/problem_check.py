@@ -13,7 +13,8 @@ from grader.executor.launcher import Role
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU
-from grader.grading.resources import Resources, SandboxChoice
+from grader.grading.resources import Resources
+from grader.options import SandboxChoice
 from grader.verdict.models import Device, Problem, Value
 
 MAX_CPU_INPUT_BYTES = 256 << 20

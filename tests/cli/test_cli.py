@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import grader.cli
+import grader.cli.grading
 from db import Store
 from grader.errors import SandboxUnavailable, UserError
 from grader.grading.build import BuildCache
@@ -22,7 +22,7 @@ from tests.fakes import FakeGrader
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = """
-import grader.cli
+import grader.cli.grading
 from tests.fakes import FakeGrader
 FakeGrader.seconds_each = {seconds}
 grader.cli.grading.open_grader = FakeGrader
@@ -211,7 +211,7 @@ def test_wrong_usage_exits_with_2_without_a_traceback(cli, arguments):
 
 
 def test_without_isolation_nothing_is_graded(cli, batch, monkeypatch):
-    def refuse(**_):
+    def refuse(_):
         raise SandboxUnavailable("bubblewrap is missing; apt-get install bubblewrap")
 
     monkeypatch.setattr(grader.cli.grading, "open_grader", refuse)

@@ -27,7 +27,7 @@ from grader.grading.timing.call import Call, Draw, Part, Phase, Side
 from grader.grading.timing.caller import Caller
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
-from grader.machine import device_memory
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 
 MOVE = 0.05
@@ -62,7 +62,7 @@ class Arms:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = oracle.device is Device.CUDA and (case.nbytes > IN_TURN_BYTES or not device_memory.ample())
+        self._in_turn = oracle.device is Device.CUDA and (case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory())
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()
