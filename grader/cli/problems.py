@@ -15,7 +15,6 @@ from grader.cli._options import ProblemFolders, takes_grader_options
 from grader.errors import UserError
 from grader.options import GraderOptions
 from grader.report.console import clean, console
-from grader.report.machine import json_line
 from grader.verdict.models import Problem
 
 app = typer.Typer(rich_markup_mode=None)
@@ -42,14 +41,14 @@ def list_problems(
         if problems or as_json:
             raise UserError(f"write the options behind the command: grader problems {context.invoked_subcommand} ...")
         return
-    from grader.catalog.facts import facts
+    from grader.catalog.known_facts import known_facts
     from grader.report.tables import problems_table
 
     catalog = _catalog(problems)
-    found = (facts(problem) for problem in catalog.problems.values())
+    found = (known_facts(problem) for problem in catalog.problems.values())
     if as_json:
         for one in found:
-            print(json_line(one))
+            print(one.model_dump_json())
     else:
         console().print(problems_table(found))
 
@@ -83,7 +82,7 @@ def check(
         for left, problem in zip(reversed(range(len(chosen))), chosen, strict=True):
             found = checker.check(problem, more_to_come=left > 0)
             if as_json:
-                print(json_line(found), flush=True)
+                print(found.model_dump_json(), flush=True)
             else:
                 console().print(problem_check_line(found), soft_wrap=True)
                 sys.stdout.flush()
