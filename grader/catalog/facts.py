@@ -12,7 +12,7 @@ from typing import Literal, TypeGuard
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from grader.catalog.known_facts import Operand, ProblemFacts
+from grader.catalog.problem_facts import Operand, ProblemFacts
 from grader.catalog.problem_module import FULL, ProblemModule, load_problem
 from grader.errors import ProblemError
 from grader.verdict.models import Problem

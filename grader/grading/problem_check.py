@@ -14,6 +14,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU
 from grader.grading.resources import Resources
+from grader.machine.backends import default_device
 from grader.options import SandboxChoice
 from grader.verdict.models import Device, Problem, Value
 
@@ -37,7 +38,7 @@ class Checker:
 
     def __init__(self, *, sandbox: SandboxChoice = "auto") -> None:
         """Checks on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
-        self._device = Device.CUDA if torch.cuda.is_available() else Device.CPU
+        self._device = default_device()
         self._workshop = Resources(sandbox)
 
     def __enter__(self) -> Checker:

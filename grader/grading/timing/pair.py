@@ -62,7 +62,9 @@ class Arms:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = oracle.device is Device.CUDA and (case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory())
+        self._in_turn = oracle.device is Device.CUDA and (
+            case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory()
+        )
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()

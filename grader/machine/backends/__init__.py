@@ -21,6 +21,8 @@ class DeviceBackend(Protocol):
     device: Device
     region_kind: Literal["host", "cuda"]
     """Where tensors lie that are shared with a worker."""
+    own_memory: bool
+    """Its memory is not the host's: peaks are recorded, and references give it back while others need it."""
     builds_apart: bool
     """Extensions are compiled ahead, in workers that do not see the device."""
     warm_references: int
@@ -65,13 +67,10 @@ class DeviceBackend(Protocol):
         """Indices of devices with random generators of their own, for torch.random.fork_rng."""
 
     def used_bytes(self) -> int | None:
-        """The device's memory in use by all processes; None where the host's memory is the device's."""
+        """The device's own memory in use by all processes; None if it has none."""
 
     def ample_memory(self) -> bool:
         """Most of the device's own memory is free, so that what is kept there is in nobody's way."""
-
-    def cache_bytes(self) -> int | None:
-        """Size of the last-level cache, where the driver or the kernel says it."""
 
 
 def backend(device: Device) -> DeviceBackend:

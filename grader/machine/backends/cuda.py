@@ -20,6 +20,7 @@ class CudaBackend:
 
     device = Device.CUDA
     region_kind: Literal["host", "cuda"] = "cuda"
+    own_memory = True
     builds_apart = True
     warm_references = 3
     full_size_variant = "full"
@@ -111,11 +112,6 @@ class CudaBackend:
             return False
         free, total = torch.cuda.mem_get_info()
         return free >= AMPLE_SHARE * total
-
-    def cache_bytes(self) -> int | None:
-        import torch
-
-        return int(torch.cuda.get_device_properties(0).L2_cache_size)
 
 
 def _device_count() -> int:
