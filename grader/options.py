@@ -60,6 +60,15 @@ class GraderOptions(Value):
                 raise UserError(f"unknown option {name!r}; the options are {known}") from None
             raise UserError(f"option {name!r}: {first['msg'].removeprefix('Value error, ')}") from None
 
+    def arguments(self) -> list[str]:
+        """The options that differ from their defaults, as arguments of `grader grade`."""
+        words = []
+        for name in COMMAND_LINE_OPTIONS:
+            value = getattr(self, name)
+            if value != GraderOptions.model_fields[name].default:
+                words += [flag(name)] if value is True else [flag(name), str(value)]
+        return words
+
     def settings(self, device: Device) -> Settings:
         """The stored settings of a verdict that is reached on `device` with these options."""
         return Settings(
@@ -69,3 +78,12 @@ class GraderOptions(Value):
             sandbox=self.sandbox,
             strict_fp32=self.strict_fp32,
         )
+
+
+COMMAND_LINE_OPTIONS = tuple(name for name in GraderOptions.model_fields if name != "limits")
+"""The fields that are options of `grader grade`."""
+
+
+def flag(name: str) -> str:
+    """`--strict-fp32` for `strict_fp32`."""
+    return f"--{name.replace('_', '-')}"

@@ -7,18 +7,28 @@ import pytest
 
 from grader import GraderOptions, UserError
 from grader.cli._commands import _Commands
-from grader.cli._options import option_names
+from grader.options import COMMAND_LINE_OPTIONS
 from grader.verdict.models import Device, Settings, TimeLimits
 
 
 def test_every_option_is_an_option_of_grade_with_its_docstring_as_help():
     parameters = {parameter.name: parameter for parameter in _Commands()["grade"].params}
-    assert set(option_names()) == set(GraderOptions.model_fields) - {"limits"}
-    for name in option_names():
+    assert set(COMMAND_LINE_OPTIONS) == set(GraderOptions.model_fields) - {"limits"}
+    for name in COMMAND_LINE_OPTIONS:
         assert parameters[name].opts == [f"--{name.replace('_', '-')}"]
         assert parameters[name].help == " ".join(GraderOptions.model_fields[name].description.split())
         given = parameters[name].default
         assert getattr(given, "value", given) == GraderOptions.model_fields[name].default
+
+
+def test_options_become_arguments_that_mean_the_same():
+    assert GraderOptions().arguments() == []
+    options = GraderOptions(device="cpu", device_index=2, quick=True, variant="small", build_cache=Path("b"))
+    words = options.arguments()
+    assert words == ["--device", "cpu", "--device-index", "2", "--variant", "small", "--quick", "--build-cache", "b"]
+    parsed = _Commands()["grade"].make_context("grade", [*words, "x.py"]).params
+    given = {name: getattr(parsed[name], "value", parsed[name]) for name in COMMAND_LINE_OPTIONS}
+    assert GraderOptions().replace(**given) == options
 
 
 def test_an_option_is_changed_in_a_copy():

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from grader.options import AUTO, DEVICE_CHOICES, GraderOptions
+from grader.options import AUTO, DEVICE_CHOICES, GraderOptions, flag
 from grader.verdict.models import Device
 
 DATABASE = "grader.db"
@@ -46,11 +46,6 @@ def device_of(choice: str) -> Device | None:
     """None for `auto`. Raises UserError for an unknown device."""
     chosen = GraderOptions().replace(device=choice).device
     return None if chosen == AUTO else Device(chosen)
-
-
-def option_names() -> list[str]:
-    """The fields of GraderOptions that are options of the command line: all but the structured ones."""
-    return [name for name in GraderOptions.model_fields if name != "limits"]
 
 
 def takes_grader_options(names: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -90,7 +85,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         annotation = _choices(name, values)
         default = annotation(default)
     help_text = " ".join((field.description or "").split())
-    option = typer.Option(f"--{name.replace('_', '-')}", help=help_text, metavar=_METAVARS.get(name))
+    option = typer.Option(flag(name), help=help_text, metavar=_METAVARS.get(name))
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, option]
     )

@@ -18,9 +18,9 @@ from grader.catalog.problems_and_submissions import Catalog, find_submissions, k
 from grader.catalog.requests import Pair, Request, RequestReader
 from grader.cli._catalog import offered
 from grader.cli._lines import STDIN, arriving, readable
-from grader.cli._options import DATABASE, Database, ProblemFolders, option_names, takes_grader_options
+from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
 from grader.errors import UserError
-from grader.options import GraderOptions
+from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
 from grader.verdict.models import Problem, Status, Verdict
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grader.api import Grader
 
 
-@takes_grader_options(option_names())
+@takes_grader_options(COMMAND_LINE_OPTIONS)
 def grade(
     paths: Annotated[
         list[Path] | None,
@@ -94,10 +94,9 @@ def grade(
                 for name, lines in arriving(stream):
                     batch.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, batch.refuse))
         except (KeyboardInterrupt, SystemExit):
+            kept = "1 verdict" if len(batch.verdicts) == 1 else f"{len(batch.verdicts)} verdicts"
             with suppress(OSError):  # a terminal that hung up
-                progress.say(
-                    f"grader: interrupted; {len(batch.verdicts)} verdicts kept; run the same command to continue"
-                )
+                progress.say(f"grader: interrupted; {kept} kept; run the same command to continue")
             raise
     print(tally(batch.verdicts, reused=batch.reused), file=sys.stderr)
     if batch.refused:
@@ -164,8 +163,8 @@ class _Batch:
         return self.store.find(request.submission, request.problem, environment, settings)
 
     def _show(self, verdict: Verdict) -> None:
-        self.progress.show(verdict)
         self.verdicts.append(verdict)
+        self.progress.show(verdict)
 
 
 def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:

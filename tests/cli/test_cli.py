@@ -242,14 +242,15 @@ def test_killed_in_mid_batch_it_goes_on_where_it_stopped(cli, batch, tmp_path):
     assert len(FakeGrader.graded) == 3 - len(done)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_it_says_nothing_and_keeps_what_it_has(batch, tmp_path, number, code):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_it_says_how_to_continue_and_keeps_what_it_has(batch, tmp_path, number, code):
     process = start(batch, tmp_path, seconds=0.5)
     process.stdout.readline()
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert "Traceback" not in err
+    assert "grader: interrupted; 1 verdict kept; run the same command to continue\n" in err
     assert query(tmp_path / "grader.db", "select outcome from runs") == [("interrupted",)]
     assert query(tmp_path / "grader.db", "select author from verdicts") == [("ann",)]
 
@@ -265,6 +266,14 @@ def test_interrupted_while_it_is_imported_it_says_nothing_either():
     assert process.returncode == 130
     assert not out
     assert "Traceback" not in err
+
+
+def test_nohup_stays_in_force(batch, tmp_path):
+    process = start(batch, tmp_path, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, len(out.splitlines())) == (0, 2)
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])
