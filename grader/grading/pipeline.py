@@ -298,7 +298,7 @@ def _verdict_of(error: Exception, lost_before: str | None) -> tuple[Status, Diag
     if isinstance(error, Stopped):
         return error.status, error.diagnosis
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != lost_before):
-        return Status.NOT_RUN, diagnose("problem_not_gradable", str(error))
+        return Status.NOT_RUN, diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
     if isinstance(error, UserError) and not isinstance(error, ProblemError):
         raise error
     what = f"{type(error).__name__}: {error}"

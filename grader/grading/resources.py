@@ -172,7 +172,7 @@ def require_import(built: build.Built) -> None:
     stopped = raised(built.import_failure, "load", "importing the file")
     if stopped.diagnosis.code == "raised":
         diagnosis = diagnose(
-            "import_raised", stopped.diagnosis.message, remedy="mend the import", detail=stopped.diagnosis.detail
+            "import_raised", stopped.diagnosis.message, remedy="see the traceback", detail=stopped.diagnosis.detail
         )
         stopped = Stopped(stopped.status, diagnosis)
     raise stopped
