@@ -50,9 +50,17 @@ def main() -> None:
         sys.exit(1)
 
 
-@app.callback(invoke_without_command=True)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
 def _top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
     log_level: Annotated[
         str | None,
         typer.Option(metavar="LEVEL", help="Log to stderr from this level on: debug, info, warning or error."),
@@ -62,9 +70,6 @@ def _top(
         typer.Option(metavar="PATH", help="Append the log to this file as JSON lines; from info on, or --log-level."),
     ] = None,
 ) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit
     if log_level is not None or log_file is not None:
         from grader.cli._logging import start_logging
 

@@ -19,8 +19,7 @@ except SystemExit as ended:
     assert not ended.code, ended.code
 print("imported:", *sorted(name for name in sys.modules if not name.startswith("_")))
 """
-HEAVY = {"torch", "numpy", "sqlmodel", "sqlalchemy", "alembic", "rich", "fastapi", "jinja2"}
-"""typer itself imports pydantic."""
+HEAVY = {"torch", "numpy", "sqlmodel", "sqlalchemy", "alembic", "rich", "fastapi", "pydantic", "jinja2"}
 
 
 def imported(*arguments, **environment):
