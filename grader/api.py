@@ -17,8 +17,6 @@ from grader.catalog.requests import Request, RequestReader, Work
 from grader.options import GraderOptions
 from grader.verdict.models import Environment, Problem, Settings, Verdict
 
-DEFAULT_OPTIONS = GraderOptions()
-
 
 def grade(
     path: str | Path | None = None,
@@ -26,7 +24,7 @@ def grade(
     source: str | None = None,
     problem: str | Path | Problem | None = None,
     problems: Iterable[str | Path] = (),
-    options: GraderOptions = DEFAULT_OPTIONS,
+    options: GraderOptions | None = None,
     **changes: Any,
 ) -> Verdict:
     """Grade one submission: a file, or its source.
@@ -59,7 +57,7 @@ class Grader:
     """
 
     def __init__(
-        self, options: GraderOptions = DEFAULT_OPTIONS, *, problems: Iterable[str | Path] = (), **changes: Any
+        self, options: GraderOptions | None = None, *, problems: Iterable[str | Path] = (), **changes: Any
     ) -> None:
         """`problems` are folders with more problems; `changes` are fields of GraderOptions and replace `options`'.
 
@@ -68,7 +66,7 @@ class Grader:
         """
         from grader.grading.pipeline import Pipeline
 
-        self.options = options.replace(**changes)
+        self.options = (options or GraderOptions()).replace(**changes)
         self._reader = RequestReader(find_problems(map(Path, problems)))
         self._pipeline = Pipeline(self.options)
         self._turn = threading.RLock()

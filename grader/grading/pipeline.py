@@ -40,13 +40,11 @@ from grader.verdict.models import (
     Verdict,
 )
 
-DEFAULT_OPTIONS = GraderOptions()
-
 
 class Pipeline:
     """Owns the workers and references that a batch shares. A context manager; not thread-safe."""
 
-    def __init__(self, options: GraderOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(self, options: GraderOptions) -> None:
         """Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here."""
         self.options = options
         select_index(options.device, options.device_index)
