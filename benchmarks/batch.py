@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
 from grader.catalog.shipped import shipped
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import StageSeconds, Submission
 
 
@@ -28,8 +29,9 @@ def main() -> None:
     catalog = find_problems()
     solutions = find_submissions([shipped("reference_solutions") / "cpu"], catalog)
     if arguments.authors:
-        with Grader(device="cpu", quick=True) as grader:
-            list(grader.grade_many((catalog.problem(solution.problem_id), solution) for solution in solutions))
+        with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+            requests = [grader.request(catalog.problem(solution.problem_id), solution) for solution in solutions]
+            list(grader.grade_many(requests))
             repeated = [
                 solution.model_copy(update={"author": f"author{number}"})
                 for number in range(arguments.authors)
@@ -40,10 +42,10 @@ def main() -> None:
         bookkeeping(catalog, solutions[0], size)
 
 
-def cached_builds(grader: Grader, catalog: Catalog, work: Sequence[Submission]) -> None:
+def cached_builds(grader: Pipeline, catalog: Catalog, work: Sequence[Submission]) -> None:
     """Print the seconds of one submission, by stage."""
     started = time.monotonic()
-    verdicts = [verdict for _, _, verdict in grader.grade_many((catalog.problem(one.problem_id), one) for one in work)]
+    verdicts = list(grader.grade_many(grader.request(catalog.problem(one.problem_id), one) for one in work))
     seconds = time.monotonic() - started
     stages = {
         name: sum(getattr(verdict.seconds, name) or 0.0 for verdict in verdicts) / len(verdicts)
@@ -58,12 +60,12 @@ def bookkeeping(catalog: Catalog, template: Submission, size: int) -> None:
     """Print the milliseconds of one file that cannot be graded."""
     problem = catalog.problem(template.problem_id)
     work = (
-        (problem, template.model_copy(update={"author": f"author{number}", "source": f"number = {number}\n"}))
+        template.model_copy(update={"author": f"author{number}", "source": f"number = {number}\n"})
         for number in range(size)
     )
     started = time.monotonic()
-    with Grader(device="cpu", quick=True) as grader:
-        statuses = {verdict.status for _, _, verdict in grader.grade_many(work)}
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+        statuses = {verdict.status for verdict in grader.grade_many(grader.request(problem, one) for one in work)}
     seconds = time.monotonic() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{size} without ModelNew: {1e3 * seconds / size:.2f} ms each, {peak:.2f} GiB; {', '.join(statuses)}")

@@ -27,8 +27,9 @@ from typing import Any
 from benchmarks.child import ask
 from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
 from grader.catalog.shipped import shipped
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.machine.toolchain import find_cuda_home
+from grader.options import GraderOptions
 from grader.verdict.models import Submission
 
 PROBLEMS = (
@@ -97,10 +98,10 @@ def distinct(catalog: Catalog, count: int) -> list[Submission]:
 def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: bool) -> float:
     """Seconds of each submission."""
     started = time.monotonic()
-    with Grader(device="cuda", quick=quick, build_cache=cache) as grader:
+    with Pipeline(GraderOptions(device="cuda", quick=quick, build_cache=cache)) as grader:
         work = [(catalog.problem(one.problem_id), one) for one in batch]
         verdicts, ended = [], [started]
-        for _, _, verdict in grader.grade_many(work):
+        for verdict in grader.grade_many(grader.request(*pair) for pair in work):
             verdicts.append(verdict)
             ended.append(time.monotonic())
     each = (time.monotonic() - started) / len(batch)

@@ -1,10 +1,10 @@
-"""A grader for GPU kernels that nobody has read yet.
+"""Checks and benchmarks untrusted GPU kernels, such as LLM-generated ones.
 
     from grader import grade
 
     verdict = grade("my_kernel.py", problem="conv2d_mul_leaky_relu_gelu")
 
-Names are loaded when they are first used: `import grader` costs nothing, `from grader import grade` no torch.
+Names are loaded when they are first used: `import grader` is quick, `from grader import grade` does not import torch.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from grader.api import Grader, grade
     from grader.catalog.requests import Work
     from grader.errors import GraderError, UserError
+    from grader.options import GraderOptions
     from grader.verdict.models import Problem, Status, Submission, TimeLimits, Verdict
     from grader.verdict.rewards import reward
 
-# Before torch is loaded: OpenMP's threads wait for more work by spinning, for milliseconds, on cores that others need;
-# the one that this process itself wakes them from, too. Workers keep what PyTorch ships: they have the cores.
+# Before torch is loaded: idle OpenMP threads spin for milliseconds on cores that workers need. Workers keep PyTorch's
+# default.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = [
     "Grader",
     "GraderError",
+    "GraderOptions",
     "Problem",
     "Status",
     "Submission",
@@ -43,6 +45,7 @@ __all__ = [
 _HOMES = {
     "grader.api": ("Grader", "grade"),
     "grader.errors": ("GraderError", "UserError"),
+    "grader.options": ("GraderOptions",),
     "grader.verdict.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
     "grader.verdict.rewards": ("reward",),
     "grader.catalog.requests": ("Work",),
@@ -52,6 +55,6 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
         if name in names:
-            found = globals()[name] = getattr(importlib.import_module(home), name)
-            return found
+            value = globals()[name] = getattr(importlib.import_module(home), name)
+            return value
     raise AttributeError(f"module 'grader' has no attribute {name!r}")

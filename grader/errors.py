@@ -3,6 +3,7 @@
 GraderError
 ├── UserError
 │   ├── ProblemError
+│   │   └── ReferenceLost
 │   └── StoreError
 ├── WorkerError
 ├── DeviceError
@@ -23,6 +24,10 @@ class UserError(GraderError):
 
 class ProblemError(UserError):
     """A problem file lacks something, or raises when it is imported."""
+
+
+class ReferenceLost(ProblemError):
+    """The process that runs the reference died or gave no answer: the problem's fault, or the host's."""
 
 
 class StoreError(UserError):

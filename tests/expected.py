@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from grader.grading import plan
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
+from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 
 CASES = Path(__file__).parent / "cases"
@@ -38,23 +39,24 @@ def there(*folders):
 
 @contextlib.contextmanager
 def graders(*, rounds, **options):
-    """A grader for each device, started when it is first needed; so many rounds of timing."""
+    """A pipeline for each device, started when it is first needed; so many rounds of timing."""
     started = {}
 
     def get(device):
         if device not in started:
-            started[device] = Grader(device=device, quick=True, **options)
+            started[device] = Pipeline(GraderOptions(device=device, quick=True, **options))
         return started[device]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "QUICK", Plan(min_rounds=rounds, max_rounds=rounds, seconds=0.0))
         yield get
-        for grader in started.values():
-            grader.close()
+        for pipeline in started.values():
+            pipeline.close()
 
 
 def grade(graders, path, expected):
-    return graders(expected["device"]).grade(problem(expected["problem"]), submission(path, expected["problem"]))
+    pipeline = graders(expected["device"])
+    return pipeline.grade(pipeline.request(problem(expected["problem"]), submission(path, expected["problem"])))
 
 
 def compare(verdict, expected):

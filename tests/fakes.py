@@ -4,7 +4,8 @@ import time
 from collections import deque
 from itertools import islice
 
-from grader.verdict.models import Device, Settings, Status
+from grader.catalog.requests import make_request
+from grader.verdict.models import Device, Status
 from tests import samples
 
 
@@ -15,11 +16,8 @@ class FakeGrader:
     graded: list[str] = []
     """Names, in order, over all instances; tests clear it."""
 
-    def __init__(self, *, device, sandbox, quick, variant, strict_fp32=False, baselines=None):
-        self._device = Device.CPU if device == "auto" else Device(device)
-        self._settings = Settings(
-            device=self._device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32
-        )
+    def __init__(self, options):
+        self._options = options
 
     def __enter__(self):
         return self
@@ -27,13 +25,17 @@ class FakeGrader:
     def __exit__(self, *_):
         pass
 
-    def settings_for(self, submission):
-        return self._settings
+    def request(self, work):
+        return make_request(*work, device=self._options.device, default_device=Device.CPU)
 
-    def environment_for(self, submission):
-        return samples.environment(self._device)
+    def settings_for(self, request):
+        return self._options.settings(request.device)
 
-    def grade(self, problem, submission):
+    def environment_for(self, request):
+        return samples.environment(request.device)
+
+    def grade(self, request):
+        submission = request.submission
         time.sleep(self.seconds_each)
         self.graded.append(submission.name)
         first_line = submission.source.partition("\n")[0]
@@ -41,9 +43,9 @@ class FakeGrader:
         return samples.verdict(
             submission,
             Status.INVALID_SUBMISSION if submission.unreadable else Status(asked),
-            problem_source=problem.source,
-            where=self.environment_for(submission),
-            settings=self._settings,
+            problem_source=request.problem.source,
+            where=self.environment_for(request),
+            settings=self.settings_for(request),
         )
 
     def grade_many(self, work):
@@ -53,5 +55,4 @@ class FakeGrader:
             ahead.extend(islice(pending, 2 - len(ahead)))
             if not ahead:
                 return
-            problem, submission = ahead.popleft()
-            yield self.grade(problem, submission)
+            yield self.grade(ahead.popleft())

@@ -88,9 +88,9 @@ def test_an_empty_text_is_the_submissions_fault(grader):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give a submission's path or its source, one of them"),
-        ({"path": RIGHT, "source": WRONG}, "give a submission's path or its source, one of them"),
-        ({"source": WRONG}, "a source has no file name that tells its problem; name it: problem=..."),
+        ({}, "give either the submission's path or its source"),
+        ({"path": RIGHT, "source": WRONG}, "give either the submission's path or its source"),
+        ({"source": WRONG}, "a source has no file name that names its problem; add problem=..."),
         ({"path": "nowhere.py", "problem": PROBLEM}, "nowhere.py: no such file or folder"),
         ({"path": RIGHT.parent, "problem": PROBLEM}, "a folder; `grade` takes one file"),
         ({"source": WRONG, "problem": "scale_bias"}, "unknown problem 'scale_bias'; did you mean scale_bias_relu"),
@@ -145,9 +145,9 @@ def test_verdicts_come_as_they_are_reached_from_work_without_end(grader):
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        ({"problem": "scale_bias_relu"}, "a mapping with problem is no work; it needs problem and source"),
-        ({"problem": "scale_bias_relu", "source": WRONG, "lable": "v2"}, "a mapping with lable, problem, source"),
-        ({"problem": "scale_bias_relu", "source": WRONG, "sample": "one"}, "sample of a piece of work"),
+        ({"problem": "scale_bias_relu"}, "missing field 'source'"),
+        ({"problem": "scale_bias_relu", "source": WRONG, "lable": "v2"}, "unknown field 'lable'"),
+        ({"problem": "scale_bias_relu", "source": WRONG, "sample": "one"}, "field 'sample': "),
         (("scale_bias", WRONG), "unknown problem 'scale_bias'"),
     ],
 )

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
     {"grader", "grader._version", "grader.errors", "grader.protocol"},
     {"grader.verdict"},
+    {"grader.options"},
     {"grader.catalog", "grader.sandbox"},
     {"grader.machine"},
     {"grader.executor"},

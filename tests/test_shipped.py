@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from grader.catalog.problems_and_submissions import find_problems, find_submissions
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Status
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +23,7 @@ def graders():
 
     def get(device):
         if device not in started:
-            started[device] = Grader(device=device, quick=True)
+            started[device] = Pipeline(GraderOptions(device=device, quick=True))
         return started[device]
 
     yield get
@@ -37,7 +38,7 @@ def catalog():
 
 def grade(grader, catalog, path):
     (submission,) = find_submissions([path], catalog)
-    return grader.grade(catalog.problem(submission.problem_id), submission)
+    return grader.grade(grader.request(catalog.problem(submission.problem_id), submission))
 
 
 def story(verdict):

@@ -12,36 +12,10 @@ from typing import Literal, TypeGuard
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from grader.catalog.problem_facts import Operand, ProblemFacts
 from grader.catalog.problem_module import FULL, ProblemModule, load_problem
 from grader.errors import ProblemError
-from grader.verdict.models import Problem, Value
-
-
-class Operand(Value):
-    """An input, parameter or output of the reference."""
-
-    name: str
-    kind: Literal["input", "parameter", "output"]
-    shape: tuple[int, ...] | None
-    """None for what is no tensor."""
-    dtype: str
-    gradient: bool
-    """Whether a submission must produce a gradient for it (of an output: take one)."""
-    why_no_gradient: str | None = None
-
-
-class ProblemFacts(Value):
-    """One line of `grader problems`."""
-
-    id: str
-    path: str
-    variants: tuple[str, ...] = ()
-    forward: bool = False
-    backward: bool = False
-    why_not: str | None = None
-    """What stands in the way of grading the forward or the backward."""
-    operands: tuple[Operand, ...] = ()
-    """At the sizes of the full variant."""
+from grader.verdict.models import Problem
 
 
 def facts(problem: Problem) -> ProblemFacts:

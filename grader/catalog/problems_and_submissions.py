@@ -10,12 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.device_detection import Needs, needs
 from grader.catalog.shipped import shipped
 from grader.errors import UserError
 from grader.verdict.models import Problem, Submission
-
-__all__ = ["Catalog", "Needs", "Skipped", "find_problems", "find_submissions", "needs"]
 
 MAX_SOURCE_BYTES = 1 << 20
 

@@ -1,17 +1,21 @@
-"""What there is to grade, in the forms in which callers have it: made into pairs of a problem and a submission."""
+"""What there is to grade: read from the forms in which callers have it, and made into a `Request`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES, Catalog, find_problems, find_submissions
+from grader.catalog.source_analysis import Language, analyse
 from grader.errors import UserError
-from grader.verdict.models import Problem, Submission
+from grader.options import AUTO
+from grader.verdict.models import Device, Problem, Submission
 
+Pair = tuple[Problem, Submission]
 Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Path | Submission]
 """One thing to grade:
 
@@ -21,68 +25,90 @@ Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Pat
 - a `Submission`, whose `problem_id` names the problem.
 """
 
-NOBODY = "unknown"
-"""The author of a text that came without one."""
+UNKNOWN_AUTHOR = "unknown"
+"""The author of a source that comes without one."""
 MAX_LINE_BYTES = 8 << 20
-"""Of a line of a JSONL batch: the largest source with every character escaped, and room for the rest."""
-_KEYS = {"problem", "source", "author", "label", "sample"}
+"""Longest line of a JSONL batch: the largest source with every character escaped, and room for the other fields."""
+_FIELDS = {"problem", "source", "author", "label", "sample"}
 _MAX_SAMPLE = (1 << 63) - 1
 """SQLite's largest integer."""
 
 
+@dataclass(frozen=True)
+class Request:
+    """One submission to grade, with everything that is decided before a worker exists."""
+
+    problem: Problem
+    submission: Submission
+    device: Device
+    languages: tuple[Language, ...]
+
+
+def make_request(problem: Problem, submission: Submission, *, device: str, default_device: Device) -> Request:
+    """Analyses the source once. `default_device` is for `auto` and a source that runs on any device."""
+    analysis = analyse(submission.source)
+    suited = default_device if analysis.needs == "any" else Device(analysis.needs)
+    return Request(problem, submission, suited if device == AUTO else Device(device), analysis.languages)
+
+
 class RequestReader:
-    """Makes pairs of problem and submission out of what callers have."""
+    """Reads pairs of problem and submission from the forms in which callers have them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def pair(self, work: Work) -> tuple[Problem, Submission]:
-        """Raises UserError for what is no work, and for an unknown problem."""
+    def pair(self, work: Work) -> Pair:
+        """The problem and submission of a piece of work. Raises UserError for anything else, or an unknown problem."""
         if isinstance(work, Submission):
             return self._catalog.problem(work.problem_id), work
         if isinstance(work, Mapping):
-            return self._line(work)
+            return self._fields(work)
         problem, source = work
         if isinstance(source, Submission):
             return self._problem(problem), source
         return self.resolve(source, None, problem) if isinstance(source, Path) else self.resolve(None, source, problem)
 
-    def from_json(self, line: bytes, overrides: Mapping[str, str]) -> tuple[Problem, Submission]:
-        """A line of a JSONL batch; `overrides` go before what it says.
+    def from_json(self, line: bytes, overrides: Mapping[str, str]) -> Pair:
+        """The problem and submission of a line of a JSONL batch; `overrides` replace its fields.
 
-        Raises UserError in one line. `problem` is an id here, never a file: problem files are run as they stand, and a
-        batch may come from anywhere.
+        `problem` is an id here, never a file: problem files are executed, and a batch may come from anywhere. Raises
+        UserError with a message of one line.
         """
         fields = {**_object(line), **overrides}
         if isinstance(fields.get("problem"), str):
             fields["problem"] = self._catalog.problem(str(fields["problem"]))
-        return self._line(fields)
+        return self._fields(fields)
 
-    def resolve(
-        self, path: str | Path | None, source: str | None, problem: str | Path | Problem | None
-    ) -> tuple[Problem, Submission]:
-        """Raises UserError for a file or problem that is not there, and where path and source are both given."""
+    def resolve(self, path: str | Path | None, source: str | None, problem: str | Path | Problem | None) -> Pair:
+        """The problem and submission of a file or of a source.
+
+        Raises UserError for a missing file or an unknown problem, and unless exactly one of path and source is given.
+        """
         if (path is None) == (source is None):
-            raise UserError("give a submission's path or its source, one of them")
+            raise UserError("give either the submission's path or its source")
         if path is not None:
             return self._file(Path(path), None if problem is None else self._problem(problem))
         if problem is None:
-            raise UserError("a source has no file name that tells its problem; name it: problem=...")
+            raise UserError("a source has no file name that names its problem; add problem=...")
         assert source is not None
-        found = self._problem(problem)
-        return found, _text(found, source)
+        resolved = self._problem(problem)
+        return resolved, _submission(resolved, source)
 
-    def _line(self, line: Mapping[str, object]) -> tuple[Problem, Submission]:
-        problem, source = line.get("problem"), line.get("source")
-        unknown = set(line) - _KEYS
-        if not isinstance(problem, str | Path | Problem) or not isinstance(source, str) or unknown:
-            raise UserError(
-                f"a mapping with {', '.join(sorted(map(str, line))) or 'nothing'} is no work; it needs problem and "
-                "source, and may have author, label and sample"
-            )
-        found = self._problem(problem)
-        rest = {key: line[key] for key in ("author", "label", "sample") if line.get(key) is not None}
-        return found, _text(found, source, **rest)
+    def _fields(self, fields: Mapping[str, object]) -> Pair:
+        unknown = sorted(map(str, set(fields) - _FIELDS))
+        if unknown:
+            raise UserError(f"unknown field {unknown[0]!r}; the fields are {', '.join(sorted(_FIELDS))}")
+        problem, source = fields.get("problem"), fields.get("source")
+        for name, value, types in (("problem", problem, str | Path | Problem), ("source", source, str)):
+            if value is None:
+                raise UserError(f"missing field {name!r}")
+            if not isinstance(value, types):
+                raise UserError(f"field {name!r}: {type(value).__name__} instead of a string")
+        assert isinstance(problem, str | Path | Problem)
+        assert isinstance(source, str)
+        resolved = self._problem(problem)
+        rest = {key: fields[key] for key in ("author", "label", "sample") if fields.get(key) is not None}
+        return resolved, _submission(resolved, source, **rest)
 
     def _problem(self, problem: str | Path | Problem) -> Problem:
         if isinstance(problem, Problem):
@@ -95,7 +121,7 @@ class RequestReader:
             return self._catalog.problem(problem)  # raises, naming the nearest ids
         return find_problems([path]).problem(path.stem)
 
-    def _file(self, path: Path, problem: Problem | None) -> tuple[Problem, Submission]:
+    def _file(self, path: Path, problem: Problem | None) -> Pair:
         if path.is_dir():
             raise UserError(f"{path}: a folder; `grade` takes one file")
         catalog = self._catalog
@@ -106,37 +132,37 @@ class RequestReader:
 
 
 def _object(line: bytes) -> dict[str, object]:
-    """The JSON object in a line. Raises UserError for what is none, and for text that UTF-8 cannot hold."""
+    """The JSON object in a line. Raises UserError for anything else, and for text that UTF-8 cannot encode."""
     if len(line) > MAX_LINE_BYTES:
         raise UserError(f"longer than {MAX_LINE_BYTES} bytes")
     try:
-        found = json.loads(line.decode("utf-8-sig"))
-        json.dumps(found, ensure_ascii=False).encode()
+        value = json.loads(line.decode("utf-8-sig"))
+        json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise UserError(f"no JSON: {error.msg} at column {error.colno}") from None
+        raise UserError(f"invalid JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}") from None
+        raise UserError(f"invalid UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}") from None
     except UnicodeEncodeError:
-        raise UserError("half of a surrogate pair (\\ud800 to \\udfff) stands alone, which is no text") from None
+        raise UserError("invalid text: an unpaired surrogate (\\ud800 to \\udfff)") from None
     except (RecursionError, ValueError) as error:  # nested too deeply; a number with too many digits
-        raise UserError(f"no JSON that can be read: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"a JSON {type(found).__name__}; a line is an object with problem and source")
-    return found
+        raise UserError(f"invalid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"a JSON {type(value).__name__} instead of an object")
+    return value
 
 
-def _text(problem: Problem, source: str, **given: object) -> Submission:
-    """A submission that is no file. Raises UserError for an author, label or sample of a wrong type."""
+def _submission(problem: Problem, source: str, **fields: object) -> Submission:
+    """A submission that is not a file. Raises UserError for an author, label or sample of the wrong type."""
     unreadable = None if source.strip() else "The file is empty."
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SOURCE_BYTES:
-        source, unreadable = "", f"The text has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
-    fields = {"author": NOBODY, "problem_id": problem.id, "path": f"{problem.id}.py", **given}
+        source, unreadable = "", f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
+    defaults = {"author": UNKNOWN_AUTHOR, "problem_id": problem.id, "path": f"{problem.id}.py"}
     try:
-        made = Submission.model_validate({**fields, "source": source, "unreadable": unreadable})
+        submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]} of a piece of work: {first['msg']}") from None
-    if made.sample is not None and not 0 <= made.sample <= _MAX_SAMPLE:
-        raise UserError(f"sample of a piece of work: {made.sample} is out of range; samples count from 0")
-    return made
+        raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None
+    if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
+        raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")
+    return submission

@@ -1,6 +1,6 @@
 """The command line. Verdicts and tables go to stdout, everything else to stderr.
 
-Exit status: 0 when everything asked for was done, whatever the verdicts say; 1 when the grader itself failed on
+Exit status: 0 when everything requested was done, whatever the verdicts say; 1 when the grader itself failed on
 something; 2 for a request that cannot be carried out; 130 after Ctrl-C.
 """
 
@@ -10,40 +10,33 @@ import errno
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from grader import __version__
-from grader.cli import boards, exporting, grading, pages, problems, selftest, serving, showing
+from grader.cli._commands import LazyGroup
 from grader.errors import GraderError, UserError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="grader",
-    help="Grade GPU kernels that nobody has read yet: does it build, does the forward match, does the backward match, "
-    "how fast is it?",
+    cls=LazyGroup,
+    help="Check and benchmark untrusted GPU kernels: do they build, do forward and backward match, how fast are they?",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     add_completion=False,
 )
 
-app.command()(grading.grade)
-app.command()(showing.show)
-app.command(name="leaderboard")(boards.show_leaderboard)
-app.command()(pages.report)
-app.command()(serving.serve)
-app.command()(exporting.export)
-app.add_typer(problems.app, name="problems")
-app.command()(showing.doctor)
-app.command()(selftest.selftest)
-
 
 def main() -> None:
     """Run the command line and exit."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         app()
     except GraderError as error:
@@ -57,8 +50,27 @@ def main() -> None:
         sys.exit(1)
 
 
-@app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Log to stderr from this level on: debug, info, warning or error."),
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Append the log to this file as JSON lines; from info on, or --log-level."),
+    ] = None,
+) -> None:
+    if log_level is not None or log_file is not None:
+        from grader.cli._logging import start_logging
+
+        start_logging(log_level, log_file)

@@ -1,4 +1,4 @@
-"""JSONL from a file or a pipe: lines as they arrive, without waiting for more than there is, and what they ask for."""
+"""Reads JSONL from a file or a pipe: lines as they arrive, without waiting for more than there is."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import select
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from grader.catalog.requests import MAX_LINE_BYTES, RequestReader
+from grader.catalog.requests import MAX_LINE_BYTES, Pair, RequestReader
 from grader.errors import UserError
-from grader.verdict.models import Problem, Submission
+from grader.verdict.models import Problem
 
 STDIN = Path("-")
-Pair = tuple[Problem, Submission]
 _CHUNK_BYTES = 1 << 16
 
 
 def arriving(stream: Path) -> Iterator[tuple[str, Iterator[tuple[int, bytes]]]]:
-    """What has arrived, numbered, again and again until the end; each time with the name to call it by.
-
-    Raises UserError where it cannot be read.
-    """
+    """Batches of numbered lines as they arrive, until the end, each with the stream's name. Raises UserError."""
     name = "stdin" if stream == STDIN else str(stream)
     try:
         with open(0 if stream == STDIN else stream, "rb", buffering=0, closefd=stream != STDIN) as file:
@@ -33,15 +29,15 @@ def arriving(stream: Path) -> Iterator[tuple[str, Iterator[tuple[int, bytes]]]]:
 def readable(
     lines: Iterable[tuple[int, bytes]],
     name: str,
-    oracle: RequestReader,
+    reader: RequestReader,
     overrides: Mapping[str, str],
     check_variant: Callable[[Problem], None],
     refuse: Callable[[str], None],
 ) -> Iterator[Pair]:
-    """What the lines ask for; `refuse` is told of those that cannot be graded."""
+    """The problem and submission of each line; `refuse` gets a message for each that cannot be graded."""
     for number, line in lines:
         try:
-            problem, submission = oracle.from_json(line, overrides)
+            problem, submission = reader.from_json(line, overrides)
             check_variant(problem)
         except UserError as error:
             refuse(f"{name}, line {number}: {error}")
@@ -50,7 +46,7 @@ def readable(
 
 
 class LineReader:
-    """Reads a file descriptor by lines, which are numbered from 1. A longer line is cut off after `max_bytes` + 1."""
+    """Reads a file descriptor by lines, numbered from 1. A longer line is cut after `max_bytes` + 1."""
 
     def __init__(self, descriptor: int, max_bytes: int) -> None:
         self._descriptor, self._max_bytes = descriptor, max_bytes
@@ -60,18 +56,18 @@ class LineReader:
         self._number = 0
 
     def batches(self) -> Iterator[Iterator[tuple[int, bytes]]]:
-        """Batches of what has arrived: each waits for its first line only, and must be used up before the next."""
+        """Batches of lines that have arrived: each waits for its first line only, and is used up before the next."""
         while (first := self._next(wait=True)) is not None:
-            yield self._at_hand(first)
+            yield self._arrived(first)
 
-    def _at_hand(self, first: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
+    def _arrived(self, first: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
         line: tuple[int, bytes] | None = first
         while line is not None:
             yield line
             line = self._next(wait=False)
 
     def _next(self, *, wait: bool) -> tuple[int, bytes] | None:
-        """None at the end, and, without `wait`, where no whole line has arrived. Blank lines are passed over."""
+        """The next line that is not blank; None at the end and, without `wait`, if no whole line has arrived."""
         while True:
             line = self._whole_line()
             if line is None and self._ended:

@@ -9,8 +9,9 @@ import typer
 from db import Store
 from db.leaderboard import Leaderboard, leaderboard
 from grader.catalog.shipped import shipped
-from grader.cli._options import DATABASE, BoardChoice, Database, DeviceChoice, Format, device_of
+from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
+from grader.options import AUTO
 from grader.report.boards import leaderboard_table
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
@@ -30,7 +31,7 @@ def show_leaderboard(
             "graded with --strict-fp32. cpu: as total, CPUs only."
         ),
     ] = BoardChoice.TOTAL,
-    device: Annotated[DeviceChoice, typer.Option(help="auto: every device.")] = DeviceChoice.AUTO,
+    device: AnyDevice = AUTO,
     having: Annotated[
         list[str] | None, typer.Option("--having", metavar="LABEL", help=f"Only what has this label: {_LABELS}.")
     ] = None,

@@ -5,28 +5,31 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from db import Run, Store
 from grader.catalog.problems_and_submissions import Catalog, find_submissions, kernelbench_samples
-from grader.catalog.requests import RequestReader
+from grader.catalog.requests import Pair, Request, RequestReader
 from grader.cli._catalog import offered
-from grader.cli._lines import STDIN, Pair, arriving, readable
-from grader.cli._options import DATABASE, Database, DeviceChoice, ProblemFolders, SandboxChoice
+from grader.cli._lines import STDIN, arriving, readable
+from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
 from grader.errors import UserError
+from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
-from grader.verdict.models import Problem, Status, Submission, Verdict
+from grader.verdict.models import Problem, Status, Verdict
 
 if TYPE_CHECKING:
     from grader.api import Grader
 
 
+@takes_grader_options(COMMAND_LINE_OPTIONS)
 def grade(
     paths: Annotated[
         list[Path] | None,
@@ -36,10 +39,10 @@ def grade(
         ),
     ] = None,
     problem_id: Annotated[
-        str | None, typer.Option("--problem", metavar="ID", help="Grade for this problem, whatever the file is called.")
+        str | None, typer.Option("--problem", metavar="ID", help="Grade for this problem, whatever the file name says.")
     ] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Keep the verdicts under this author, whatever the folder says.")
+        str | None, typer.Option(metavar="NAME", help="Store the verdicts under this author, not the folder's name.")
     ] = None,
     kernelbench_run: Annotated[
         Path | None,
@@ -50,39 +53,20 @@ def grade(
         ),
     ] = None,
     problems: ProblemFolders = None,
-    device: Annotated[
-        DeviceChoice, typer.Option(help="auto: what the submission was written for.")
-    ] = DeviceChoice.AUTO,
     db: Database = DATABASE,
-    variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this variant; such verdicts are not ranked.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds of correctness and timing.")] = False,
-    regrade: Annotated[bool, typer.Option("--regrade", help="Grade again what the database knows already.")] = False,
-    sandbox: Annotated[
-        SandboxChoice, typer.Option(help="weak: without bubblewrap; the verdict says so.")
-    ] = SandboxChoice.AUTO,
-    strict_fp32: Annotated[
-        bool, typer.Option("--strict-fp32", help="Time with TensorFloat-32 off on both sides.")
-    ] = False,
-    baselines: Annotated[
-        bool,
-        typer.Option(
-            "--baselines",
-            help="Also time torch.compile of the reference, default and max-autotune: costs minutes, once for each "
-            "problem and machine. Known verdicts need --regrade.",
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a verdict on stdout.")] = False,
+    regrade: Annotated[bool, typer.Option("--regrade", help="Grade again what has a verdict in the database.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a verdict.")] = False,
+    *,
+    options: GraderOptions,
 ) -> None:
     """Grade submissions: Python files with a class ModelNew.
 
-    <author>/<problem_id>.py or <author>/<problem_id>__<label>.py names its problem; --problem overrides that. What is
-    already graded, with the same text, problem, machine and settings, is shown from the database. Each verdict is kept
-    as it is reached: after an interruption the same command goes on where it stopped.
+    The file name <author>/<problem_id>.py or <author>/<problem_id>__<label>.py names the problem; --problem overrides
+    it. A submission that was graded before, with the same source, problem, machine and settings, is shown from the
+    database. Each verdict is stored as soon as it is reached: after an interruption, run the same command to continue.
 
     A line of JSONL is {"problem": ID, "source": TEXT} and may have author, label and sample. Each is graded when it
-    arrives. One that cannot be graded is named on stderr, does not stop the others, and makes the exit status 2.
+    arrives. A line that cannot be graded is named on stderr, does not stop the others, and makes the exit status 2.
 
     \b
     Examples:
@@ -93,65 +77,55 @@ def grade(
       generate | grader grade - --json > verdicts.jsonl
     """
     catalog = offered(problems)
-    check_variant = _variant_check(variant)
-    files, streams = _told_apart(paths or (), kernelbench_run)
-    batch = _pairs(files, catalog, problem_id, author, check_variant)
+    check_variant = _variant_check(options.variant)
+    files, streams = _files_and_streams(paths or (), kernelbench_run)
+    pairs = _pairs(files, catalog, problem_id, author, check_variant)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
-        open_grader(
-            device=device.value,
-            sandbox=sandbox.value,
-            quick=quick,
-            variant=variant,
-            strict_fp32=strict_fp32,
-            baselines=baselines,
-        ) as grader,
-        BatchProgress(total=None if streams else len(batch), as_json=as_json) as progress,
+        open_grader(options) as grader,
+        BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
     ):
-        oracle = _Desk(grader, store, run, progress, regrade=regrade)
-        oracle.grade(batch)
-        for stream in streams:
-            for name, lines in arriving(stream):
-                oracle.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, oracle.refuse))
-    print(tally(oracle.verdicts, reused=oracle.reused), file=sys.stderr)
-    if oracle.refused:
+        batch = _Batch(grader, store, run, progress, regrade=regrade)
+        try:
+            batch.grade(pairs)
+            for stream in streams:
+                for name, lines in arriving(stream):
+                    batch.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, batch.refuse))
+        except (KeyboardInterrupt, SystemExit):
+            kept = "1 verdict" if len(batch.verdicts) == 1 else f"{len(batch.verdicts)} verdicts"
+            with suppress(OSError):  # a terminal that hung up
+                progress.say(f"grader: interrupted; {kept} kept; run the same command to continue")
+            raise
+    print(tally(batch.verdicts, reused=batch.reused), file=sys.stderr)
+    if batch.refused:
         raise typer.Exit(2)
-    if any(verdict.status is Status.GRADER_ERROR for verdict in oracle.verdicts):
+    if any(verdict.status is Status.GRADER_ERROR for verdict in batch.verdicts):
         raise typer.Exit(1)
 
 
-def open_grader(
-    *,
-    device: Literal["auto", "cpu", "cuda"],
-    sandbox: Literal["auto", "bubblewrap", "weak"],
-    quick: bool,
-    variant: str | None,
-    strict_fp32: bool = False,
-    baselines: bool = False,
-) -> Grader:
-    """The real one, imported only when something is graded: it needs torch, which takes seconds to import. What workers
-    are copied from imports it meanwhile."""
+def open_grader(options: GraderOptions) -> Grader:
+    """A grader whose worker template imports torch while this process does, which takes seconds."""
     from grader.executor import worker_template
     from grader.machine.allocator import keep_freed_memory
+    from grader.machine.backends import select_index
     from grader.sandbox import choose
 
     keep_freed_memory()
-    worker_template.start_ahead(choose(sandbox), device)
+    select_index(options.device, options.device_index)
+    worker_template.start_ahead(choose(options.sandbox), options.device)
     try:
         from grader.api import Grader
 
-        return Grader(
-            device=device, sandbox=sandbox, quick=quick, variant=variant, strict_fp32=strict_fp32, baselines=baselines
-        )
+        return Grader(options)
     finally:
         worker_template.close_ahead()
 
 
 @dataclass
-class _Desk:
-    """Where work comes in, and verdicts go out to the database and the screen."""
+class _Batch:
+    """Grades requests without a stored verdict; shows and stores verdicts in order."""
 
     grader: Grader
     store: Store
@@ -162,39 +136,39 @@ class _Desk:
     reused: int = 0
     refused: int = 0
 
-    def grade(self, work: Iterable[Pair]) -> None:
-        asked: deque[Pair] = deque()
-        for reached in self.grader.grade_many(self._unknown(work, asked)):
-            problem, submission = asked.popleft()
-            self._show(self.store.save(reached, submission, problem, self.run))
+    def grade(self, pairs: Iterable[Pair]) -> None:
+        pending: deque[Request] = deque()
+        for verdict in self.grader.grade_many(self._without_verdict(pairs, pending)):
+            request = pending.popleft()
+            self._show(self.store.save(verdict, request.submission, request.problem, self.run))
 
     def refuse(self, message: str) -> None:
-        """Say what cannot be graded; the rest goes on."""
+        """Print why a line cannot be graded; the others are."""
         self.refused += 1
         self.progress.say(f"grader: {message}")
 
-    def _unknown(self, work: Iterable[Pair], asked: deque[Pair]) -> Iterator[Pair]:
-        """What has to be graded, also put into `asked`; of the rest the stored verdict is shown."""
-        for problem, submission in work:
-            known = None if self.regrade else self._stored(problem, submission)
-            if known is None:
-                asked.append((problem, submission))
-                yield problem, submission
+    def _without_verdict(self, pairs: Iterable[Pair], pending: deque[Request]) -> Iterator[Request]:
+        """Requests without a stored verdict, also appended to `pending`; of the others the stored one is shown."""
+        for request in map(self.grader.request, pairs):
+            stored = None if self.regrade else self._stored(request)
+            if stored is None:
+                pending.append(request)
+                yield request
             else:
                 self.reused += 1
-                self._show(known)
+                self._show(stored)
 
-    def _stored(self, problem: Problem, submission: Submission) -> Verdict | None:
-        environment, settings = self.grader.environment_for(submission), self.grader.settings_for(submission)
-        return self.store.find(submission, problem, environment, settings)
+    def _stored(self, request: Request) -> Verdict | None:
+        environment, settings = self.grader.environment_for(request), self.grader.settings_for(request)
+        return self.store.find(request.submission, request.problem, environment, settings)
 
     def _show(self, verdict: Verdict) -> None:
-        self.progress.show(verdict)
         self.verdicts.append(verdict)
+        self.progress.show(verdict)
 
 
-def _told_apart(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:
-    """(files and folders, streams of JSONL)."""
+def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:
+    """(Files and folders, streams of JSONL). Raises UserError for a missing stream, and if there is nothing at all."""
     if not paths and kernelbench_run is None:
         raise UserError("nothing to grade; name files, folders, a .jsonl, - for stdin, or --kernelbench-run DIR")
     streams = [path for path in paths if path == STDIN or (path.suffix == ".jsonl" and not path.is_dir())]
@@ -220,7 +194,7 @@ def _pairs(
 
 
 def _variant_check(variant: str | None) -> Callable[[Problem], None]:
-    """Raises UserError for a problem that does not have the variant; looks at each problem once."""
+    """Raises UserError for a problem that does not have the variant. Loads each problem once."""
 
     @cache
     def check(problem: Problem) -> None:

@@ -11,10 +11,10 @@ import typer
 from grader.catalog.problems_and_submissions import Catalog, find_problems
 from grader.catalog.remembered_folders import forget, registry, remember
 from grader.cli._catalog import offered
-from grader.cli._options import ProblemFolders, SandboxChoice
+from grader.cli._options import ProblemFolders, takes_grader_options
 from grader.errors import UserError
+from grader.options import GraderOptions
 from grader.report.console import clean, console
-from grader.report.machine import json_line
 from grader.verdict.models import Problem
 
 app = typer.Typer(rich_markup_mode=None)
@@ -41,26 +41,26 @@ def list_problems(
         if problems or as_json:
             raise UserError(f"write the options behind the command: grader problems {context.invoked_subcommand} ...")
         return
-    from grader.catalog.facts import facts
+    from grader.catalog.known_facts import known_facts
     from grader.report.tables import problems_table
 
     catalog = _catalog(problems)
-    found = (facts(problem) for problem in catalog.problems.values())
+    found = (known_facts(problem) for problem in catalog.problems.values())
     if as_json:
         for one in found:
-            print(json_line(one))
+            print(one.model_dump_json())
     else:
         console().print(problems_table(found))
 
 
 @app.command()
+@takes_grader_options(["sandbox"])
 def check(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; all without any.")] = None,
     problems: ProblemFolders = None,
-    sandbox: Annotated[
-        SandboxChoice, typer.Option(help="weak: run the references without bubblewrap.")
-    ] = SandboxChoice.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
+    *,
+    options: GraderOptions,
 ) -> None:
     """Run each reference a few times and tell which problems cannot be graded, and why.
 
@@ -78,11 +78,11 @@ def check(
 
     catalog = _catalog(problems)
     chosen = _chosen(catalog, ids or ())
-    with Checker(sandbox=sandbox.value) as checker:
+    with Checker(sandbox=options.sandbox) as checker:
         for left, problem in zip(reversed(range(len(chosen))), chosen, strict=True):
             found = checker.check(problem, more_to_come=left > 0)
             if as_json:
-                print(json_line(found), flush=True)
+                print(found.model_dump_json(), flush=True)
             else:
                 console().print(problem_check_line(found), soft_wrap=True)
                 sys.stdout.flush()

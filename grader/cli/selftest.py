@@ -44,16 +44,14 @@ def selftest(
 
     if not timing:
         raise UserError("selftest: nothing to test: give --timing")
-    import torch
-
     from grader.catalog.problems_and_submissions import find_problems
     from grader.grading import selftest as own
     from grader.grading.resources import Resources
     from grader.machine.allocator import keep_freed_memory
+    from grader.machine.backends import default_device
     from grader.verdict.models import Device
 
-    default = SelftestDevice.CUDA if torch.cuda.is_available() else SelftestDevice.CPU
-    chosen = Device((device or default).value)
+    chosen = Device(device.value) if device is not None else default_device()
     convolution = find_problems(()).problem(own.CONVOLUTION)
     comparisons = []
     keep_freed_memory()

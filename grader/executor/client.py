@@ -20,10 +20,10 @@ from grader.errors import SandboxError
 from grader.executor.pause import NeverStill, paused, paused_tree
 from grader.executor.shared_memory import Region
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
-from grader.machine import device_memory
+from grader.machine.backends import backend
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Limits, Sandbox, SandboxedProcess, Zygote
-from grader.verdict.models import Status
+from grader.verdict.models import Device, Status
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is our failure, not the submission's."""
@@ -156,7 +156,7 @@ class WorkerClient:
             return present
         if present is not None:
             self._regions.pop(name).close()
-        if kind == "cuda" and self.options.roomy and device_memory.ample():
+        if kind == "cuda" and self.options.roomy and backend(Device.CUDA).ample_memory():
             nbytes += min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # making it anew takes a busy driver 30 ms
         region = self._regions[name] = Region(name, kind, nbytes)
         evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])

@@ -29,6 +29,7 @@ import torch
 from grader import protocol as p
 from grader.executor.client import WorkerClient, WorkerLost
 from grader.executor.shared_memory import Layout, Region, typed
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 SEAL_BLOCK_BYTES = 64 << 10
@@ -116,7 +117,8 @@ class JobBuilder:
     def __init__(self, worker: WorkerClient, device: Device, *, at_once: bool = False) -> None:
         """`at_once`: one segment, nothing deferred, as timed jobs need it."""
         self._worker, self._at_once = worker, at_once
-        self._kind: Literal["host", "cuda"] = "cuda" if device is Device.CUDA else "host"
+        self._backend = backend(device)
+        self._kind = self._backend.region_kind
         self._steps: list[p.Step] = []
         self._segments = [Segment(0)]
         self._back = Layout()
@@ -209,8 +211,8 @@ class JobBuilder:
         """Raises WorkerLost."""
         self._worker.forget_results()
         seal = self._make_seal()
-        if self._kind == "cuda" and self._largest_inbox() + self._back.nbytes > GENEROUS_BYTES:
-            torch.cuda.empty_cache()
+        if self._largest_inbox() + self._back.nbytes > GENEROUS_BYTES:
+            self._backend.empty_cache()
         # From here on the worker could see values that it is to compute with: the clock runs.
         started = time.perf_counter()
         evidence = self._run_segments(timeout_seconds, seal)
@@ -222,8 +224,7 @@ class JobBuilder:
         evidence: p.Evidence | None = None
         for segment, end in zip(self._segments, ends, strict=True):
             self._release(segment)
-            if self._kind == "cuda":
-                torch.cuda.synchronize()
+            self._backend.synchronize()
             last = end == len(self._steps)
             steps = self._steps[segment.first_step : end]
             part = self._worker.run(steps, timeout_seconds, at_answer=seal.take if last else None)
@@ -244,8 +245,7 @@ class JobBuilder:
         outbox = self._worker.region("outbox", self._kind, self._back.nbytes)
         outbox.poison(self._back.nbytes)
         seal = Seal(outbox, self._back.nbytes)
-        if self._kind == "cuda":
-            torch.cuda.synchronize()
+        self._backend.synchronize()
         return seal
 
     def _release(self, segment: Segment) -> None:

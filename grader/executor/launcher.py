@@ -12,6 +12,7 @@ from enum import StrEnum
 from grader.errors import SandboxError
 from grader.executor.client import WorkerClient, WorkerLost, WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
+from grader.machine.backends import backend
 from grader.sandbox import Limits, Sandbox
 from grader.verdict.models import Device
 
@@ -66,7 +67,7 @@ class Launcher:
             for spares in self._spares.values():
                 for spare in list(spares):
                     try:
-                        if device is Device.CPU:
+                        if backend(device).pauses_spares:
                             standing.enter_context(spare.result().paused())
                         else:
                             spare.result().wait_ready()

@@ -14,10 +14,11 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Literal, Self
+from typing import Self
 
 import grader
 from grader.machine import allocator
+from grader.machine.backends import worker_environment
 from grader.machine.cpu_threads import thread_count
 from grader.machine.toolchain import Toolchain, find_toolchain
 from grader.sandbox import Sandbox, Zygote, gpu_devices
@@ -44,10 +45,9 @@ class WorkerTemplate:
             "PYTHONPATH": os.pathsep.join(map(str, (stage, *_package_folders()))),
             "OMP_NUM_THREADS": str(thread_count()),
             "GLIBC_TUNABLES": allocator.TUNABLES,
-            # What was freed fits whatever comes next: no more is held than was needed at once.
-            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
             "MAX_JOBS": str(os.cpu_count() or 1),
             **({"CUDA_HOME": str(home)} if home else {}),
+            **worker_environment(),
         }
         self._zygotes: dict[bool, Zygote] = {}
         self._lock = Lock()
@@ -80,7 +80,7 @@ class WorkerTemplate:
         self.close()
 
 
-def start_ahead(sandbox: Sandbox, device: Literal["auto", "cpu", "cuda"]) -> None:
+def start_ahead(sandbox: Sandbox, device: str) -> None:
     """For `take`, where the sandbox can use it; `auto` is the GPU where there is one, as most submissions are for it.
 
     Raises UserError for a CUDA_HOME that torch could not use.

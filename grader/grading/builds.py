@@ -1,4 +1,4 @@
-"""Extensions of CUDA submissions are compiled before their turn comes, several at a time."""
+"""Compiles extensions before their submission's turn, several at a time, where the device builds apart."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-import torch
-
+from grader.catalog.requests import Request
 from grader.grading import build
 from grader.grading.resources import Resources
+from grader.machine.backends import backend
 from grader.verdict.models import BuildResult, Submission
 
 LATER_NICENESS = 10
-"""Of builds that nobody waits for yet: a tenth of the share of the first, of references and of what is graded."""
+"""Niceness (setpriority(2)) of builds that nobody waits for yet: about a tenth of the CPU share of everything else."""
 
 
 class Builds:
-    """Those that have been started and not yet asked for."""
+    """Builds that are started and not yet collected."""
 
     def __init__(self, resources: Resources) -> None:
-        self._workshop = resources
+        self._resources = resources
         self._pool: ThreadPoolExecutor | None = None
         self._started: dict[str, Future[build.Built]] = {}
         self.at_a_time = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -37,25 +37,35 @@ class Builds:
                 self._pool.shutdown(wait=True, cancel_futures=True)
                 self._started.clear()
 
-    def start(self, submission: Submission) -> None:
-        """In the background, unless it is there or under way. Without a GPU never: the CPU's times want the cores."""
-        if self._pool is None or not torch.cuda.is_available():
+    def start(self, request: Request) -> None:
+        """Build in the background, unless it is kept or under way.
+
+        Only for a device that builds apart and is available: without a GPU, CPU times need the cores.
+        """
+        if self._pool is None or not _builds_apart(request):
             return
-        if submission.source_hash not in self._started and self._workshop.cache.get(submission) is None:
+        submission = request.submission
+        if submission.source_hash not in self._started and self._resources.cache.get(submission) is None:
             niceness = LATER_NICENESS if self._started else 0
-            made = self._pool.submit(self._workshop.build_apart, submission, niceness=niceness)
-            self._started[submission.source_hash] = made
+            started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
+            self._started[submission.source_hash] = started
 
     def under_way(self, submission: Submission) -> bool:
         """It would have to be waited for."""
         started = self._started.get(submission.source_hash)
         return started is not None and not started.done()
 
-    def get(self, submission: Submission) -> BuildResult | None:
-        """What its build came to, made now if need be; None where a kept one will do. Raises Stopped."""
+    def get(self, request: Request) -> BuildResult | None:
+        """The build's result, made now unless it was started; None if a kept build serves. Raises Stopped."""
+        submission = request.submission
         started = self._started.pop(submission.source_hash, None)
         if started is not None:
             return started.result().result
-        if self._workshop.cache.get(submission) is None or not torch.cuda.is_available():
-            return self._workshop.build_apart(submission).result
+        if self._resources.cache.get(submission) is None or not backend(request.device).available():
+            return self._resources.build_apart(submission, request.device).result
         return None
+
+
+def _builds_apart(request: Request) -> bool:
+    own = backend(request.device)
+    return own.builds_apart and own.available()

@@ -21,6 +21,7 @@ from grader.grading.compare.tolerance import check
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
+from grader.machine.backends import backend
 from grader.verdict.labels import Seen
 from grader.verdict.models import Device, Diagnosis, KernelUse
 
@@ -103,7 +104,7 @@ def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, in
             return {}
         return {kernel.name: kernel.calls for kernel in told.kernels}
 
-    if oracle.device is Device.CUDA:  # a profiler of GPUs leaves something behind, and this worker's times are needed
+    if not backend(oracle.device).profiles_quickly:  # it would slow this worker, whose times are needed
         return {}
     return oracle.remember(("profile", case.seed, backward), ask)
 

@@ -1,79 +1,61 @@
-"""Grades one submission after another. In verbs: check, build, compare the forward, the backward, time, judge."""
+"""Grades submissions, one after another. The process in verbs: check, build, start, plan, forward, backward, time,
+inspect, appraise, record."""
 
 from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from typing import Literal
 
-import torch
-
-from grader.catalog.device_detection import needs
-from grader.errors import ProblemError, UserError
+from grader.catalog.requests import Request, make_request
+from grader.errors import ProblemError, ReferenceLost, UserError
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.backward import judge_backward
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
-from grader.grading.resources import ORACLES_KEPT, Resources, SandboxChoice, require_import
+from grader.grading.resources import Resources, require_import
 from grader.grading.timing import judge_timing
 from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
-from grader.machine.device_memory import PeakMemory, used_bytes
+from grader.machine.backends import backend, default_device, require, select_index
+from grader.machine.device_memory import PeakMemory
+from grader.options import AUTO, GraderOptions
 from grader.verdict.models import (
     BackwardResult,
     Device,
+    Diagnosis,
     Environment,
     Problem,
     Settings,
     StageStatus,
     Status,
     Submission,
-    TimeLimits,
     Verdict,
 )
 
-DeviceChoice = Literal["auto", "cpu", "cuda"]
 
+class Pipeline:
+    """Owns the workers and references that a batch shares. A context manager; not thread-safe."""
 
-class Grader:
-    """Owns the sandboxes, the workers and the references that a batch shares. A context manager; not thread-safe."""
+    def __init__(self, options: GraderOptions) -> None:
+        """Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here."""
+        self.options = options
+        select_index(options.device, options.device_index)
+        require(options.device)
+        self._default_device = default_device() if options.device == AUTO else Device(options.device)
+        self.used_before = {of: backend(of).used_bytes() if backend(of).available() else None for of in Device}
+        """Bytes of each device's memory that others use."""
+        self.resources = Resources(options.sandbox, options.build_cache, options.limits)
+        self.builds = Builds(self.resources)
 
-    def __init__(
-        self,
-        *,
-        device: DeviceChoice = "auto",
-        sandbox: SandboxChoice = "auto",
-        quick: bool = False,
-        variant: str | None = None,
-        build_cache: Path | None = None,
-        limits: TimeLimits | None = None,
-        strict_fp32: bool = False,
-        baselines: bool = False,
-    ) -> None:
-        """`strict_fp32`: time with TensorFloat-32 off on both sides. `baselines`: time torch.compile of the reference
-        too, which takes minutes once for each problem.
-
-        Raises SandboxUnavailable where the sandbox does not work, UserError for a device that is not here.
-        """
-        if device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda: no CUDA device is here; leave it out, or use --device cpu")
-        self._device, self._sandbox_choice, self._quick, self._variant = device, sandbox, quick, variant
-        self._strict_fp32, self._baselines = strict_fp32, baselines
-        self._baseline_bytes = used_bytes() if torch.cuda.is_available() else 0
-        self.resources = Resources(sandbox, build_cache, limits)
-        self._builds = Builds(self.resources)
-
-    def __enter__(self) -> Grader:
+    def __enter__(self) -> Pipeline:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,216 +65,240 @@ class Grader:
         """End all processes."""
         self.resources.close()
 
-    def grade(self, problem: Problem, submission: Submission, *, more_to_come: bool = False) -> Verdict:
-        """One verdict, whatever happens: our own failures are a verdict too.
+    def request(self, problem: Problem, submission: Submission) -> Request:
+        """The request to grade a submission with these options; `auto` picks the device by its source."""
+        return make_request(problem, submission, device=self.options.device, default_device=self._default_device)
+
+    def settings(self, request: Request) -> Settings:
+        """The settings of the request's verdict."""
+        return self.options.settings(request.device)
+
+    def environment(self, request: Request) -> Environment:
+        """The environment of the request's verdict."""
+        return self.resources.environment(request.device)
+
+    def grade(self, request: Request, *, more_to_come: bool = False) -> Verdict:
+        """One verdict, whatever happens: a failure of the grader is a verdict too. Raises UserError.
 
         `more_to_come` starts the next submission's worker in the background.
         """
-        record, settings = Record(), self.settings_for(submission)
         try:
-            status = self._grade(problem, submission, settings.device, record, more_to_come)
-            add_roofline_and_baselines(
-                self.resources,
-                problem,
-                settings.device,
-                record,
-                tf32=not self._strict_fp32,
-                baselines=self._baselines,
-            )
-        except Stopped as stopped:
-            status = stopped.status
-            record.diagnoses.insert(0, stopped.diagnosis)
-            if isinstance(stopped, build.BuildFailed):
-                record.build = stopped.result
-        except ProblemError as error:
-            status = Status.NOT_RUN
-            record.diagnoses.insert(0, diagnose("problem_not_gradable", str(error)))
-            self.resources.drop_oracle(problem, settings.device)
-        except UserError:
-            raise
-        except Exception as error:
-            status = Status.GRADER_ERROR
-            detail = {"traceback": traceback.format_exc()}
-            record.diagnoses.insert(0, diagnose("grader_failed", f"{type(error).__name__}: {error}", detail=detail))
-            self.resources.drop_oracle(problem, settings.device)
-        return record.verdict(problem, submission, status, settings, self.resources.environment(settings.device))
+            return self._grade(request, more_to_come, lost_before=None)
+        except ReferenceLost as error:
+            return self._grade(request, more_to_come, lost_before=str(error))
 
-    def grade_many(
-        self, work: Iterable[tuple[Problem, Submission]]
-    ) -> Generator[tuple[Problem, Submission, Verdict], None, None]:
-        """Verdicts in the order of the work, each as it is reached; CUDA extensions are compiled ahead, in parallel."""
-        pending, ahead = iter(work), deque[tuple[Problem, Submission]]()
-        with self._builds.ahead():
+    def _grade(self, request: Request, more_to_come: bool, lost_before: str | None) -> Verdict:
+        """Raises ReferenceLost the first time, so that a fresh process shows whose fault it is."""
+        record = Record(request)
+        try:
+            status = _Grading(self, request, record).run(more_to_come)
+        except Exception as error:
+            status, diagnosis = _verdict_of(error, lost_before)
+            record.diagnoses.insert(0, diagnosis)
+            if isinstance(error, build.BuildFailed):
+                record.build = error.result
+            if not isinstance(error, Stopped):
+                self.resources.drop_oracle(request.problem, request.device)
+            if isinstance(error, ReferenceLost) and lost_before is None:
+                raise
+        return record.verdict(status, self.settings(request), self.environment(request))
+
+    def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:
+        """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead, in parallel."""
+        pending, ahead = iter(requests), deque[Request]()
+        with self.builds.ahead():
             while True:
-                for problem, submission in islice(pending, self._builds.at_a_time + 1 - len(ahead)):
-                    ahead.append((problem, submission))
-                    if self.settings_for(submission).device is Device.CUDA:
-                        self._builds.start(submission)
+                for request in islice(pending, self.builds.at_a_time + 1 - len(ahead)):
+                    ahead.append(request)
+                    self.builds.start(request)
                 if not ahead:
                     return
+                self._look_ahead(ahead)
                 current = ahead.popleft()
-                self._look_ahead([current, *ahead])
-                yield *current, self.grade(*current, more_to_come=bool(ahead))
+                yield self.grade(current, more_to_come=bool(ahead))
 
-    def settings_for(self, submission: Submission) -> Settings:
-        """`auto` picks a device by what the submission is written for: a CPU extension stays on the CPU."""
-        device = Device(self._device) if self._device != "auto" else _suited(submission)
-        return Settings(
-            device=device,
-            variant=self._variant,
-            quick=self._quick,
-            sandbox=self._sandbox_choice,
-            strict_fp32=self._strict_fp32,
+    def _look_ahead(self, requests: deque[Request]) -> None:
+        """While the first is being compiled and its device is idle, have references compute what is compared."""
+        waited_for = requests[0].submission
+        for device in (of for of in Device if backend(of).builds_apart and backend(of).available()):
+            problems = {
+                request.problem.source_hash: request.problem for request in requests if request.device is device
+            }
+            if problems:
+                self.resources.get_ready(list(problems.values()), device)
+            for problem in islice(problems.values(), backend(device).warm_references):
+                if not self.builds.under_way(waited_for):
+                    return
+                try:
+                    oracle = self.resources.oracle(problem, device)
+                    plan.make(oracle, variant=self.options.variant, quick=self.options.quick)
+                except Exception:  # It happens again, and is reported, when a submission for this problem is graded.
+                    self.resources.drop_oracle(problem, device)
+
+
+class _Grading:
+    """One submission on its way through the stages: a method is a stage, which fills in its part of the record."""
+
+    candidate: Candidate
+    oracle: Oracle
+    todo: plan.Todo
+    memory: PeakMemory
+
+    def __init__(self, pipeline: Pipeline, request: Request, record: Record) -> None:
+        self.pipeline, self.request, self.record = pipeline, request, record
+        self.options, self.resources = pipeline.options, pipeline.resources
+        self.backend = backend(request.device)
+        self.status = Status.CORRECT
+
+    def run(self, more_to_come: bool) -> Status:
+        """Each stage runs only if the one before lets the submission through. Raises Stopped, ProblemError."""
+        self.check()
+        self.build()
+        with self.start(more_to_come):
+            self.plan()
+            if self.forward() and self.backward() and self.time():
+                self.inspect()
+        self.appraise()
+        return self.status
+
+    def check(self) -> None:
+        """Raises Stopped for a source that no worker needs to see."""
+        build.check_source(self.request.submission)
+
+    def build(self) -> None:
+        """Compile in a worker that does not see the device, where the device wants that. Raises Stopped."""
+        device, available = self.request.device, self.backend.available()
+        if available:
+            self.resources.get_ready([self.request.problem], device)
+        if self.backend.builds_apart:
+            with self.record.stage("build"):
+                self.record.build = self.pipeline.builds.get(self.request)
+        if not available:
+            compiled = self.record.build is not None and self.record.build.extensions
+            seen = "it compiles" if compiled else "nothing was compiled by importing it"
+            what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
+            remedy = "grade it on a machine with one"
+            raise Stopped(Status.NOT_RUN, diagnose("needs_cuda", what, remedy=remedy, severity="info"))
+
+    @contextmanager
+    def start(self, more_to_come: bool) -> Iterator[None]:
+        """Import the submission in a worker of its own, which compiles it unless that is done. Raises Stopped."""
+        launcher, apart = self.resources.launcher, self.backend.builds_apart
+        with self.record.stage("start"):
+            worker = launcher.take(Role.RUN, self.request.device, more_to_come=more_to_come)
+        with launcher.dismissing(worker) if self.backend.ends_in_background and more_to_come else worker:
+            with self.record.stage("start" if apart else "build"):
+                built = build.import_submission(
+                    worker,
+                    self.request.submission,
+                    self.resources.cache,
+                    keep=not apart,
+                    timeout_seconds=self.resources.limits.build,
+                )
+                self.record.build = self.record.build or built.result
+            require_import(built)
+            used_before = self.pipeline.used_before[self.request.device]
+            with PeakMemory(self.backend, used_before, shared=lambda: launcher.leaving) as self.memory:
+                try:
+                    self.candidate = Candidate(worker, self.request.device, self.resources.limits)
+                    yield
+                finally:
+                    self.record.peak_device_bytes = self.memory.peak_bytes
+
+    def plan(self) -> None:
+        """Choose the cases that the submission is compared on, and have the reference compute them."""
+        with self.record.stage("start"):
+            self.oracle = self.resources.oracle(self.request.problem, self.request.device)
+            self.todo = plan.make(
+                self.oracle,
+                variant=self.options.variant,
+                quick=self.options.quick,
+                tells_modes_apart=plan.may_tell_modes_apart(self.request.submission),
+            )
+        self.record.diagnoses += self.todo.notes
+
+    def forward(self) -> bool:
+        """Compare outputs and buffers; whether they match."""
+        with self.record.stage("forward"):
+            judged = judge_forward(self.candidate, self.oracle, self.todo.cases, self.todo.probed)
+            self.record.forward = judged.result
+        self.record.diagnoses += judged.diagnoses
+        if judged.result.status is StageStatus.FAILED:
+            self.status = Status.WRONG_OUTPUT
+            return False
+        return True
+
+    def backward(self) -> bool:
+        """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
+        if not self.todo.traps:
+            self.record.backward = BackwardResult(status=StageStatus.SKIPPED)
+            return True
+        with self.record.stage("backward"):
+            judged = judge_backward(self.candidate, self.oracle, self.todo.differentiated, self.todo.traps)
+            peak = {"peak_device_bytes": self.memory.peak_bytes}
+            self.record.backward, self.status = judged.result.model_copy(update=peak), judged.status
+        self.record.diagnoses += judged.diagnoses
+        return self.status in (Status.CORRECT, Status.MISSING_BACKWARD)
+
+    def time(self) -> bool:
+        """Time candidate and reference; whether every timed result is right."""
+        with self.record.stage("timing"):
+            self.resources.align(self.oracle, self.candidate, self.todo.timed, self.todo.rounds)
+            judged = judge_timing(
+                self.candidate,
+                self.oracle,
+                self.todo.timed,
+                self.todo.rounds,
+                training=self.status is Status.CORRECT,
+                tf32=not self.options.strict_fp32,
+                quiet=lambda: self.resources.launcher.quiet(self.request.device),
+            )
+            self.record.timing, self.record.timed = judged.result, self.todo.timed
+        self.record.diagnoses += judged.diagnoses
+        if judged.result.status is StageStatus.FAILED:
+            self.oracle.release()
+            self.status = self.record.failed_while_timed(judged.status)
+            return False
+        return True
+
+    def inspect(self) -> None:
+        """See which kernels run, and whether they stay within their tensors. A failure to see them changes nothing."""
+        case, record = self.todo.cases[0], self.record
+        differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
+        with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
+            released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
+            if self.backend.profiles_quickly or not self.options.quick:
+                record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
+            for backward in (False, True) if differentiated else (False,):
+                fault = inspection.judge_bounds(self.candidate, case, backward=backward)
+                if fault is not None:
+                    self.status = record.failed_inspection(fault, backward=backward)
+                    break
+            released.result()
+
+    def appraise(self) -> None:
+        """Add the roofline bound and the baselines, now that the candidate is gone."""
+        add_roofline_and_baselines(
+            self.resources,
+            self.request.problem,
+            self.request.device,
+            self.record,
+            tf32=not self.options.strict_fp32,
+            baselines=self.options.baselines,
         )
 
-    def environment_for(self, submission: Submission) -> Environment:
-        """The machine and versions that a verdict on it will carry."""
-        return self.resources.environment(self.settings_for(submission).device)
 
-    def _grade(
-        self, problem: Problem, submission: Submission, device: Device, record: Record, more_to_come: bool
-    ) -> Status:
-        build.check_source(submission)
-        if device is Device.CPU or torch.cuda.is_available():
-            self.resources.get_ready([problem], device)
-        if device is Device.CUDA:
-            return self._grade_on_gpu(problem, submission, record, more_to_come)
-        with record.stage("start"):
-            worker = self.resources.launcher.take(Role.RUN, device, more_to_come=more_to_come)
-        with worker:
-            with record.stage("build"):
-                built = build.import_submission(
-                    worker, submission, self.resources.cache, keep=True, timeout_seconds=self.resources.limits.build
-                )
-                record.build = built.result
-            require_import(built)
-            return self._examine(problem, submission, Candidate(worker, device, self.resources.limits), record)
+def _verdict_of(error: Exception, lost_before: str | None) -> tuple[Status, Diagnosis]:
+    """What an exception makes of the verdict. Raises it again where it is the caller's own mistake.
 
-    def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> Status:
-        """Compiles without GPU devices in sight, then runs in another sandbox that has them."""
-        launcher = self.resources.launcher
-        with record.stage("build"):
-            record.build = self._builds.get(submission)
-        if not torch.cuda.is_available():
-            seen = "it compiles" if record.build and record.build.extensions else "nothing was compiled by importing it"
-            message = f"{seen}; running it needs a CUDA device, and there is none here"
-            record.diagnoses.append(diagnose("needs_cuda", message, severity="info"))
-            return Status.NOT_RUN
-        with record.stage("start"):
-            worker = launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
-        with launcher.dismissing(worker) if more_to_come else worker:
-            with record.stage("start"):
-                built = build.import_submission(
-                    worker, submission, self.resources.cache, keep=False, timeout_seconds=self.resources.limits.build
-                )
-            record.build = record.build or built.result
-            require_import(built)
-            with PeakMemory(self._baseline_bytes, shared=lambda: launcher.leaving) as memory:
-                try:
-                    candidate = Candidate(worker, Device.CUDA, self.resources.limits)
-                    return self._examine(problem, submission, candidate, record, memory)
-                finally:
-                    record.peak_device_bytes = memory.peak_bytes
-
-    def _look_ahead(self, work: Sequence[tuple[Problem, Submission]]) -> None:
-        """While the first is being compiled and the GPU is idle: ask references what submissions are held against."""
-        on_gpu = (problem for problem, submission in work if self.settings_for(submission).device is Device.CUDA)
-        problems = {problem.source_hash: problem for problem in on_gpu}
-        if problems and torch.cuda.is_available():
-            self.resources.get_ready(list(problems.values()), Device.CUDA)
-        for problem in islice(problems.values(), ORACLES_KEPT[Device.CUDA]):
-            if not self._builds.under_way(work[0][1]):
-                return
-            try:
-                plan.make(self.resources.oracle(problem, Device.CUDA), variant=self._variant, quick=self._quick)
-            except Exception:  # it happens again, and is told, when a submission for this problem is graded
-                self.resources.drop_oracle(problem, Device.CUDA)
-
-    def _examine(
-        self,
-        problem: Problem,
-        submission: Submission,
-        candidate: Candidate,
-        record: Record,
-        memory: PeakMemory | None = None,
-    ) -> Status:
-        """Forward, backward and time, each only when the one before passed."""
-        with record.stage("start"):
-            oracle = self.resources.oracle(problem, candidate.device)
-            apart = plan.may_tell_modes_apart(submission)
-            todo = plan.make(oracle, variant=self._variant, quick=self._quick, tells_modes_apart=apart)
-        record.diagnoses += todo.notes
-        with record.stage("forward"):
-            forward = judge_forward(candidate, oracle, todo.cases, todo.probed)
-        record.forward = forward.result
-        record.diagnoses += forward.diagnoses
-        if forward.result.status is StageStatus.FAILED:
-            return Status.WRONG_OUTPUT
-        status = Status.CORRECT
-        if todo.traps:
-            with record.stage("backward"):
-                backward = judge_backward(candidate, oracle, todo.differentiated, todo.traps)
-            record.backward, status = backward.result, backward.status
-            if memory is not None:
-                peak = {"peak_device_bytes": memory.peak_bytes}
-                record.backward = record.backward.model_copy(update=peak)
-            record.diagnoses += backward.diagnoses
-        else:
-            record.backward = BackwardResult(status=StageStatus.SKIPPED)
-        if status in (Status.CORRECT, Status.MISSING_BACKWARD):
-            with record.stage("timing"):
-                self.resources.align(oracle, candidate, todo.timed, todo.rounds)
-                timing = judge_timing(
-                    candidate,
-                    oracle,
-                    todo.timed,
-                    todo.rounds,
-                    training=status is Status.CORRECT,
-                    tf32=not self._strict_fp32,
-                    quiet=lambda: self.resources.launcher.quiet(candidate.device),
-                )
-            record.timing, record.timed = timing.result, todo.timed
-            record.diagnoses += timing.diagnoses
-            if timing.result.status is StageStatus.FAILED:
-                oracle.release()
-                return record.failed_while_timed(timing.status)
-            with record.stage("inspection"), _meanwhile(oracle.release):
-                return self._inspect(candidate, oracle, todo.cases[0], record, status)
-        return status
-
-    def _inspect(self, candidate: Candidate, oracle: Oracle, case: Case, record: Record, status: Status) -> Status:
-        """Which kernels ran, and do they stay within their tensors? A failure of the look itself changes nothing."""
-        differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
-        if candidate.device is Device.CPU or not self._quick:  # a GPU's profiler takes seconds to come up
-            record.inspected = inspection.profile(candidate, oracle, case, backward=differentiated)
-        for backward in (False, True) if differentiated else (False,):
-            found = inspection.judge_bounds(candidate, case, backward=backward)
-            if found is None:
-                continue
-            record.diagnoses.insert(0, found)
-            record.timing = None
-            failed = {"status": StageStatus.FAILED}
-            if backward:
-                assert record.backward is not None
-                record.backward = record.backward.model_copy(update=failed)
-                return Status.WRONG_BACKWARD
-            assert record.forward is not None
-            record.forward = record.forward.model_copy(update=failed)
-            return Status.WRONG_OUTPUT
-        return status
-
-
-@contextmanager
-def _meanwhile(action: Callable[[], None]) -> Iterator[None]:
-    """Done when the body is; of a worker that the body does not ask."""
-    with ThreadPoolExecutor(1) as thread:
-        done = thread.submit(action)
-        yield
-        done.result()
-
-
-def _suited(submission: Submission) -> Device:
-    wanted = needs(submission.source)
-    if wanted == "any":
-        return Device.CUDA if torch.cuda.is_available() else Device.CPU
-    return Device(wanted)
+    A lost reference is the problem's fault only if a fresh process was lost in the same way; otherwise the host's.
+    """
+    if isinstance(error, Stopped):
+        return error.status, error.diagnosis
+    if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != lost_before):
+        return Status.NOT_RUN, diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
+    if isinstance(error, UserError) and not isinstance(error, ProblemError):
+        raise error
+    what = f"{type(error).__name__}: {error}"
+    detail = {"traceback": "".join(traceback.format_exception(error))}
+    return Status.GRADER_ERROR, diagnose("grader_failed", what, remedy="grade it again", detail=detail)

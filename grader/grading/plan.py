@@ -16,6 +16,7 @@ from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Submission
 
 CPU = "cpu"
@@ -140,6 +141,6 @@ def variants(oracle: Oracle, only: str | None = None) -> list[str]:
         if only not in known:
             raise UserError(f"{oracle.problem.id} has no variant `{only}`; it has {', '.join(known)}")
         return [only]
-    largest = CPU if oracle.device is Device.CPU and CPU in known else FULL
+    largest = wanted if (wanted := backend(oracle.device).full_size_variant) in known else FULL
     others = [name for name in known if name not in (FULL, CPU)]
     return [*sorted(others, key=lambda name: name != SMALL), largest]

@@ -13,7 +13,9 @@ from grader.executor.launcher import Role
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU
-from grader.grading.resources import Resources, SandboxChoice
+from grader.grading.resources import Resources
+from grader.machine.backends import default_device
+from grader.options import SandboxChoice
 from grader.verdict.models import Device, Problem, Value
 
 MAX_CPU_INPUT_BYTES = 256 << 20
@@ -36,7 +38,7 @@ class Checker:
 
     def __init__(self, *, sandbox: SandboxChoice = "auto") -> None:
         """Checks on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
-        self._device = Device.CUDA if torch.cuda.is_available() else Device.CPU
+        self._device = default_device()
         self._workshop = Resources(sandbox)
 
     def __enter__(self) -> Checker:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import errors_first, streams_blamed
@@ -18,26 +20,28 @@ from grader.verdict.models import (
     Diagnosis,
     Environment,
     ForwardResult,
-    Problem,
     Settings,
     StageSeconds,
     StageStatus,
     Status,
-    Submission,
     TimingResult,
     Verdict,
 )
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
 class Record:
     """Filled in by one stage after another."""
 
+    request: Request
     build: BuildResult | None = None
     forward: ForwardResult | None = None
     backward: BackwardResult | None = None
     timing: TimingResult | None = None
     timed: Case | None = None
+    """The case that the times are of."""
     diagnoses: list[Diagnosis] = field(default_factory=list)
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None
@@ -45,16 +49,24 @@ class Record:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Book the time that passes inside under a field of `StageSeconds`."""
-        started = time.monotonic()
+        """Add the time that passes inside to a field of `StageSeconds`, and log it with the stage's status."""
+        started, status = time.monotonic(), "stopped"
         try:
             yield
+            result = getattr(self, name, None)
+            status = "done" if result is None else result.status.value
         finally:
-            total = getattr(self.seconds, name) + time.monotonic() - started
-            self.seconds = self.seconds.model_copy(update={name: total})
+            seconds = time.monotonic() - started
+            self.seconds = self.seconds.model_copy(update={name: getattr(self.seconds, name) + seconds})
+            self._log(f"{name} {status}", seconds, stage=name, status=status)
+
+    def _log(self, event: str, seconds: float, **fields: str) -> None:
+        name = self.request.submission.name
+        extra = {"submission": name, "device": self.request.device.value, "seconds": round(seconds, 4), **fields}
+        log.info("%s: %s in %.2f s", name, event, seconds, extra=extra)
 
     def failed_while_timed(self, status: Status) -> Status:
-        """What a stage passed is wrong in a timed call."""
+        """Mark the stage failed whose result is wrong in a timed call; returns the status."""
         failed = {"status": StageStatus.FAILED}
         if status is Status.WRONG_BACKWARD and self.backward is not None:
             self.backward = self.backward.model_copy(update=failed)
@@ -63,10 +75,23 @@ class Record:
         self.diagnoses = streams_blamed(self.diagnoses)
         return status
 
-    def verdict(
-        self, problem: Problem, submission: Submission, status: Status, settings: Settings, environment: Environment
-    ) -> Verdict:
-        """What the record says, with the status that was reached."""
+    def failed_inspection(self, fault: Diagnosis, *, backward: bool) -> Status:
+        """Mark the pass failed that reads or writes outside its tensors, and drop its times; returns the status."""
+        self.diagnoses.insert(0, fault)
+        self.timing = None
+        failed = {"status": StageStatus.FAILED}
+        if backward:
+            assert self.backward is not None
+            self.backward = self.backward.model_copy(update=failed)
+            return Status.WRONG_BACKWARD
+        assert self.forward is not None
+        self.forward = self.forward.model_copy(update=failed)
+        return Status.WRONG_OUTPUT
+
+    def verdict(self, status: Status, settings: Settings, environment: Environment) -> Verdict:
+        """The verdict with this status and everything that is recorded."""
+        self._log(f"{status}", sum(self.seconds.model_dump().values()), stage="verdict", status=status.value)
+        problem, submission = self.request.problem, self.request.submission
         return Verdict(
             submission=submission.name,
             author=submission.author,

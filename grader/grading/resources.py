@@ -1,4 +1,4 @@
-"""What a batch shares: the sandbox, ready workers, warm references, builds that are kept."""
+"""What a batch shares: the sandbox, spare workers, warm references and the build cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
@@ -20,22 +20,22 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised
 from grader.grading.timing import BaselineStore, Roofline, workload
 from grader.grading.timing.rounds import Plan
+from grader.machine.backends import backend, default_device
 from grader.machine.cpu_threads import thread_count
-from grader.machine.environment import architecture, environment
+from grader.machine.environment import environment
 from grader.machine.toolchain import find_toolchain
+from grader.options import SandboxChoice
 from grader.protocol import Warmed
 from grader.sandbox import choose
 from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
 
-SandboxChoice = Literal["auto", "bubblewrap", "weak"]
-ORACLES_KEPT = {Device.CPU: 6, Device.CUDA: 3}
-"""References that stay warm; each holds a process, and its cases hold memory."""
 ALIGN_TRIES = 8
-"""Processes that are started until one is like the candidate's, each in half a second; on an H200, one in three is."""
+"""Most processes that are started until one has the candidate's pace. Each takes half a second; on an H200, one in
+three has it."""
 
 
 class Resources:
-    """Owns processes: a context manager. Building apart may be asked for by any thread, the rest by one."""
+    """Owns processes: a context manager. Any thread may call `build_apart`, one thread the rest."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Resources:
         self._toolchain = find_toolchain()
         torch.set_num_threads(thread_count())
         self.limits = limits or TimeLimits()
-        self.launcher = Launcher(self._sandbox, worker_template.take(), architecture=architecture())
+        self.launcher = Launcher(
+            self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
+        )
         folder = build_cache or default_build_cache()
         self.cache = build.BuildCache(folder, self._toolchain.hash)
         self.baselines = BaselineStore(folder)
@@ -71,17 +73,16 @@ class Resources:
         self.launcher.close()
 
     def environment(self, device: Device) -> Environment:
-        """What a verdict on this device is reached with."""
+        """The environment of a verdict on this device."""
         return environment(device, self._toolchain, self._sandbox)
 
     def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
-        """Start in the background what grading submissions will need, for the first of these problems now, and for the
-        others where there is room for their references."""
+        """Start workers in the background: for a submission, for the first problem's reference, and for other
+        references that may stay warm."""
         self.launcher.prepare(Role.RUN, device)
-        if device is Device.CUDA:
-            torch.zeros(1, device="cuda")  # makes a context of our own too, while theirs are made
+        backend(device).prepare()
         missing = [(problem.source_hash, device) not in self._oracles for problem in problems]
-        room = ORACLES_KEPT[device] - sum(of is device for _, of in self._oracles)
+        room = backend(device).warm_references - sum(of is device for _, of in self._oracles)
         count = min(sum(missing), max(room, int(missing[0])))
         if count:
             self.launcher.prepare(Role.REFERENCE, device, count)
@@ -100,19 +101,21 @@ class Resources:
         for other in self._oracles.values():
             other.step_back()
         self._oracles[key] = oracle
-        while len(self._oracles) > ORACLES_KEPT[device]:
+        while len(self._oracles) > backend(device).warm_references:
             self._oracles.pop(next(iter(self._oracles))).close()
         return oracle
 
     def drop_oracle(self, problem: Problem, device: Device) -> None:
-        """Forget a reference that something went wrong with."""
+        """Forget a reference after a failure."""
         oracle = self._oracles.pop((problem.source_hash, device), None)
         if oracle is not None:
             oracle.close()
 
     def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> None:
-        """Where launches show, have the reference in a process whose pace is the candidate's, as nearly as the plan
-        wants and processes go. Raises ProblemError."""
+        """Move the reference to a process whose launch pace is within `plan.alike` of the candidate's, or the nearest.
+
+        Only where launches show in the times. Raises ProblemError.
+        """
         wanted = candidate.worker.pace
         if wanted is None or not case.values_comparable or not workload.launches_show(oracle, case):
             return
@@ -132,15 +135,15 @@ class Resources:
                 if worker not in oracle.workers:
                     worker.close()
 
-    def build_apart(self, submission: Submission, *, niceness: int = 0) -> build.Built:
-        """In a sandbox of its own that sees no GPU. Raises Stopped."""
+    def build_apart(self, submission: Submission, device: Device, *, niceness: int = 0) -> build.Built:
+        """Build in a worker of its own that sees no GPU. Raises Stopped."""
         build.check_source(submission)
-        with self.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
+        with self.launcher.start(Role.BUILD, device, niceness=niceness) as worker:
             return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
 
     @contextmanager
     def candidate(self, submission: Submission, device: Device, *, more_to_come: bool = False) -> Iterator[Candidate]:
-        """A submission in a worker, ready to be run; with `more_to_come` the next one's starts. Raises Stopped."""
+        """A submission imported in a worker; `more_to_come` starts the next worker too. Raises Stopped."""
         build.check_source(submission)
         with self.launcher.take(Role.RUN, device, more_to_come=more_to_come) as worker:
             built = build.import_submission(
@@ -168,6 +171,8 @@ def require_import(built: build.Built) -> None:
         return
     stopped = raised(built.import_failure, "load", "importing the file")
     if stopped.diagnosis.code == "raised":
-        diagnosis = diagnose("import_raised", stopped.diagnosis.message, detail=stopped.diagnosis.detail)
+        diagnosis = diagnose(
+            "import_raised", stopped.diagnosis.message, remedy="see the traceback", detail=stopped.diagnosis.detail
+        )
         stopped = Stopped(stopped.status, diagnosis)
     raise stopped

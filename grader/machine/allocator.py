@@ -1,7 +1,7 @@
-"""Host memory that was freed is used again, as device memory is by PyTorch's allocator.
+"""Makes glibc keep freed host memory for the next allocation, as PyTorch's allocator does on devices.
 
-glibc's own habit is to hand blocks back or to keep them by what a process has freed before: one of two workers would
-then touch new pages in each call that the other does not, and take up to three times as long over the same work.
+By default glibc returns or keeps blocks depending on what a process has freed before. Of two workers, one would then
+touch new pages in each call and the other would not, and take up to three times as long over the same work.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import contextlib
 import ctypes
 
 MMAP_THRESHOLD_BYTES = 32 << 20
-"""The highest that glibc would come to by itself: it finds places for aligned blocks so badly that keeping larger ones
-would cost too much memory."""
+"""Larger blocks are returned to the system. The highest value that glibc would choose by itself: it fragments aligned
+blocks so much that keeping larger ones would cost too much memory."""
 KEPT_BYTES = 1 << 30
-"""By the referee, at most: what is free beyond goes back. Workers are told when to give back."""
+"""Free memory that the referee keeps, at most. Workers keep everything until they are told to return it."""
 
 TUNABLES = ":".join(
     f"glibc.malloc.{name}={value}"
@@ -24,15 +24,14 @@ TUNABLES = ":".join(
         "hugetlb": 1,
     }.items()
 )
-"""For a worker's GLIBC_TUNABLES. Huge pages, where the kernel has them for those who ask, make what is touched for the
-first time cheap."""
+"""A worker's GLIBC_TUNABLES. Huge pages, where the kernel gives them, make the first access to memory cheap."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed_memory() -> None:
-    """In this process, which should do nothing but grade."""
-    with contextlib.suppress(OSError, AttributeError):  # glibc's own
+    """Change this process's allocator; only for a process that does nothing but grade."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library has no mallopt
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""What this machine offers to a grader, each finding with its remedy where something is missing."""
+"""What this machine offers to the grader, with a remedy for everything that is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = Literal["ok", "missing", "limited"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for."""
+    """The state of one requirement."""
 
     subject: str
     state: State
@@ -29,7 +29,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything; nothing here raises."""
+    """The state of every requirement. Raises nothing."""
     yield Finding("python", "ok", f"{platform.python_version()}, {sys.executable}")
     yield _torch()
     yield _ninja()
@@ -40,7 +40,7 @@ def examine() -> Iterator[Finding]:
 
 
 def can_isolate(findings: list[Finding]) -> bool:
-    """Whether submissions can be run behind a sandbox."""
+    """Whether submissions can run in a sandbox."""
     return not any(finding.subject == "sandbox" and finding.state == "missing" for finding in findings)
 
 
@@ -54,12 +54,12 @@ def _torch() -> Finding:
 
 def _ninja() -> Finding:
     beside_python = Path(sys.executable).parent / "ninja"
-    found = shutil.which("ninja") or (str(beside_python) if beside_python.exists() else None)
-    if found is None:
+    path = shutil.which("ninja") or (str(beside_python) if beside_python.exists() else None)
+    if path is None:
         return Finding(
-            "ninja", "limited", "not found, and nothing can be compiled without it; install the grader again"
+            "ninja", "limited", "not found; extensions cannot be compiled without it; install the grader again"
         )
-    return Finding("ninja", "ok", found)
+    return Finding("ninja", "ok", path)
 
 
 def _python_headers() -> Finding:
@@ -105,7 +105,7 @@ def _gpus() -> Iterator[Finding]:
             memory_gib = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) / (1 << 30)
             yield Finding("GPU", "ok", f"{pynvml.nvmlDeviceGetName(handle)}, {memory_gib:.0f} GiB, driver {driver}")
     except pynvml.NVMLError as error:
-        yield Finding("GPU", "limited", f"there, but not to be used: {error}")
+        yield Finding("GPU", "limited", f"present, but unusable: {error}")
     finally:
         pynvml.nvmlShutdown()
 
@@ -122,8 +122,8 @@ def _sandbox() -> Iterator[Finding]:
     for layer in sandbox.probe():
         yield Finding(f"  {layer.name}", "ok" if layer.active else "limited", layer.detail)
     if chosen.copies:
-        yield Finding("  copied workers", "ok", "a process that has imported torch is copied into sandboxes")
+        yield Finding("  copied workers", "ok", "workers are copies of a process that has imported torch")
     else:
         yield Finding(
-            "  copied workers", "limited", "no process can join a sandbox here: each worker imports torch, 2 s"
+            "  copied workers", "limited", "no process can join a sandbox here, so each worker imports torch (2 s)"
         )

@@ -1,8 +1,8 @@
-"""What submissions are compiled with: the C++ compiler, and the CUDA toolkit where there is one.
+"""The compilers of submissions: the C++ compiler, and the CUDA toolkit if there is one.
 
-A toolkit is looked for in this order: CUDA_HOME (or CUDA_PATH), the system's, the one that PyPI's `cuda-toolkit` puts
-beside torch. PyTorch refuses to compile with a toolkit of another major version than its own, so a system toolkit of
-another one is passed over, and a CUDA_HOME of another one is an error.
+Toolkits are tried in this order: CUDA_HOME (or CUDA_PATH), the system's, the one that PyPI's `cuda-toolkit` installs
+beside torch. PyTorch refuses to compile with a toolkit of a major version other than its own: such a system toolkit is
+skipped, and such a CUDA_HOME is an error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from grader.errors import UserError
 from grader.verdict.models import digest
 
 _PYPI_PARTS = "nvcc,cudart,cccl,nvvm,crt"
-"""What compiling and linking an extension takes, of the parts that torch's wheel does not bring."""
+"""The parts of the toolkit that compiling an extension needs and torch's wheel does not contain."""
 
 _SYSTEM_HOMES = (Path("/usr/local/cuda"), Path("/opt/cuda"))
-"""Where installers put toolkits whose nvcc is on nobody's PATH."""
+"""Where installers put toolkits without adding nvcc to PATH."""
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Compilers with their versions. Absent is None."""
+    """Compilers with their versions; None for an absent one."""
 
     cxx: Path | None
     cxx_version: str | None
@@ -43,18 +43,18 @@ class Toolchain:
     """`13.0.88`."""
     torch_version: str
     headers: tuple[str, ...] = ()
-    """Names in the toolkit's include folder: of one version, some are whole and some are not."""
+    """Names in the toolkit's include folder: installations of one version may be partial."""
 
     @property
     def hash(self) -> str:
-        """Changes with whatever may change what a compiler makes; where things lie does not count."""
+        """Changes with everything that may change a compiler's output; paths do not count."""
         versions = (self.cxx_version, self.nvcc_version, self.torch_version, platform.python_version())
         return digest(repr((*versions, platform.machine(), self.headers)))
 
 
 @cache
 def find_toolchain() -> Toolchain:
-    """Look once. Raises UserError for a CUDA_HOME that torch could not use."""
+    """The toolchain of this machine, found once. Raises UserError for a CUDA_HOME that torch cannot use."""
     cxx, cuda_home = find_cxx(), find_cuda_home()
     return Toolchain(
         cxx=cxx,
@@ -67,13 +67,13 @@ def find_toolchain() -> Toolchain:
 
 
 def find_cxx() -> Path | None:
-    """The compiler that torch takes: CXX, else `c++`."""
-    found = shutil.which(shlex.split(os.environ.get("CXX") or "c++")[0])
-    return Path(found) if found else None
+    """The compiler that torch uses: CXX, else `c++`."""
+    path = shutil.which(shlex.split(os.environ.get("CXX") or "c++")[0])
+    return Path(path) if path else None
 
 
 def find_cuda_home() -> Path | None:
-    """The toolkit's folder. Raises UserError for a CUDA_HOME that torch could not use."""
+    """The toolkit's folder, if there is one. Raises UserError for a CUDA_HOME that torch cannot use."""
     named = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     if named:
         return _checked(Path(named))
@@ -81,9 +81,9 @@ def find_cuda_home() -> Path | None:
 
 
 def pypi_requirement() -> str | None:
-    """What to install where there is no toolkit: the compiler of the CUDA version that torch's own packages pin.
+    """The requirement to install if there is no toolkit, at the CUDA version that torch's own packages pin.
 
-    None for a torch built without CUDA, which cannot compile CUDA submissions at all.
+    None for a torch without CUDA, which cannot compile CUDA submissions.
     """
     if torch_cuda_version() is None:
         return None
@@ -95,7 +95,7 @@ def pypi_requirement() -> str | None:
 
 
 def torch_cuda_version() -> str | None:
-    """`13.0`; None for a torch built without CUDA. Read off its files: importing torch takes seconds."""
+    """`13.0`; None for a torch without CUDA. Read from a file, because importing torch takes seconds."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
@@ -157,7 +157,7 @@ def _nvcc_version(home: Path) -> str | None:
 
 
 def _output(command: list[str]) -> str:
-    """Stdout and stderr; empty when the command cannot be run."""
+    """Stdout and stderr together; empty if the command cannot be run."""
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
@@ -172,5 +172,5 @@ def _first_line(command: list[str]) -> str | None:
 
 
 if __name__ == "__main__":
-    # For the Makefile: what is missing, in pip's language; nothing when nothing is.
+    # For the Makefile: the missing requirement in pip's syntax; nothing if a toolkit is there.
     sys.stdout.write("" if find_cuda_home() else pypi_requirement() or "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from grader.catalog.facts import ProblemFacts
+from grader.catalog.problem_facts import ProblemFacts
 from grader.catalog.problems_and_submissions import Skipped
 from grader.machine.doctor import Finding
 

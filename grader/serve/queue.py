@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from grader.errors import UserError
+from grader.options import GraderOptions
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._\-]*"
 """What an author or a label may be called: both become parts of a file's name."""
@@ -141,7 +142,7 @@ class GradingQueue:
         command += ["--db", self._database]
         for folder in self._problem_folders:
             command += ["--problems", str(folder)]
-        return [*command, "--quick"] if job.quick else command
+        return [*command, *GraderOptions(quick=job.quick).arguments()]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

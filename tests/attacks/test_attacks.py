@@ -13,8 +13,9 @@ import pytest
 
 from grader.executor.pause import _tree
 from grader.grading import plan
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
+from grader.options import GraderOptions
 from grader.verdict.models import Problem, Status, Submission, TimeLimits
 from tests.attacks import outside, protocol, resources
 from tests.attacks.outside import PROBLEM
@@ -50,7 +51,7 @@ def grader():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "QUICK", Plan(min_rounds=1, max_rounds=1, seconds=0.0))
         patch.setenv("GRADER_SECRET", "do not tell")
-        with Grader(device="cpu", quick=True, limits=LIMITS) as grader:
+        with Pipeline(GraderOptions(device="cpu", quick=True, limits=LIMITS)) as grader:
             assert grade(grader, HONEST).status is Status.CORRECT
             yield grader
 
@@ -58,7 +59,7 @@ def grader():
 def grade(grader, source):
     problem = Problem(id=PROBLEM.stem, path=PROBLEM, source=PROBLEM.read_text())
     submission = Submission(author="attacker", problem_id=PROBLEM.stem, path="attack.py", source=source)
-    return grader.grade(problem, submission)
+    return grader.grade(grader.request(problem, submission))
 
 
 def traces():

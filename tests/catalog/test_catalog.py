@@ -9,7 +9,6 @@ from grader.catalog.problems_and_submissions import (
     find_problems,
     find_submissions,
     kernelbench_samples,
-    needs,
 )
 from grader.errors import UserError
 from tests import samples
@@ -287,43 +286,3 @@ def test_the_samples_of_a_run_are_listed_in_order(tmp_path):
 
 def test_an_author_may_be_given(tmp_path, catalog):
     assert only(write(tmp_path / "ann" / "scale.py"), catalog, author="bob").name == "bob/scale"
-
-
-# ------------------------------------------------------------------------------------------------------- needs
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("load_inline(name='a', cpp_sources=[c], cuda_sources=[k])", "cuda"),
-        ("load_inline('a', c, k)", "cuda"),
-        ("load_inline('a', c)", "cpu"),
-        ("torch.utils.cpp_extension.load_inline(name='a', cpp_sources=c, functions=['f'])", "cpu"),
-        ("load_inline(name='a', cpp_sources=c, cuda_sources=[])", "cpu"),
-        ("load_inline(name='a', cpp_sources=c, cuda_sources=None)", "cpu"),
-        ("load_inline(name='a', cpp_sources=c, cuda_sources='')", "cpu"),
-        ("load_inline(name='a', cpp_sources=c, with_cuda=True)", "cuda"),
-        ("load(name='a', sources=['a.cpp', 'a.cu'])", "cuda"),
-        ("load(name='a', sources=['a.cpp'])", "cpu"),
-        ("import triton.language as tl", "cuda"),
-        ("from triton import jit", "cuda"),
-        ("import cupy", "cuda"),
-        ("from numba import cuda", "cuda"),
-        ("k = '''__global__ void f() {}'''\ncompile_somehow(k)", "cuda"),
-        ("x = y.cuda()", "cuda"),
-        ("x = torch.empty(3, device='cuda:0')", "cuda"),
-        ("x = y.to('cuda')", "cuda"),
-        ("d = torch.device('cuda') if torch.cuda.is_available() else torch.device('cpu')", "any"),
-        ("def get_inputs():\n    return [torch.randn(3).cuda()]", "any"),
-        ("if x.device.type == 'cuda': pass", "any"),
-        ("class ModelNew(nn.Module):\n    def forward(self, x): return torch.relu(x)", "any"),
-        ("", "any"),
-        ("def (\nload_inline(cuda_sources=[k])", "cuda"),
-        ("def (\nload_inline(cpp_sources=[k])", "cpu"),
-        ("def (\nclass ModelNew: ...", "any"),
-        ("-" * 200_000 + "1", "any"),
-        ("a\0b", "any"),
-    ],
-)
-def test_needs(source, expected):
-    assert needs(source) == expected

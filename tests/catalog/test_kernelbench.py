@@ -106,21 +106,21 @@ def test_a_batch_in_jsonl_is_graded_and_kept_like_files(cli, checkout, tmp_path)
 
 
 BAD = [
-    (b"{", "no JSON: Expecting property name"),
-    (b"[1]", "a JSON list; a line is an object with problem and source"),
-    (b"\xff", "not UTF-8: byte 0xff at offset 0"),
-    (b"[" * 100_000, "no JSON that can be read"),
-    (b"1" * 10_000, "no JSON that can be read"),
+    (b"{", "invalid JSON: Expecting property name"),
+    (b"[1]", "a JSON list instead of an object"),
+    (b"\xff", "invalid UTF-8: byte 0xff at offset 0"),
+    (b"[" * 100_000, "invalid JSON"),
+    (b"1" * 10_000, "invalid JSON"),
     (b'"' + b"x" * MAX_LINE_BYTES + b'"', f"longer than {MAX_LINE_BYTES} bytes"),
-    (b'{"problem": "1_Scale"}', "a mapping with problem is no work; it needs problem and source"),
+    (b'{"problem": "1_Scale"}', "missing field 'source'"),
     (line(problem="1_Scael").encode(), "unknown problem '1_Scael'; did you mean 1_Scale?"),
-    (line(problem=7).encode(), "a mapping with author, problem, source is no work"),
+    (line(problem=7).encode(), "field 'problem': int instead of a string"),
     (line(problem="/etc/problem.py").encode(), "unknown problem '/etc/problem.py'"),
-    (line(sample=-1).encode(), "sample of a piece of work: -1 is out of range"),
-    (line(sample=1 << 70).encode(), "sample of a piece of work"),
-    (line(author=["a"]).encode(), "author of a piece of work: Input should be a valid string"),
-    (line(author="\ud800").encode(), "half of a surrogate pair"),
-    (line(speed=2).encode(), "a mapping with author, problem, source, speed is no work"),
+    (line(sample=-1).encode(), "field 'sample': -1 is out of range"),
+    (line(sample=1 << 70).encode(), "field 'sample': "),
+    (line(author=["a"]).encode(), "field 'author': Input should be a valid string"),
+    (line(author="\ud800").encode(), "invalid text: an unpaired surrogate"),
+    (line(speed=2).encode(), "unknown field 'speed'"),
 ]
 
 

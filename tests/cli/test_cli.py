@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import grader.cli
+import grader.cli.grading
 from db import Store
 from grader.errors import SandboxUnavailable, UserError
 from grader.grading.build import BuildCache
@@ -22,7 +22,7 @@ from tests.fakes import FakeGrader
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = """
-import grader.cli
+import grader.cli.grading
 from tests.fakes import FakeGrader
 FakeGrader.seconds_each = {seconds}
 grader.cli.grading.open_grader = FakeGrader
@@ -211,7 +211,7 @@ def test_wrong_usage_exits_with_2_without_a_traceback(cli, arguments):
 
 
 def test_without_isolation_nothing_is_graded(cli, batch, monkeypatch):
-    def refuse(**_):
+    def refuse(_):
         raise SandboxUnavailable("bubblewrap is missing; apt-get install bubblewrap")
 
     monkeypatch.setattr(grader.cli.grading, "open_grader", refuse)
@@ -242,14 +242,15 @@ def test_killed_in_mid_batch_it_goes_on_where_it_stopped(cli, batch, tmp_path):
     assert len(FakeGrader.graded) == 3 - len(done)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_it_says_nothing_and_keeps_what_it_has(batch, tmp_path, number, code):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_it_says_how_to_continue_and_keeps_what_it_has(batch, tmp_path, number, code):
     process = start(batch, tmp_path, seconds=0.5)
     process.stdout.readline()
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert "Traceback" not in err
+    assert "grader: interrupted; 1 verdict kept; run the same command to continue\n" in err
     assert query(tmp_path / "grader.db", "select outcome from runs") == [("interrupted",)]
     assert query(tmp_path / "grader.db", "select author from verdicts") == [("ann",)]
 
@@ -265,6 +266,14 @@ def test_interrupted_while_it_is_imported_it_says_nothing_either():
     assert process.returncode == 130
     assert not out
     assert "Traceback" not in err
+
+
+def test_nohup_stays_in_force(batch, tmp_path):
+    process = start(batch, tmp_path, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, len(out.splitlines())) == (0, 2)
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from grader.catalog.problems_and_submissions import find_problems, find_submissions
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Status, TimeLimits
 
 PROBLEM = "scale_bias_relu"
@@ -95,7 +96,9 @@ def catalog():
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(device="cpu", quick=True, limits=TimeLimits(build=25.0, construction=8.0, call=8.0)) as grader:
+    with Pipeline(
+        GraderOptions(device="cpu", quick=True, limits=TimeLimits(build=25.0, construction=8.0, call=8.0))
+    ) as grader:
         yield grader
 
 
@@ -104,7 +107,7 @@ def test_bad_submission(grader, catalog, tmp_path, content, status, code):
     path = tmp_path / f"{PROBLEM}.py"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     (submission,) = find_submissions([path], catalog)
-    verdict = grader.grade(catalog.problem(PROBLEM), submission, more_to_come=True)
+    verdict = grader.grade(grader.request(catalog.problem(PROBLEM), submission), more_to_come=True)
     told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
     assert (verdict.status, told[0][0]) == (status, code), told
     assert "\n" not in told[0][1]
@@ -117,7 +120,7 @@ def test_nothing_is_left_running(grader, catalog, tmp_path):
     daemon = f"import subprocess; subprocess.Popen(['sleep', '{marker}'], start_new_session=True); time.sleep(1000)"
     path.write_text(HEAD + MODEL.format(construct=daemon, forward="return x"))
     (submission,) = find_submissions([path], catalog)
-    assert grader.grade(catalog.problem(PROBLEM), submission).status is Status.TIMEOUT
+    assert grader.grade(grader.request(catalog.problem(PROBLEM), submission)).status is Status.TIMEOUT
     assert [command for command in command_lines() if marker in command] == []
 
 

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from grader.catalog.requests import make_request
 from grader.grading.builds import LATER_NICENESS, Builds
-from grader.verdict.models import Submission
+from grader.verdict.models import Device, Submission
+from tests import samples
 
 
 class Resources:
@@ -14,13 +16,15 @@ class Resources:
     def __init__(self):
         self.cache, self.asked = {}, []
 
-    def build_apart(self, submission, *, niceness=0):
+    def build_apart(self, submission, device, *, niceness=0):
+        assert device is Device.CUDA
         self.asked.append((submission.author, niceness))
         return SimpleNamespace(result=None)
 
 
-def submission(author):
-    return Submission(author=author, problem_id="x", path="x.py", source=f"# {author}")
+def request(author):
+    made = Submission(author=author, problem_id="x", path="x.py", source=f"# {author}")
+    return make_request(samples.problem("x"), made, device="cuda", default_device=Device.CPU)
 
 
 @pytest.fixture
@@ -33,8 +37,8 @@ def test_the_first_of_a_batch_has_the_cores_before_those_that_follow(resources):
     builds = Builds(resources)
     with builds.ahead():
         for author in "abc":
-            builds.start(submission(author))
-        builds.start(submission("a"))
+            builds.start(request(author))
+        builds.start(request("a"))
         for author in "abc":
-            builds.get(submission(author))
+            builds.get(request(author))
     assert sorted(resources.asked) == [("a", 0), ("b", LATER_NICENESS), ("c", LATER_NICENESS)]

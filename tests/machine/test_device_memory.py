@@ -6,7 +6,7 @@ import torch
 from grader.executor.client import LEAST_SPARE_BYTES, MOST_SPARE_BYTES
 from grader.executor.launcher import Role
 from grader.grading.resources import Resources
-from grader.machine import device_memory
+from grader.machine.backends.cuda import BACKEND
 from grader.verdict.models import Device
 
 LARGE = 256 << 20
@@ -16,15 +16,15 @@ LARGE = 256 << 20
 def test_ample_is_three_quarters_of_the_memory(monkeypatch, free, ample):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 100))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    assert device_memory.ample() is ample
+    assert BACKEND.ample_memory() is ample
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert device_memory.ample() is False
+    assert BACKEND.ample_memory() is False
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("role", "ample"), [(Role.RUN, True), (Role.RUN, False), (Role.REFERENCE, True)])
 def test_a_candidate_shares_memory_with_room_to_grow_where_there_is_ample(monkeypatch, role, ample):
-    monkeypatch.setattr(device_memory, "ample", lambda: ample)
+    monkeypatch.setattr(BACKEND, "ample_memory", lambda: ample)
     with Resources() as resources, resources.launcher.take(role, Device.CUDA) as worker:
         made = [worker.region("inbox", "cuda", nbytes).nbytes for nbytes in (LARGE, 6 * LARGE)]
     spare = (LARGE + LEAST_SPARE_BYTES, MOST_SPARE_BYTES) if ample and role is Role.RUN else (0, 0)

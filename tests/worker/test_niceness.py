@@ -4,7 +4,8 @@ import os
 
 from grader import protocol as p
 from grader.executor.launcher import Role
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 
 TELLS = """
@@ -15,7 +16,7 @@ raise RuntimeError(f"{os.nice(0)} and {int(told)}")
 
 
 def test_a_niceness_is_that_of_a_worker_and_of_all_that_it_starts():
-    with Grader(device="cpu") as grader:
+    with Pipeline(GraderOptions(device="cpu")) as grader:
         for niceness in (0, 10):
             with grader.resources.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
                 evidence = worker.run([p.Import(source=TELLS, file_name="x.py", class_name="ModelNew")], 60.0)

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from grader.errors import SandboxUnavailable
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from tests import expected as cases
 
 WRITES = """
@@ -34,7 +35,7 @@ def test_a_worker_writes_where_its_sandbox_lets_it(tmp_path):
 def test_the_weak_sandbox_reaches_a_verdict():
     path, expected = next(e.values for e in cases.listed("honest_plain") if e.values[0].stem == "scale_bias_relu")
     try:
-        grader = Grader(device="cpu", sandbox="weak", quick=True)
+        grader = Pipeline(GraderOptions(device="cpu", sandbox="weak", quick=True))
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     with grader:

@@ -11,6 +11,7 @@ import torch
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
 from grader.grading.compare import blocks, tolerance
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 PERTURBATION_ULPS = 8.0
@@ -24,7 +25,7 @@ FIRST = 1 << 10
 
 def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
     """(constructor arguments, forward arguments) of a variant; tensors on the device, floats in float32."""
-    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device is Device.CUDA else []):
+    with torch.random.fork_rng(devices=backend(device).random_devices()):
         torch.manual_seed(seed)
         init_inputs = list(variant.make_init_inputs())
         with torch.device(device.value):

@@ -24,7 +24,7 @@ from grader.grading.oracle.large import is_large
 from grader.grading.oracle.reductions import ReductionLengths
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trackers import track, with_errors_like
-from grader.machine import device_memory
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
 SEEDS, SEEDS_OF_LARGE = 40, 8
@@ -86,7 +86,7 @@ class Oracle(ReferenceProcess):
         """Leave the device to another reference; the active process stays, the others end."""
         self.release()
         self._keep(1)
-        if self.device is Device.CUDA and not device_memory.ample():
+        if backend(self.device).own_memory and not backend(self.device).ample_memory():
             self._cases.clear()
             self._answers.clear()
             torch.cuda.empty_cache()
@@ -210,8 +210,7 @@ class Oracle(ReferenceProcess):
         )
         wrt = wrt if cotangents else ()
         whole = variant.name == FULL and self.has_fewer_rows
-        if self.device is Device.CUDA:
-            torch.cuda.empty_cache()  # float64 at full size needs what drawing the inputs left behind
+        backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def run(
             model: str,
@@ -318,11 +317,11 @@ class Oracle(ReferenceProcess):
 
     def release(self) -> None:
         """Leave the device's memory to others; what the worker held is made anew when it is needed."""
-        if self.device is Device.CUDA and not self._released:
+        if backend(self.device).own_memory and not self._released:
             self._constructed = None
             self.step(p.Drop(models=True))
             self.worker.release_memory()
-            torch.cuda.empty_cache()
+            backend(self.device).empty_cache()
             self._released = True
 
     def _construct(

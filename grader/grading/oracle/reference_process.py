@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader import protocol as p
-from grader.errors import ProblemError
+from grader.errors import ProblemError, ReferenceLost
 from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
 from grader.verdict.models import Device, Problem
 
@@ -34,7 +34,7 @@ class ReferenceProcess:
     def run(
         self, script: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
     ) -> JobResult:
-        """Have the reference carry out a job. Raises ProblemError where it fails."""
+        """Have the reference carry out a job. Raises ProblemError where it fails, ReferenceLost where it dies."""
         self._released = False
         try:
             finding = script.run(timeout_seconds)
@@ -49,5 +49,5 @@ class ReferenceProcess:
             )
         return finding
 
-    def _lost(self, lost: WorkerLost) -> ProblemError:
-        return ProblemError(f"{self.problem.path}: the reference {lost} on {self.device}")
+    def _lost(self, lost: WorkerLost) -> ReferenceLost:
+        return ReferenceLost(f"{self.problem.path}: the reference {lost} on {self.device}")

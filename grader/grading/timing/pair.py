@@ -25,7 +25,7 @@ from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
-from grader.machine import device_memory
+from grader.machine.backends import backend
 from grader.machine.cpu_threads import on_one_thread
 from grader.verdict.models import Device, Diagnosis
 
@@ -62,7 +62,9 @@ class WorkerPair:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = oracle.device is Device.CUDA and (case.nbytes > IN_TURN_BYTES or not device_memory.ample())
+        self._in_turn = oracle.device is Device.CUDA and (
+            case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory()
+        )
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()

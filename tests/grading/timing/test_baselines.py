@@ -4,9 +4,10 @@ import stat
 
 import pytest
 
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing import baselines
 from grader.grading.timing.baselines import BaselineStore
+from grader.options import GraderOptions
 from grader.verdict.models import Baseline, Problem, Submission
 from tests import samples
 
@@ -96,11 +97,11 @@ def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
     problem.path.write_text(MODEL)
     itself = Submission(author="aa", problem_id="chain", path="x", source=MODEL.replace("Model(nn", "ModelNew(nn"))
     cache = tmp_path / "cache"
-    with Grader(device="cpu", quick=True, baselines=True, build_cache=cache) as grader:
-        first = grader.grade(problem, itself)
+    with Pipeline(GraderOptions(device="cpu", quick=True, baselines=True, build_cache=cache)) as grader:
+        first = grader.grade(grader.request(problem, itself))
         assert [one.name for one in first.timing.baselines] == ways
         eager, *compiled = first.timing.baselines
         assert all(0 < 2 * one.forward_ms < eager.forward_ms for one in compiled)
         assert all(0 < 2 * one.total_ms < eager.total_ms for one in compiled)
-        assert grader.grade(problem, itself).timing.baselines == first.timing.baselines
+        assert grader.grade(grader.request(problem, itself)).timing.baselines == first.timing.baselines
     assert len(list(cache.glob("*.baselines.json"))) == 1

@@ -2,10 +2,11 @@
 
 import pytest
 
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing import device_clocks
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import MOST_DROPPED, REASONS, ClockWatch, DeviceClocks, names_of
+from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 
 
@@ -121,8 +122,8 @@ def test_dropped_rounds_are_replaced(monkeypatch, tmp_path):
     problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
     problem.path.write_text(MODEL)
     itself = Submission(author="aa", problem_id="double", path="x", source=MODEL.replace("Model(", "ModelNew("))
-    with Grader(device="cpu", quick=True) as grader:
-        timing = grader.grade(problem, itself).timing
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+        timing = grader.grade(grader.request(problem, itself)).timing
     assert timing.total.rounds == 3
     assert [bool(reading.throttle_reasons) for reading in timing.clocks] == [False, True, False, False]
 

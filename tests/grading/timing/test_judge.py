@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from grader.errors import SandboxError
 from grader.executor.launcher import Role
 from grader.executor.pause import STILL, _tree
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
 from grader.grading.timing import judge_timing
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 from tests import samples
 
@@ -25,7 +26,7 @@ def processes(launcher):
 
 
 def test_spares_stand_still_while_they_start_and_start_all_the_same():
-    with Grader(device="cpu") as grader:
+    with Pipeline(GraderOptions(device="cpu")) as grader:
         launcher = grader.resources.launcher
         launcher.prepare(Role.RUN, Device.CPU, 2)
         with launcher.quiet(Device.CPU):
@@ -39,7 +40,7 @@ def test_spares_stand_still_while_they_start_and_start_all_the_same():
 
 
 def test_a_spare_that_died_is_no_hindrance():
-    with Grader(device="cpu") as grader:
+    with Pipeline(GraderOptions(device="cpu")) as grader:
         launcher = grader.resources.launcher
         launcher.prepare(Role.RUN, Device.CPU)
         launcher._spares[Role.RUN, Device.CPU][0].result()._process.kill()
@@ -50,7 +51,7 @@ def test_a_spare_that_died_is_no_hindrance():
 
 
 def test_nor_is_one_that_could_not_start(monkeypatch):
-    with Grader(device="cpu") as grader:
+    with Pipeline(GraderOptions(device="cpu")) as grader:
         launcher = grader.resources.launcher
         with monkeypatch.context() as broken:
             broken.setattr(launcher, "start", refuse)

@@ -9,9 +9,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from grader import protocol as p
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing import roofline
 from grader.grading.timing.roofline import Peaks, Roofline, above_roofline, bound_ms
+from grader.options import GraderOptions
 from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, Submission, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
 from grader.worker.timing.peaks import gauge
@@ -218,17 +219,19 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
     problem = Problem(id="sines", path=tmp_path / "sines.py", source=SINES)
     problem.path.write_text(SINES)
     honest = Submission(author="aa", problem_id="sines", path="x", source=SINES.replace("Model(nn", "ModelNew(nn"))
-    with Grader(device="cpu", quick=True) as grader:
-        first = grader.grade(problem, honest)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+        first = grader.grade(grader.request(problem, honest))
         assert 0 < first.timing.total.bound_ms <= first.timing.total.reference_ms
         assert first.timing.total.bound_ms >= first.timing.forward.bound_ms
         monkeypatch.setattr(roofline, "bound_ms", lambda *_, **__: first.timing.total.candidate_ms * 1e-6)
-        assert not [d for d in grader.grade(problem, honest).diagnoses if d.code == "above_speed_of_light"]
+        assert not [
+            d for d in grader.grade(grader.request(problem, honest)).diagnoses if d.code == "above_speed_of_light"
+        ]
         slow = Peaks(1.0, 1.0, 1.0, 1)
         monkeypatch.setattr(grader.resources.roofline, "_measure", lambda _: slow)
         monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_: _impossible(timing))
         for _ in range(2):  # beside other work, a clock may be doubted once
-            second = grader.grade(problem, honest)
+            second = grader.grade(grader.request(problem, honest))
             codes = [d.code for d in second.diagnoses if d.severity == "warning"]
             if "clock_disagreement" not in codes:
                 break

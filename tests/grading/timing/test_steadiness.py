@@ -7,8 +7,9 @@ import torch
 
 from grader import protocol as p
 from grader.executor.launcher import Role
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing.pair import _out_of_the_way
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 
 TOUCHED_AGAIN = """
@@ -29,7 +30,7 @@ class ModelNew: pass
 @pytest.mark.slow
 def test_a_worker_uses_memory_again_that_was_freed():
     with (
-        Grader(device="cpu", quick=True) as grader,
+        Pipeline(GraderOptions(device="cpu", quick=True)) as grader,
         grader.resources.launcher.take(Role.RUN, Device.CPU) as worker,
     ):
         step = p.Import(source=TOUCHED_AGAIN, file_name="x.py", class_name="ModelNew")

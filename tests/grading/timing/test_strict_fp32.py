@@ -2,7 +2,8 @@
 
 import pytest
 
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 
 MODEL = """
@@ -35,8 +36,8 @@ def test_the_flag_in_timed_calls(tmp_path, strict, status):
     problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
     problem.path.write_text(MODEL)
     observer = Submission(author="ann", problem_id="double", path="x", source=OBSERVER)
-    with Grader(device="cpu", quick=True, strict_fp32=strict) as grader:
-        verdict = grader.grade(problem, observer)
+    with Pipeline(GraderOptions(device="cpu", quick=True, strict_fp32=strict)) as grader:
+        verdict = grader.grade(grader.request(problem, observer))
     assert verdict.settings.strict_fp32 is strict
     assert verdict.status == status, verdict.diagnoses
     if not strict:

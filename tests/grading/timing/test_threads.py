@@ -4,7 +4,8 @@ import pytest
 
 from grader import protocol as p
 from grader.executor.launcher import Role
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 
 COUNTED = "import torch\nassert torch.get_num_threads() == {count}, torch.get_num_threads()\nclass ModelNew: pass\n"
@@ -12,7 +13,7 @@ COUNTED = "import torch\nassert torch.get_num_threads() == {count}, torch.get_nu
 
 @pytest.mark.slow
 def test_workers_compute_on_the_recorded_number_of_threads():
-    with Grader(device="cpu", quick=True) as grader:
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
         recorded = grader.resources.environment(Device.CPU).thread_count
         for role in (Role.RUN, Role.REFERENCE):
             with grader.resources.launcher.take(role, Device.CPU) as worker:

@@ -7,8 +7,9 @@ import pytest
 from grader.catalog.problems_and_submissions import find_problems
 from grader.executor.gpu_timeline import RELEASE_SECONDS
 from grader.grading import plan
-from grader.grading.pipeline import Grader
+from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
+from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 from tests.expected import CASES
 
@@ -55,7 +56,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def grader():
-    with pytest.MonkeyPatch.context() as patch, Grader(device="cuda", quick=True) as made:
+    with pytest.MonkeyPatch.context() as patch, Pipeline(GraderOptions(device="cuda", quick=True)) as made:
         patch.setattr(plan, "QUICK", Plan(min_rounds=6, max_rounds=6, seconds=60.0))
         yield made
 
@@ -63,7 +64,7 @@ def grader():
 def grade(grader, wait):
     problem = find_problems([CASES / "problems"]).problem("wide_scale")
     submission = Submission(author="ann", problem_id=problem.id, path="it.py", source=WAITS.format(wait=wait))
-    return grader.grade(problem, submission)
+    return grader.grade(grader.request(problem, submission))
 
 
 @pytest.mark.parametrize("wait", ["pass", "y.sum()"])
@@ -87,6 +88,7 @@ def test_more_tensors_than_a_gpu_takes_launches_hold_nobody_up(grader):
     """Neither side can queue its copies behind a gate: the referee's go as one, the workers are let in."""
     problem = Problem(id="many_scales", path=Path("many_scales.py"), source=MANY)
     source = MANY.replace("class Model(", "class ModelNew(")
-    verdict = grader.grade(problem, Submission(author="ann", problem_id=problem.id, path="it.py", source=source))
+    submission = Submission(author="ann", problem_id=problem.id, path="it.py", source=source)
+    verdict = grader.grade(grader.request(problem, submission))
     assert verdict.status == "correct"
     assert "launches_timed" in [told.code for told in verdict.diagnoses]

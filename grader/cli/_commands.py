@@ -1,0 +1,71 @@
+"""The commands by name. A command's module is imported when it is used, so that `grader --help` starts at once."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS = {
+    "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
+    "show": ("showing:show", "Show a verdict in full: diagnosis, gradients, build log, timing, environment, source."),
+    "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
+    "report": (
+        "pages:report",
+        "Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page a verdict.",
+    ),
+    "serve": (
+        "serving:serve",
+        "Serve the report's pages live from the database, with a page that follows a running batch, and a JSON API.",
+    ),
+    "export": ("exporting:export", "Hand stored verdicts to other programs."),
+    "problems": ("problems:app", "List the problems: their variants, what of each is gradable, and what not and why."),
+    "doctor": (
+        "showing:doctor",
+        "Tell what this machine offers: GPUs, nvcc, compiler, torch, each layer of the sandbox.",
+    ),
+    "selftest": ("selftest:selftest", "Tell whether times on this machine can be believed."),
+}
+"""By name: a function or typer application in a module of this package, and the first line of the command's help."""
+_SPACING = 6
+"""Columns beside the names and the texts of a list of commands."""
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands without importing them."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.commands: Any = _Commands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = formatter.width - _SPACING - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _shortened(summary, width)) for name, (_, summary) in COMMANDS.items()])
+
+
+class _Commands(Mapping[str, Any]):
+    """A command is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        target = getattr(importlib.import_module(f"grader.cli.{module}"), attribute)
+        if not isinstance(target, typer.Typer):
+            function, target = target, typer.Typer(rich_markup_mode=None, add_completion=False)
+            target.command()(function)
+        command = typer.main.get_command(target)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3].rsplit(" ", 1)[0] + "..."

@@ -1,0 +1,89 @@
+"""The options of a grading, written once: the command line, `Grader` and the server use `GraderOptions`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from grader.errors import UserError
+from grader.verdict.models import Device, Settings, TimeLimits, Value
+
+AUTO = "auto"
+"""The device that suits each submission."""
+DEVICE_CHOICES = (AUTO, *(device.value for device in Device))
+SandboxChoice = Literal["auto", "bubblewrap", "weak"]
+
+
+class GraderOptions(Value):
+    """How submissions are graded. A field's docstring is the help text of its option on the command line."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    device: str = AUTO
+    """auto: the device that the submission is written for."""
+    device_index: Annotated[int, Field(ge=0)] = 0
+    """Which of several GPUs, counted from 0 among those that CUDA_VISIBLE_DEVICES shows."""
+    variant: str | None = None
+    """Grade only this variant; such verdicts are not ranked."""
+    quick: bool = False
+    """Fewer rounds of correctness and timing."""
+    sandbox: SandboxChoice = "auto"
+    """weak: without bubblewrap; the verdict says so."""
+    strict_fp32: bool = False
+    """Time candidate and reference with TensorFloat-32 off."""
+    baselines: bool = False
+    """Also time torch.compile of the reference, default and max-autotune: takes minutes, once for each problem and
+    machine. Verdicts that are already stored need --regrade."""
+    build_cache: Path | None = None
+    """Where compiled extensions are kept; without it ~/.cache/grader/builds."""
+    limits: TimeLimits = TimeLimits()
+    """How long a submission may take, in seconds."""
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if device not in DEVICE_CHOICES:
+            raise ValueError(f"unknown device {device!r}; choose {', '.join(DEVICE_CHOICES)}")
+        return device
+
+    def replace(self, **changes: Any) -> GraderOptions:
+        """A copy with other values. Raises UserError for an unknown option or a value of the wrong type."""
+        try:
+            return GraderOptions(**{**dict(self), **changes})
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, first["loc"]))
+            if first["type"] == "extra_forbidden":
+                known = ", ".join(GraderOptions.model_fields)
+                raise UserError(f"unknown option {name!r}; the options are {known}") from None
+            raise UserError(f"option {name!r}: {first['msg'].removeprefix('Value error, ')}") from None
+
+    def arguments(self) -> list[str]:
+        """The options that differ from their defaults, as arguments of `grader grade`."""
+        words = []
+        for name in COMMAND_LINE_OPTIONS:
+            value = getattr(self, name)
+            if value != GraderOptions.model_fields[name].default:
+                words += [flag(name)] if value is True else [flag(name), str(value)]
+        return words
+
+    def settings(self, device: Device) -> Settings:
+        """The stored settings of a verdict that is reached on `device` with these options."""
+        return Settings(
+            device=device,
+            variant=self.variant,
+            quick=self.quick,
+            sandbox=self.sandbox,
+            strict_fp32=self.strict_fp32,
+        )
+
+
+COMMAND_LINE_OPTIONS = tuple(name for name in GraderOptions.model_fields if name != "limits")
+"""The fields that are options of `grader grade`."""
+
+
+def flag(name: str) -> str:
+    """`--strict-fp32` for `strict_fp32`."""
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,64 @@
+"""What a command imports before it does anything, which is how long it takes to start."""
+
+import subprocess
+import sys
+
+import pytest
+
+from grader.cli._commands import COMMANDS, _Commands
+from tests.cli.test_cli import ROOT
+from tests.samples import PROBLEM_SOURCE
+
+IMPORTED = """
+import sys
+sys.argv = ["grader", *sys.argv[1:]]
+from grader.__main__ import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print("imported:", *sorted(name for name in sys.modules if not name.startswith("_")))
+"""
+HEAVY = {"torch", "numpy", "sqlmodel", "sqlalchemy", "alembic", "rich", "fastapi", "pydantic", "jinja2"}
+
+
+def imported(*arguments, **environment):
+    command = [sys.executable, "-c", IMPORTED, *map(str, arguments)]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return set(done.stdout.splitlines()[-1].removeprefix("imported: ").split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_the_command_table_alone(option):
+    names = imported(option)
+    assert {name for name in names if name.split(".")[0] in ("grader", "db")} == {
+        "grader",
+        "grader.__main__",
+        "grader._version",
+        "grader.cli",
+        "grader.cli._commands",
+        "grader.errors",
+    }
+    assert not names & HEAVY
+
+
+def test_a_command_s_help_imports_no_torch():
+    assert "torch" not in imported("grade", "--help")
+
+
+def test_known_problems_are_listed_without_torch_and_without_the_database(tmp_path):
+    (tmp_path / "scale.py").write_text(PROBLEM_SOURCE)
+    arguments = ("problems", "--problems", tmp_path)
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "GRADER_PROBLEMS": str(tmp_path / "none.json")}
+    assert "torch" in imported(*arguments, **environment)
+    assert not imported(*arguments, **environment) & {"torch", "sqlmodel", "sqlalchemy", "alembic"}
+    (tmp_path / "scale.py").write_text(PROBLEM_SOURCE + "\n")
+    assert "torch" in imported(*arguments, **environment)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_their_help_begins_with(name):
+    command = _Commands()[name]
+    assert command.name == name
+    assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name][1]

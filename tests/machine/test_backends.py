@@ -1,0 +1,61 @@
+"""Devices as the rest of the grader sees them."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from grader.errors import UserError
+from grader.machine import backends
+from grader.machine.backends import DeviceBackend, backend, cuda, default_device, require, select_index
+from grader.verdict.models import Device
+
+
+@pytest.mark.parametrize("device", Device)
+def test_a_device_is_a_module_with_all_that_the_protocol_asks_for(device):
+    own = backend(device)
+    assert own.device is device
+    members = [name for name in (*DeviceBackend.__annotations__, *vars(DeviceBackend)) if not name.startswith("_")]
+    assert [name for name in members if not hasattr(own, name)] == []
+
+
+def test_a_device_is_found_by_its_name_alone(monkeypatch):
+    other = SimpleNamespace(available=lambda: True, worker_environment=lambda: {"OTHER": "1"})
+    monkeypatch.setitem(sys.modules, "grader.machine.backends.other", SimpleNamespace(BACKEND=other))
+    monkeypatch.setattr(backends, "Device", [SimpleNamespace(value="other"), Device.CPU])
+    assert backend(SimpleNamespace(value="other")) is other
+    assert backends.worker_environment() == {"OTHER": "1"}
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_submissions_for_any_device_go_to_the_accelerator_where_there_is_one(monkeypatch, available):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: available)
+    assert default_device() is (Device.CUDA if available else Device.CPU)
+
+
+def test_a_device_that_is_not_here_is_refused(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="--device cuda: no CUDA device is here; leave it out, or use --device cpu"):
+        require("cuda")
+    require("auto")
+    require("cpu")
+
+
+@pytest.mark.parametrize(("shown", "index", "left"), [(None, 2, "2"), ("5,7", 1, "7"), (None, 0, None), ("5", 0, "5")])
+def test_an_index_leaves_one_gpu_visible_here_and_to_workers(monkeypatch, shown, index, left):
+    monkeypatch.setattr(cuda, "_device_count", lambda: 4)
+    monkeypatch.setattr(cuda, "BACKEND", own := cuda.CudaBackend())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown or "")
+    if shown is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    for _ in range(2):  # the command line and the pipeline both see to it
+        select_index("auto", index)
+        assert own.worker_environment().get("CUDA_VISIBLE_DEVICES") == left
+
+
+@pytest.mark.parametrize(("device", "index"), [("cuda", 4), ("cpu", 1), ("auto", 4)])
+def test_an_index_beyond_the_devices_is_refused(monkeypatch, device, index):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(cuda, "_device_count", lambda: 4)
+    with pytest.raises(UserError, match=f"--device-index {index}: "):
+        select_index(device, index)
