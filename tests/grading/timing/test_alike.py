@@ -102,6 +102,7 @@ def test_where_nothing_shows_nothing_is_started(monkeypatch, wanted, shows, comp
     assert told == ([], 0)
 
 
+@pytest.mark.alone
 def test_launches_show_in_calls_of_short_kernels_alone(resources, monkeypatch):
     monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
@@ -133,6 +134,7 @@ def test_what_a_reference_said_stands_when_another_process_is_asked(resources):
     assert questions.redrawn(oracle, case).keys() == before
 
 
+@pytest.mark.alone
 @pytest.mark.gpu
 def test_on_a_gpu_each_candidate_has_a_reference_like_it():
     problem = selftest.problems(Device.CUDA, LONG)[0]

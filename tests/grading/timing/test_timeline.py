@@ -12,7 +12,7 @@ from grader.grading.timing.rounds import Plan
 from grader.verdict.models import Problem, Submission
 from tests.expected import CASES
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 WAITS = """
 import torch
