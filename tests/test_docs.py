@@ -1,4 +1,4 @@
-"""What is documented is there, and what is there is documented."""
+"""The documentation and the code describe the same commands, options, codes, fields and files."""
 
 import importlib.util
 import re
@@ -17,12 +17,15 @@ from grader.cli import app
 from grader.verdict.codes import CODES
 from grader.verdict.labels import LABELS
 from grader.verdict.models import Problem, StageStatus, Status, Verdict
-from scripts import reference_pages
+from scripts import architecture_picture, reference_pages
+from tests.test_imports import ORDER, WORKER
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 TUTORIAL = ROOT / "docs" / "tutorial"
+ARCHITECTURE = (TUTORIAL.parent / "explanation" / "architecture.md").read_text()
+PATHS = r"`([\w./-]+/[\w.]+\.(?:py|sql)|[\w.-]+/[\w./-]*/)`"
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 TEXTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
 REFERENCE = reference_pages.pages()
@@ -81,8 +84,8 @@ def test_each_status_is_documented():
     assert {status for status in Status if f"`{status}`" not in README} == set()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w./-]+/[\w.]+\.(?:py|sql)|[\w./-]+/)`", CONTRIBUTING))))
-def test_each_path_in_contributing_exists(path):
+@pytest.mark.parametrize("path", sorted(set(re.findall(PATHS, CONTRIBUTING + ARCHITECTURE))))
+def test_each_path_in_contributing_and_architecture_exists(path):
     assert (ROOT / (path if "NNNN" not in path else Path(path).parent)).exists()
 
 
@@ -105,6 +108,32 @@ def test_help_is_there_without_waiting_for_torch():
 
 def test_the_newest_schema_is_the_one_that_tests_know():
     assert (ROOT / "tests" / "db" / f"version_{NEWEST}.sql").exists()
+
+
+# --------------------------------------------------------------------------------------------- the architecture
+
+
+def test_the_picture_shows_the_imports_of_the_code():
+    drawn = architecture_picture.PICTURE.read_text()
+    assert drawn == architecture_picture.picture(), "run `python -m scripts.architecture_picture`"
+
+
+def test_every_package_is_explained():
+    lazy = {"grader", "grader._version", "grader.__main__"}
+    packages = set().union(*ORDER) - lazy | {WORKER}
+    assert {name for name in packages if f"\n| `{name}` | " not in ARCHITECTURE} == set()
+
+
+def test_contributing_and_architecture_name_the_same_files_to_touch():
+    table = re.compile(r"^\| to add \|.*?\n\n", re.MULTILINE | re.DOTALL)
+    assert table.search(CONTRIBUTING)[0] == table.search(ARCHITECTURE)[0]
+
+
+def test_each_step_of_a_submission_is_a_function_of_its_file():
+    steps = re.findall(r"^\|[^|]+\| `(\w+)` \| `([\w/.]+\.py)` \|$", ARCHITECTURE, re.MULTILINE)
+    assert len(steps) >= 10
+    for name, path in steps:
+        assert re.search(rf"^ *(?:def|class) {name}\b", (ROOT / path).read_text(), re.MULTILINE), f"{path}: {name}"
 
 
 # ------------------------------------------------------------------------------------------------ the reference
