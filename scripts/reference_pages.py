@@ -1,6 +1,6 @@
-"""The documentation's reference pages, made from the code: commands, verdict, statuses and codes, database, Python.
+"""Generate the documentation's reference pages from the code: commands, verdict, statuses, codes, database, Python.
 
-A hook of mkdocs; the texts themselves need neither mkdocs nor a network.
+This is a hook of mkdocs; generating the texts needs neither mkdocs nor a network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from grader.verdict.labels import LABELS
 
 
 def pages() -> dict[str, str]:
-    """Path below docs/ to text."""
+    """The text of each page, by its path below docs/."""
     return {
         "reference/cli.md": command_line(),
         "reference/verdict.md": verdict(),
@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs, which is told of the pages as if they were files."""
+    """Add the pages to the files that mkdocs builds. Called by mkdocs."""
     from mkdocs.structure.files import File
 
     for path, text in pages().items():
@@ -56,7 +56,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """`grade`, `problems add`, ... with their commands."""
+    """The commands by full name, such as `grade` and `problems add`."""
 
     def below(prefix: str, command: Any) -> Iterator[tuple[str, Any]]:
         for name, sub in getattr(command, "commands", {}).items():
@@ -113,8 +113,8 @@ def verdict() -> str:
     docs = _documented(models)
     parts = [
         "# A verdict",
-        "What `grader grade --json` and `grader show ID --json` print, what the database keeps, and what `grade()` "
-        f"returns as an object. `schema_version` is {models.SCHEMA_VERSION}. The same as a JSON schema: "
+        "The document that `grader grade --json` and `grader show ID --json` print, that the database stores, and that "
+        f"`grade()` returns as an object. `schema_version` is {models.SCHEMA_VERSION}. As a JSON schema: "
         "[verdict.schema.json](verdict.schema.json).",
         *(inspect.getdoc(models) or "").split("\n\n")[1:],
     ]
@@ -130,7 +130,7 @@ def verdict() -> str:
 
 
 def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The model and those that its fields are made of, in that order."""
+    """The model and the models of its fields, in that order."""
     found = [model]
     names = {name: one for name, one in vars(models).items() if inspect.isclass(one) and issubclass(one, BaseModel)}
     for one in found:
@@ -163,15 +163,15 @@ def statuses() -> str:
         "## Status of a stage",
         _table(("status", ""), [(f"`{one}`", docs["StageStatus"][one.name].text) for one in models.StageStatus]),
         "## Diagnosis codes",
-        "A verdict's `diagnoses` say what to change, errors first, the cause before what follows from it. Codes are "
-        "stable; messages carry the subject, the numbers and the remedy, and may change.",
+        "A verdict's `diagnoses` say what to change: errors first, causes before consequences. Codes are stable. "
+        'A message reads "what (where), by how much: remedy" and may change.',
     ]
     for stage, names in by_stage.items():
         rows = [(f"`{name}`", _escaped(CODES[name].meaning), _escaped(CODES[name].remedy)) for name in names]
         parts += [f"### {stage}", _table(("code", "meaning", "remedy"), rows)]
     parts += [
         "## Labels",
-        "What informs and does not reject, read off the submission's text.",
+        "A label informs and does not reject. Most labels are derived from the source.",
         _table(("label", ""), [(f"`{name}`", _escaped(text)) for name, text in LABELS.items()]),
     ]
     return _joined(parts)
@@ -222,7 +222,7 @@ def _function(function: Callable[..., object]) -> list[str]:
 
 
 def _signature(name: str, function: Callable[..., object]) -> list[str]:
-    """One parameter a line; annotations are text, as they stand in the source."""
+    """The signature as a code block with one parameter per line, annotations as written."""
     signature, lines = inspect.signature(function), []
     for parameter in signature.parameters.values():
         if parameter.name == "self":
@@ -238,7 +238,7 @@ def _signature(name: str, function: Callable[..., object]) -> list[str]:
 
 
 def _docstring(thing: object) -> list[str]:
-    """Indented paragraphs are code; those in a row are one block."""
+    """The paragraphs of a docstring; consecutive indented paragraphs become one code block."""
     parts = []
     paragraphs = (inspect.getdoc(thing) or "").split("\n\n")
     for is_code, group in groupby(paragraphs, key=lambda text: text.startswith("    ")):
@@ -251,14 +251,14 @@ def _docstring(thing: object) -> list[str]:
 
 
 class _Documented(NamedTuple):
-    """A class's attribute: its annotation as written, and the string that stands below it."""
+    """An attribute of a class: its annotation as written, and the docstring below it."""
 
     type: str
     text: str
 
 
 def _documented(module: ModuleType) -> dict[str, dict[str, _Documented]]:
-    """By class and attribute. The attributes' docstrings are not there at run time."""
+    """The documented attributes by class and name, from the source: they do not exist at run time."""
     tree = ast.parse(Path(inspect.getfile(module)).read_text())
     return {node.name: dict(_attributes(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
 
@@ -276,7 +276,7 @@ def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, _Documented]]:
 
 
 def _documented_name(module: ModuleType, name: str) -> list[str]:
-    """The definition of a module's name, and what stands below it."""
+    """The definition of a name in a module, and the docstring below it."""
     body = ast.parse(Path(inspect.getfile(module)).read_text()).body
     for statement, following in pairwise(body):
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
@@ -304,7 +304,7 @@ def _code(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`<` begins no tag, `|` ends no cell, `_` and `*` are no emphasis; in backquotes all is literal anyway."""
+    """Escape `<`, `|`, `_` and `*` outside of backquotes."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part if part.startswith("`") else re.sub(r"([|_*])", r"\\\1", part).replace("<", "&lt;") for part in parts

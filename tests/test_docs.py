@@ -45,7 +45,7 @@ def test_both_make_commands_are_on_the_first_screen():
 
 
 def mentioned(pattern):
-    """What the pattern's group finds in code blocks and in backquotes, with the file that it stands in."""
+    """(file, match) of the pattern's group in code blocks and backquotes."""
     lines = rf"^(?: {{4}}| {{8}}){pattern}|`{pattern}`"
     for name, text in TEXTS.items():
         for found in re.finditer(lines, text, re.MULTILINE):
@@ -90,7 +90,7 @@ def test_each_path_in_contributing_and_architecture_exists(path):
 
 
 @pytest.mark.slow
-def test_the_example_in_the_readme_prints_what_it_says(capsys, monkeypatch):
+def test_the_example_in_the_readme_prints_the_shown_output(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     block = re.search(r"\n\n(    from pathlib.*?)\n\n(?=\S)", README, re.DOTALL)[1]
     exec(compile(textwrap.dedent(block), "README.md", "exec"), {})
@@ -98,7 +98,7 @@ def test_the_example_in_the_readme_prints_what_it_says(capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines() == promised
 
 
-def test_help_is_there_without_waiting_for_torch():
+def test_help_does_not_import_torch():
     code = (
         "import sys, grader.cli; assert 'torch' not in sys.modules; sys.argv = ['grader', '--help']; grader.cli.main()"
     )
@@ -182,7 +182,7 @@ def test_the_reference_has_every_function():
 
 
 @pytest.mark.parametrize("line", sorted({line for _, line in mentioned(r"((?:grader-env/bin/)?grader [^\n`]*)")}))
-def test_each_command_in_the_pages_is_one_that_the_grader_takes(line):
+def test_each_command_in_the_pages_parses(line):
     command, name, words = typer.main.get_command(app), "grader", shlex.split(re.split(r" [|>] ", line)[0])[1:]
     while words and words[0] in getattr(command, "commands", {}):
         name = words.pop(0)
@@ -191,7 +191,7 @@ def test_each_command_in_the_pages_is_one_that_the_grader_takes(line):
     assert name != "grader" or words == ["--version"]
 
 
-def test_each_link_between_pages_leads_somewhere():
+def test_each_link_between_pages_has_a_target():
     for name, text in PAGES.items():
         for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
             path = (ROOT / name).parent / target
@@ -199,8 +199,8 @@ def test_each_link_between_pages_leads_somewhere():
             assert generated or path.exists(), f"{name}: {target}"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="needs the extra `docs`; `make docs` installs it")
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="needs the extra `docs`: `make docs` installs it")
+def test_the_site_builds_and_loads_no_external_resources(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -215,7 +215,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_tutorial_gets_the_verdicts_that_it_shows():
+def test_the_tutorial_gets_the_shown_verdicts():
     (path,) = (TUTORIAL / "problems").glob("*.py")
     problem = Problem(id=path.stem, path=path, source=path.read_text())
     text = " ".join((TUTORIAL / "first-verdict.md").read_text().split())

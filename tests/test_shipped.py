@@ -1,4 +1,4 @@
-"""What ships must get the verdict that it is known for: reference solutions and the submissions of submissions/."""
+"""Shipped reference solutions and submissions get their expected verdicts."""
 
 import json
 from pathlib import Path
@@ -41,14 +41,14 @@ def grade(grader, catalog, path):
 
 
 def story(verdict):
-    """For a failed assertion: what the verdict says."""
+    """The verdict in words, for a failed assertion."""
     return "\n".join(
         [f"{verdict.submission} is {verdict.status}"] + [f"  {d.code}: {d.message}" for d in verdict.diagnoses]
     )
 
 
 def without_a_gpu(entry):
-    """Of the CUDA files, those that a machine without a GPU compiles in its tests; the rest are left to the GPU's."""
+    """Whether tests on a machine without a GPU take this entry: CPU files, and two CUDA files to compile."""
     return entry["device"] == "cpu" or entry["file"] in (
         "plover/conv2d_mul_leaky_relu_gelu.py",
         "wagtail/conv_transpose3d_bias_residual_mul_residual.py",

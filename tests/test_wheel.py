@@ -1,4 +1,4 @@
-"""Installed from a wheel and run from another folder, the grader has everything along."""
+"""The wheel contains everything that the grader needs when it runs from another folder."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with what the wheel holds."""
+    """A folder with the contents of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],

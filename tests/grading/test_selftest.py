@@ -1,4 +1,4 @@
-"""The test of the times: what counts as a false alarm, what is planted, and one real run on the CPU."""
+"""The timing self-test: which results are false alarms, and how the slowed copies are made."""
 
 import json
 import subprocess
