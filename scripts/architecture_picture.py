@@ -20,9 +20,9 @@ BOX, ROW, WIDTH = (150, 34), 62, 800
 CENTERS = {
     "grader.cli": 280, "grader.serve": 120, "grader.report": 120, "db": 120, "grader.api": 420, "grader.grading": 420,
     "grader.executor": 400, "grader.machine": 480, "grader.catalog": 280, "grader.sandbox": 480, "grader.verdict": 190,
-    "grader.protocol": 330, WORKER: 700,
+    "grader.options": 360, "grader.protocol": 330, WORKER: 700,
 }  # fmt: skip
-"""Horizontal pixel of each box's center, chosen so that arrows cross few boxes."""
+"""Horizontal pixel of each box's center, 280 unless given, chosen so that arrows cross few boxes."""
 
 Graph = dict[str, set[str]]
 Places = dict[str, tuple[float, float]]
@@ -64,7 +64,7 @@ def places() -> Places:
     rows = [row - LEFT_OUT for row in reversed(ORDER)]
     for number, row in enumerate(row for row in rows if row):
         for name in row:
-            found[name] = (CENTERS[name] - BOX[0] / 2, 20.0 + number * ROW)
+            found[name] = (CENTERS.get(name, 280) - BOX[0] / 2, 20.0 + number * ROW)
     found[WORKER] = (CENTERS[WORKER] - BOX[0] / 2, found["grader.executor"][1])
     return found
 

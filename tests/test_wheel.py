@@ -60,6 +60,11 @@ def test_the_database_finds_its_migrations(installed, tmp_path):
     assert (tmp_path / "grader.db").exists()
 
 
+@pytest.mark.parametrize("package", ["grader", "db"])
+def test_type_checkers_read_the_annotations(installed, package):
+    assert (installed / package / "py.typed").exists()
+
+
 def test_what_is_no_part_of_the_package_stays_out(installed):
     assert {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")} == {"grader", "db"}
     assert list(installed.glob("*.dist-info/licenses/LICENSE"))
