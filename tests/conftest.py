@@ -1,6 +1,7 @@
 """Skips tests whose hardware or tools are missing, and hides the user's own problem folders."""
 
 import shutil
+import signal
 
 import pytest
 import torch
@@ -12,6 +13,12 @@ from grader.machine.toolchain import find_cuda_home
 def no_registered_folders(tmp_path_factory, monkeypatch):
     """Tests do not see the problem folders that the user has registered."""
     monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path_factory.getbasetemp() / "nothing" / "problems.json"))
+
+
+def pytest_configure():
+    """Programs that the tests start can be interrupted, although a shell's background jobs ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

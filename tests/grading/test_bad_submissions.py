@@ -101,7 +101,7 @@ def catalog():
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(device="cpu", quick=True, limits=TimeLimits(build=25.0, construction=8.0, call=8.0)) as grader:
+    with Grader(device="cpu", quick=True, limits=TimeLimits(build=12.0, construction=8.0, call=8.0)) as grader:
         yield grader
 
 

@@ -88,7 +88,6 @@ def test_a_way_that_failed_is_tried_again_by_the_next_grader(tmp_path):
     assert ask(BaselineStore(tmp_path)) == (ALL, True)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("ways", [["eager", "compile"], pytest.param(list(baselines.MODES), marks=pytest.mark.deep)])
 def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
@@ -101,6 +100,7 @@ def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
         first = grader.grade(problem, itself)
         assert [one.name for one in first.timing.baselines] == ways
         eager, *compiled = first.timing.baselines
+        # The eager reference is slower by orders of magnitude, so that a busy machine changes nothing.
         assert all(0 < 2 * one.forward_ms < eager.forward_ms for one in compiled)
         assert all(0 < 2 * one.total_ms < eager.total_ms for one in compiled)
         assert grader.grade(problem, itself).timing.baselines == first.timing.baselines
