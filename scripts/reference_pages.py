@@ -9,6 +9,7 @@ import ast
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby, pairwise
@@ -110,7 +111,6 @@ def _plain(value: object) -> str:
 
 def verdict() -> str:
     described = _reachable(models.Verdict)
-    docs = _documented(models)
     parts = [
         "# A verdict",
         "The document that `grader grade --json` and `grader show ID --json` print, that the database stores, and that "
@@ -119,7 +119,7 @@ def verdict() -> str:
         *(inspect.getdoc(models) or "").split("\n\n")[1:],
     ]
     for model in described:
-        fields = docs[model.__name__]
+        fields = _fields(model)
         rows = [(f"`{name}`", _linked(fields[name].type, described), fields[name].text) for name in model.model_fields]
         parts += [
             f"## {model.__name__}",
@@ -132,11 +132,12 @@ def verdict() -> str:
 def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
     """The model and the models of its fields, in that order."""
     found = [model]
-    names = {name: one for name, one in vars(models).items() if inspect.isclass(one) and issubclass(one, BaseModel)}
     for one in found:
-        for field in _documented(models)[one.__name__].values():
-            inner = [names[word] for word in re.findall(r"\w+", field.type) if word in names]
-            found += [other for other in inner if other not in found]
+        names = vars(sys.modules[one.__module__])
+        for field in _fields(one).values():
+            inner = [names.get(word) for word in re.findall(r"\w+", field.type)]
+            models_in_it = [other for other in inner if inspect.isclass(other) and issubclass(other, BaseModel)]
+            found += [other for other in models_in_it if other not in found]
     return found
 
 
@@ -153,15 +154,16 @@ def _linked(text: str, described: Sequence[type[BaseModel]]) -> str:
 
 
 def statuses() -> str:
-    docs = _documented(models)
     by_stage = {stage: [name for name, code in CODES.items() if code.stage == stage] for stage in _stages()}
+    of_stages = _fields(models.StageStatus)
+    stage_statuses = [(f"`{one}`", of_stages[one.name].text) for one in models.StageStatus]
     parts = [
         "# Statuses, codes and labels",
         "## Status of a verdict",
         _escaped(inspect.getdoc(models.Status) or ""),
-        _table(("status", ""), [(f"`{one}`", docs["Status"][one.name].text) for one in models.Status]),
+        _table(("status", ""), [(f"`{one}`", _fields(models.Status)[one.name].text) for one in models.Status]),
         "## Status of a stage",
-        _table(("status", ""), [(f"`{one}`", docs["StageStatus"][one.name].text) for one in models.StageStatus]),
+        _table(("status", ""), stage_statuses),
         "## Diagnosis codes",
         "A verdict's `diagnoses` say what to change: errors first, causes before consequences. Codes are stable. "
         'A message reads "what (where), by how much: remedy" and may change.',
@@ -185,19 +187,21 @@ def _stages() -> list[str]:
 
 
 def database() -> str:
-    docs = _documented(db.tables)
     by_table = {one.__tablename__: one for one in vars(db.tables).values() if hasattr(one, "__tablename__")}
+    described = {column.name: column.description for column in getattr(db.tables, "STORED", ())}
     parts = ["# Database", *(inspect.getdoc(db.tables) or "").split("\n\n")]
     for table in SQLModel.metadata.sorted_tables:
-        model = by_table[table.name]
+        model = by_table.get(table.name)
+        fields = {} if model is None else _fields(model)
+        text = _documented_name(db.tables, table.name)[1] if model is None else inspect.getdoc(model) or ""
         rows = []
         for column in table.columns:
             keys = ["primary key"] if column.primary_key else []
             keys += [f"→ `{key.target_fullname}`" for key in column.foreign_keys]
             keys += ["may be null"] if column.nullable else []
-            described = docs[model.__name__].get(column.name)
-            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), described.text if described else ""))
-        parts += [f"## {table.name}", inspect.getdoc(model) or "", _table(("column", "type", "", ""), rows)]
+            meaning = fields[column.name].text if column.name in fields else _escaped(described.get(column.name, ""))
+            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), meaning))
+        parts += [f"## {table.name}", text, _table(("column", "type", "", ""), rows)]
         indexes = sorted(f"`({', '.join(column.name for column in index.columns)})`" for index in table.indexes)
         if indexes:
             parts.append(f"Indexes: {', '.join(indexes)}.")
@@ -213,6 +217,10 @@ def python() -> str:
     for name, method in vars(api.Grader).items():
         if not name.startswith("_"):
             parts += [f"### Grader.{name}", *_function(method)]
+    options = vars(api).get("GraderOptions")
+    if options:
+        rows = [(f"`{name}`", _code(field.type), field.text) for name, field in _fields(options).items() if field.text]
+        parts += ["## GraderOptions", *_docstring(options), _table(("field", "type", ""), rows)]
     parts += ["## Work", *_documented_name(requests, "Work"), "## reward", *_function(rewards.reward)]
     return _joined(parts)
 
@@ -229,12 +237,23 @@ def _signature(name: str, function: Callable[..., object]) -> list[str]:
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in lines:
             lines.append("*")
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        lines.append(f"{parameter.name}: {parameter.annotation}{default}")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            lines.remove("*")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        lines.append(f"{stars}{parameter.name}: {parameter.annotation}{_default(parameter)}")
     returned = "" if function.__name__ == "__init__" else f" -> {signature.return_annotation}"
     prefix = "async " if inspect.isasyncgenfunction(function) else ""
     inner = ", ".join(lines) if len(lines) < 2 else "\n    " + ",\n    ".join(lines) + ",\n"
     return [f"```python\n{prefix}{name}({inner}){returned}\n```"]
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    """The default value as text; a model of defaults is written as a call without arguments."""
+    if parameter.default is parameter.empty:
+        return ""
+    if isinstance(parameter.default, BaseModel):
+        return f" = {type(parameter.default).__name__}()"
+    return f" = {parameter.default!r}"
 
 
 def _docstring(thing: object) -> list[str]:
@@ -255,6 +274,11 @@ class _Documented(NamedTuple):
 
     type: str
     text: str
+
+
+def _fields(one: type) -> dict[str, _Documented]:
+    """The documented attributes of a class, by name."""
+    return _documented(sys.modules[one.__module__])[one.__name__]
 
 
 def _documented(module: ModuleType) -> dict[str, dict[str, _Documented]]:

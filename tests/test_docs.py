@@ -184,6 +184,9 @@ def test_the_reference_has_every_function():
 @pytest.mark.parametrize("line", sorted({line for _, line in mentioned(r"((?:grader-env/bin/)?grader [^\n`]*)")}))
 def test_each_command_in_the_pages_parses(line):
     command, name, words = typer.main.get_command(app), "grader", shlex.split(re.split(r" [|>] ", line)[0])[1:]
+    while words[1:] and words[0].startswith("--log-"):
+        assert words[0] in [option for parameter in command.params for option in parameter.opts]
+        words = words[2:]
     while words and words[0] in getattr(command, "commands", {}):
         name = words.pop(0)
         command = command.commands[name]
