@@ -30,7 +30,7 @@ PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT 
 TEXTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
 REFERENCE = reference_pages.pages()
 
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = dict(typer.main.get_command(app).commands)
 WITH_PARTS = COMMANDS | {
     f"{name} {part}": command
     for name, group in COMMANDS.items()
