@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw docs/images/architecture.svg: which package imports which, from the code.
+"""Draw docs/images/architecture.svg, which package imports which, and list the order of imports in CONTRIBUTING.md.
 
     python -m scripts.architecture_picture
 
@@ -8,10 +8,11 @@ A row is a row of ORDER in tests/test_imports.py. An arrow is an import that no 
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 from tests.test_imports import ORDER, ROOT, WORKER, files, imported, module_name, package
 
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 LEFT_OUT = {"grader", "grader._version", "grader.errors", "grader.__main__"}
 """The package root loads its names lazily, and every package imports the errors."""
@@ -106,5 +107,13 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     return f'<path d="{curve}" fill="none" stroke="#667" marker-end="url(#tip)"/>'
 
 
+def with_rows(text: str) -> str:
+    """The text of CONTRIBUTING.md with the rows of ORDER as its list of packages."""
+    rows = [", ".join(f"`{name}`" for name in sorted(row)) for row in ORDER]
+    numbered = "".join(f"{number}. {row}\n" for number, row in enumerate(rows, 1))
+    return re.sub(r"(?:^\d+\. `grader.*\n|^\d+\. `db`\n)+", numbered, text, count=1, flags=re.MULTILINE)
+
+
 if __name__ == "__main__":
-    Path(PICTURE).write_text(picture())
+    PICTURE.write_text(picture())
+    CONTRIBUTING.write_text(with_rows(CONTRIBUTING.read_text()))
