@@ -1,5 +1,5 @@
-# `make demo` and `make test` are all that a fresh machine needs. Variables: PYTHON, VENV, CONSTRAINTS, DEMO_FLAGS, TEST_FLAGS,
-# BUNDLE_PYTHON.
+# On a fresh machine, `make demo` and `make test` set up what they need. Variables: PYTHON, VENV, CONSTRAINTS, DEMO_FLAGS,
+# TEST_FLAGS, BUNDLE_PYTHON.
 SHELL := /bin/bash
 
 PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
@@ -7,11 +7,12 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 DEMO_FLAGS ?= --quick
-TEST_FLAGS ?= -n auto
+# worksteal keeps neighbouring tests in one process, so that they share a started grader.
+TEST_FLAGS ?= -n auto --dist worksteal
 BUNDLE_PYTHON ?= 3.12
 
 BIN := $(VENV)/bin
-# uv resolves torch in seconds where pip takes minutes; pip brings it along where the machine has none.
+# uv resolves torch in seconds, pip takes minutes. Where uv is missing, pip installs it.
 UV = $(shell command -v uv || echo $(BIN)/uv)
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 
@@ -22,14 +23,17 @@ demo: setup
 	$(BIN)/grader leaderboard --db demo.db
 	$(BIN)/grader leaderboard --db demo.db --board forward
 
+# Tests that measure time are marked `alone`: they run one by one, after the others.
 test: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS)
+	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not alone and not deep"
+	$(BIN)/python -m pytest -n 0 -m "alone and not deep"
 
 test-quick: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not slow and not deep"
+	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not slow and not alone and not deep"
 
 test-deep: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m deep
+	$(BIN)/python -m pytest $(TEST_FLAGS) -m "deep and not alone"
+	$(BIN)/python -m pytest -n 0 -m "deep and alone"
 
 check: setup
 	$(BIN)/ruff check .
@@ -44,19 +48,19 @@ docs: setup
 	$(INSTALL) --editable '.[docs]'
 	$(BIN)/mkdocs build --strict --quiet
 
-# For a GPU host without a network: x86-64, Python $(BUNDLE_PYTHON), a torch of its own.
+# For a GPU host without a network: x86-64, Python $(BUNDLE_PYTHON), its own torch.
 bundle: setup
 	PYTHON=$(BIN)/python UV=$(UV) BUNDLE_PYTHON=$(BUNDLE_PYTHON) scripts/bundle/make
 
 setup: bubblewrap $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
-	@test -n "$(PYTHON)" || { echo "no Python 3.11 or 3.12 on PATH; install one, or name it: make PYTHON=..." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or 3.12 on PATH: install one, or set it: make PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || { command -v uv >/dev/null && uv venv --python $(PYTHON) $(VENV); } || $(PYTHON) -m venv $(VENV)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.machine.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
-	@# Workers cannot write into the environment: compile what is imported once, here, whatever the shell's Python is told.
+	@# Workers cannot write into the environment, so byte-compile here what they import, even under PYTHONDONTWRITEBYTECODE.
 	$(BIN)/python -W ignore -c 'import sys; sys.dont_write_bytecode = False; \
 		import alembic.command, cuda.bindings.driver, jinja2, pydantic, pygments, rich.progress, sqlmodel, typer; \
 		import torch.utils.cpp_extension, torch.utils.flop_counter' 2>/dev/null
@@ -65,7 +69,7 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 bubblewrap:
 	@command -v bwrap >/dev/null || { test $$(id -u) = 0 && command -v apt-get >/dev/null \
 		&& apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends bubblewrap; } \
-		|| { echo "bubblewrap is missing, and submissions are not run without it: apt-get install bubblewrap" >&2; exit 1; }
+		|| { echo "bubblewrap is missing and submissions do not run without it: apt-get install bubblewrap" >&2; exit 1; }
 
 clean:
 	rm -rf $(VENV) build dist bundle bundle.tar.gz site .mypy_cache .pytest_cache .ruff_cache demo.db demo.db-shm demo.db-wal

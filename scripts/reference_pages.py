@@ -1,6 +1,6 @@
-"""The documentation's reference pages, made from the code: commands, verdict, statuses and codes, database, Python.
+"""Generate the documentation's reference pages from the code: commands, verdict, statuses, codes, database, Python.
 
-A hook of mkdocs; the texts themselves need neither mkdocs nor a network.
+This is a hook of mkdocs; generating the texts needs neither mkdocs nor a network.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import ast
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby, pairwise
@@ -32,7 +33,7 @@ from grader.verdict.labels import LABELS
 
 
 def pages() -> dict[str, str]:
-    """Path below docs/ to text."""
+    """The text of each page, by its path below docs/."""
     return {
         "reference/cli.md": command_line(),
         "reference/verdict.md": verdict(),
@@ -44,7 +45,7 @@ def pages() -> dict[str, str]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs, which is told of the pages as if they were files."""
+    """Add the pages to the files that mkdocs builds. Called by mkdocs."""
     from mkdocs.structure.files import File
 
     for path, text in pages().items():
@@ -56,7 +57,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """`grade`, `problems add`, ... with their commands."""
+    """The commands by full name, such as `grade` and `problems add`."""
 
     def below(prefix: str, command: Any) -> Iterator[tuple[str, Any]]:
         for name, sub in getattr(command, "commands", {}).items():
@@ -110,16 +111,15 @@ def _plain(value: object) -> str:
 
 def verdict() -> str:
     described = _reachable(models.Verdict)
-    docs = _documented(models)
     parts = [
         "# A verdict",
-        "What `grader grade --json` and `grader show ID --json` print, what the database keeps, and what `grade()` "
-        f"returns as an object. `schema_version` is {models.SCHEMA_VERSION}. The same as a JSON schema: "
+        "The document that `grader grade --json` and `grader show ID --json` print, that the database stores, and that "
+        f"`grade()` returns as an object. `schema_version` is {models.SCHEMA_VERSION}. As a JSON schema: "
         "[verdict.schema.json](verdict.schema.json).",
         *(inspect.getdoc(models) or "").split("\n\n")[1:],
     ]
     for model in described:
-        fields = docs[model.__name__]
+        fields = _fields(model)
         rows = [(f"`{name}`", _linked(fields[name].type, described), fields[name].text) for name in model.model_fields]
         parts += [
             f"## {model.__name__}",
@@ -130,13 +130,14 @@ def verdict() -> str:
 
 
 def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The model and those that its fields are made of, in that order."""
+    """The model and the models of its fields, in that order."""
     found = [model]
-    names = {name: one for name, one in vars(models).items() if inspect.isclass(one) and issubclass(one, BaseModel)}
     for one in found:
-        for field in _documented(models)[one.__name__].values():
-            inner = [names[word] for word in re.findall(r"\w+", field.type) if word in names]
-            found += [other for other in inner if other not in found]
+        names = vars(sys.modules[one.__module__])
+        for field in _fields(one).values():
+            inner = [names.get(word) for word in re.findall(r"\w+", field.type)]
+            models_in_it = [other for other in inner if inspect.isclass(other) and issubclass(other, BaseModel)]
+            found += [other for other in models_in_it if other not in found]
     return found
 
 
@@ -153,25 +154,26 @@ def _linked(text: str, described: Sequence[type[BaseModel]]) -> str:
 
 
 def statuses() -> str:
-    docs = _documented(models)
     by_stage = {stage: [name for name, code in CODES.items() if code.stage == stage] for stage in _stages()}
+    of_stages = _fields(models.StageStatus)
+    stage_statuses = [(f"`{one}`", of_stages[one.name].text) for one in models.StageStatus]
     parts = [
         "# Statuses, codes and labels",
         "## Status of a verdict",
         _escaped(inspect.getdoc(models.Status) or ""),
-        _table(("status", ""), [(f"`{one}`", docs["Status"][one.name].text) for one in models.Status]),
+        _table(("status", ""), [(f"`{one}`", _fields(models.Status)[one.name].text) for one in models.Status]),
         "## Status of a stage",
-        _table(("status", ""), [(f"`{one}`", docs["StageStatus"][one.name].text) for one in models.StageStatus]),
+        _table(("status", ""), stage_statuses),
         "## Diagnosis codes",
-        "A verdict's `diagnoses` say what to change, errors first, the cause before what follows from it. Codes are "
-        "stable; messages carry the subject, the numbers and the remedy, and may change.",
+        "A verdict's `diagnoses` say what to change: errors first, causes before consequences. Codes are stable. "
+        'A message reads "what (where), by how much: remedy" and may change.',
     ]
     for stage, names in by_stage.items():
         rows = [(f"`{name}`", _escaped(CODES[name].meaning), _escaped(CODES[name].remedy)) for name in names]
         parts += [f"### {stage}", _table(("code", "meaning", "remedy"), rows)]
     parts += [
         "## Labels",
-        "What informs and does not reject, read off the submission's text.",
+        "A label informs and does not reject. Most labels are derived from the source.",
         _table(("label", ""), [(f"`{name}`", _escaped(text)) for name, text in LABELS.items()]),
     ]
     return _joined(parts)
@@ -185,19 +187,21 @@ def _stages() -> list[str]:
 
 
 def database() -> str:
-    docs = _documented(db.tables)
     by_table = {one.__tablename__: one for one in vars(db.tables).values() if hasattr(one, "__tablename__")}
+    described = {column.name: column.description for column in getattr(db.tables, "STORED", ())}
     parts = ["# Database", *(inspect.getdoc(db.tables) or "").split("\n\n")]
     for table in SQLModel.metadata.sorted_tables:
-        model = by_table[table.name]
+        model = by_table.get(table.name)
+        fields = {} if model is None else _fields(model)
+        text = _documented_name(db.tables, table.name)[1] if model is None else inspect.getdoc(model) or ""
         rows = []
         for column in table.columns:
             keys = ["primary key"] if column.primary_key else []
             keys += [f"→ `{key.target_fullname}`" for key in column.foreign_keys]
             keys += ["may be null"] if column.nullable else []
-            described = docs[model.__name__].get(column.name)
-            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), described.text if described else ""))
-        parts += [f"## {table.name}", inspect.getdoc(model) or "", _table(("column", "type", "", ""), rows)]
+            meaning = fields[column.name].text if column.name in fields else _escaped(described.get(column.name, ""))
+            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), meaning))
+        parts += [f"## {table.name}", text, _table(("column", "type", "", ""), rows)]
         indexes = sorted(f"`({', '.join(column.name for column in index.columns)})`" for index in table.indexes)
         if indexes:
             parts.append(f"Indexes: {', '.join(indexes)}.")
@@ -213,6 +217,10 @@ def python() -> str:
     for name, method in vars(api.Grader).items():
         if not name.startswith("_"):
             parts += [f"### Grader.{name}", *_function(method)]
+    options = vars(api).get("GraderOptions")
+    if options:
+        rows = [(f"`{name}`", _code(field.type), field.text) for name, field in _fields(options).items() if field.text]
+        parts += ["## GraderOptions", *_docstring(options), _table(("field", "type", ""), rows)]
     parts += ["## Work", *_documented_name(requests, "Work"), "## reward", *_function(rewards.reward)]
     return _joined(parts)
 
@@ -222,23 +230,34 @@ def _function(function: Callable[..., object]) -> list[str]:
 
 
 def _signature(name: str, function: Callable[..., object]) -> list[str]:
-    """One parameter a line; annotations are text, as they stand in the source."""
+    """The signature as a code block with one parameter per line, annotations as written."""
     signature, lines = inspect.signature(function), []
     for parameter in signature.parameters.values():
         if parameter.name == "self":
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in lines:
             lines.append("*")
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        lines.append(f"{parameter.name}: {parameter.annotation}{default}")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            lines.remove("*")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        lines.append(f"{stars}{parameter.name}: {parameter.annotation}{_default(parameter)}")
     returned = "" if function.__name__ == "__init__" else f" -> {signature.return_annotation}"
     prefix = "async " if inspect.isasyncgenfunction(function) else ""
     inner = ", ".join(lines) if len(lines) < 2 else "\n    " + ",\n    ".join(lines) + ",\n"
     return [f"```python\n{prefix}{name}({inner}){returned}\n```"]
 
 
+def _default(parameter: inspect.Parameter) -> str:
+    """The default value as text; a model of defaults is written as a call without arguments."""
+    if parameter.default is parameter.empty:
+        return ""
+    if isinstance(parameter.default, BaseModel):
+        return f" = {type(parameter.default).__name__}()"
+    return f" = {parameter.default!r}"
+
+
 def _docstring(thing: object) -> list[str]:
-    """Indented paragraphs are code; those in a row are one block."""
+    """The paragraphs of a docstring; consecutive indented paragraphs become one code block."""
     parts = []
     paragraphs = (inspect.getdoc(thing) or "").split("\n\n")
     for is_code, group in groupby(paragraphs, key=lambda text: text.startswith("    ")):
@@ -251,14 +270,19 @@ def _docstring(thing: object) -> list[str]:
 
 
 class _Documented(NamedTuple):
-    """A class's attribute: its annotation as written, and the string that stands below it."""
+    """An attribute of a class: its annotation as written, and the docstring below it."""
 
     type: str
     text: str
 
 
+def _fields(one: type) -> dict[str, _Documented]:
+    """The documented attributes of a class, by name."""
+    return _documented(sys.modules[one.__module__])[one.__name__]
+
+
 def _documented(module: ModuleType) -> dict[str, dict[str, _Documented]]:
-    """By class and attribute. The attributes' docstrings are not there at run time."""
+    """The documented attributes by class and name, from the source: they do not exist at run time."""
     tree = ast.parse(Path(inspect.getfile(module)).read_text())
     return {node.name: dict(_attributes(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
 
@@ -276,7 +300,7 @@ def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, _Documented]]:
 
 
 def _documented_name(module: ModuleType, name: str) -> list[str]:
-    """The definition of a module's name, and what stands below it."""
+    """The definition of a name in a module, and the docstring below it."""
     body = ast.parse(Path(inspect.getfile(module)).read_text()).body
     for statement, following in pairwise(body):
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
@@ -304,7 +328,7 @@ def _code(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`<` begins no tag, `|` ends no cell, `_` and `*` are no emphasis; in backquotes all is literal anyway."""
+    """Escape `<`, `|`, `_` and `*` outside of backquotes."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part if part.startswith("`") else re.sub(r"([|_*])", r"\\\1", part).replace("<", "&lt;") for part in parts

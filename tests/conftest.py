@@ -1,6 +1,7 @@
-"""Hardware and tools that tests need are looked for here, and nowhere else."""
+"""Skips tests whose hardware or tools are missing, and hides the user's own problem folders."""
 
 import shutil
+import signal
 
 import pytest
 import torch
@@ -9,16 +10,22 @@ from grader.machine.toolchain import find_cuda_home
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(tmp_path_factory, monkeypatch):
-    """Tests see no problem folders of the user who runs them."""
+def no_registered_folders(tmp_path_factory, monkeypatch):
+    """Tests do not see the problem folders that the user has registered."""
     monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path_factory.getbasetemp() / "nothing" / "problems.json"))
+
+
+def pytest_configure():
+    """Programs that the tests start can be interrupted, although a shell's background jobs ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
     missing = {
-        "gpu": None if torch.cuda.is_available() else "needs an NVIDIA GPU; CONTRIBUTING.md says how to run these",
-        "browser": None if shutil.which("chromium") else "needs chromium on PATH; on Debian: apt-get install chromium",
-        "nvcc": None if find_cuda_home() else "needs a CUDA toolkit; `make setup` installs one",
+        "gpu": None if torch.cuda.is_available() else "needs an NVIDIA GPU: CONTRIBUTING.md describes how to run these",
+        "browser": None if shutil.which("chromium") else "needs chromium on PATH: on Debian, apt-get install chromium",
+        "nvcc": None if find_cuda_home() else "needs a CUDA toolkit: `make setup` installs one",
     }
     for item in items:
         for marker, reason in missing.items():

@@ -5,44 +5,61 @@ tests/cases/README.md says what an expected.json holds.
 
 import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
 from grader.options import GraderOptions
-from grader.verdict.models import Problem, Submission
+from grader.verdict.models import Problem, Submission, Verdict
 
 CASES = Path(__file__).parent / "cases"
+Expected = dict[str, Any]
+"""What an expected.json holds for one file."""
+Graders = Callable[[str], Pipeline]
+"""The grader for a device."""
 SHIPPED = CASES.parents[1] / "problems"
 
 
-def listed(*folders):
+BOUNDS = ("max_speedup", "max_forward", "max_backward", "max_total")
+"""Keys that bound a measured speedup."""
+
+
+def listed(*folders: str) -> list[ParameterSet]:
     """One parameter set (path, expected) for each submission that an expected.json of these folders names."""
-    found = []
+    found: list[ParameterSet] = []
     for table in sorted(table for folder in folders for table in CASES.glob(f"{folder}/expected.json")):
         for name, expected in json.loads(table.read_text()).items():
             path = table.parent / name
-            marks = [pytest.mark.gpu] if expected["device"] == "cuda" else []
+            marks: list[pytest.MarkDecorator] = [pytest.mark.gpu] if expected["device"] == "cuda" else []
             compiles = any(what in path.read_text() for what in ("load_inline", "torch.compile("))
             marks += [pytest.mark.slow] if compiles else []
+            marks += [pytest.mark.alone] if any(key in expected for key in BOUNDS) else []
             found.append(pytest.param(path, expected, id=f"{path.parent.name}/{path.stem}", marks=marks))
-    return sorted(found, key=lambda entry: entry.values[1]["problem"])  # a problem's reference is started once
+    return sorted(found, key=_problem_of)  # a problem's reference is started once
 
 
-def there(*folders):
+def _problem_of(entry: ParameterSet) -> str:
+    expected: Any = entry.values[1]
+    return str(expected["problem"])
+
+
+def there(*folders: str) -> set[Path]:
     """The submissions that lie in these folders."""
     return {path for folder in folders for path in CASES.glob(f"{folder}/*.py")}
 
 
 @contextlib.contextmanager
-def graders(*, rounds, **options):
+def graders(*, rounds: int, **options: Any) -> Iterator[Graders]:
     """A pipeline for each device, started when it is first needed; so many rounds of timing."""
-    started = {}
+    started: dict[str, Pipeline] = {}
 
-    def get(device):
+    def get(device: Any) -> Pipeline:
         if device not in started:
             started[device] = Pipeline(GraderOptions(device=device, quick=True, **options))
         return started[device]
@@ -54,12 +71,12 @@ def graders(*, rounds, **options):
             pipeline.close()
 
 
-def grade(graders, path, expected):
+def grade(graders: Graders, path: Path, expected: Expected) -> Verdict:
     pipeline = graders(expected["device"])
     return pipeline.grade(pipeline.request(problem(expected["problem"]), submission(path, expected["problem"])))
 
 
-def compare(verdict, expected):
+def compare(verdict: Verdict, expected: Expected) -> None:
     """Fails with what the verdict says."""
     shown = "\n".join(
         [f"{verdict.submission} is {verdict.status}, labelled {', '.join(verdict.labels) or 'nothing'}"]
@@ -83,11 +100,11 @@ def compare(verdict, expected):
         assert not (timed and expected.get("untimed")), name
 
 
-def problem(problem_id):
+def problem(problem_id: str) -> Problem:
     folder = CASES / "problems" if (CASES / "problems" / f"{problem_id}.py").exists() else SHIPPED
     path = folder / f"{problem_id}.py"
     return Problem(id=problem_id, path=path, source=path.read_text())
 
 
-def submission(path, problem_id):
+def submission(path: Path, problem_id: str) -> Submission:
     return Submission(author=path.parent.name, problem_id=problem_id, path=str(path), source=path.read_text())

@@ -2,11 +2,16 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Self
 
-from grader.catalog.requests import make_request
-from grader.verdict.models import Device, Status
+from grader.catalog.requests import Request, make_request
+from grader.options import GraderOptions
+from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict
 from tests import samples
+
+Work = tuple[Problem, Submission]
 
 
 class FakeGrader:
@@ -16,25 +21,25 @@ class FakeGrader:
     graded: list[str] = []
     """Names, in order, over all instances; tests clear it."""
 
-    def __init__(self, options):
+    def __init__(self, options: GraderOptions) -> None:
         self._options = options
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         pass
 
-    def request(self, work):
+    def request(self, work: Work) -> Request:
         return make_request(*work, device=self._options.device, default_device=Device.CPU)
 
-    def settings_for(self, request):
+    def settings_for(self, request: Request) -> Settings:
         return self._options.settings(request.device)
 
-    def environment_for(self, request):
+    def environment_for(self, request: Request) -> Environment:
         return samples.environment(request.device)
 
-    def grade(self, request):
+    def grade(self, request: Request) -> Verdict:
         submission = request.submission
         time.sleep(self.seconds_each)
         self.graded.append(submission.name)
@@ -48,9 +53,10 @@ class FakeGrader:
             settings=self.settings_for(request),
         )
 
-    def grade_many(self, work):
+    def grade_many(self, work: Iterable[Request]) -> Iterator[Verdict]:
         """Reads one item ahead, as the real one does, so that waiting for work that is not there yet would show."""
-        pending, ahead = iter(work), deque()
+        pending = iter(work)
+        ahead: deque[Request] = deque()
         while True:
             ahead.extend(islice(pending, 2 - len(ahead)))
             if not ahead:

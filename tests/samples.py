@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from grader.verdict.models import (
     BackwardResult,
@@ -54,16 +55,22 @@ class ModelNew(nn.Module):
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def problem(problem_id="scale", source=PROBLEM_SOURCE, path=None):
+def problem(problem_id: str = "scale", source: str = PROBLEM_SOURCE, path: Path | None = None) -> Problem:
     return Problem(id=problem_id, path=path or Path(f"/problems/{problem_id}.py"), source=source)
 
 
-def submission(author="ann", problem_id="scale", label=None, source=SUBMISSION_SOURCE, **fields):
+def submission(
+    author: str = "ann",
+    problem_id: str = "scale",
+    label: str | None = None,
+    source: str = SUBMISSION_SOURCE,
+    **fields: Any,
+) -> Submission:
     path = f"submissions/{author}/{problem_id}.py"
     return Submission(author=author, problem_id=problem_id, label=label, path=path, source=source, **fields)
 
 
-def environment(device=Device.CPU, device_name="a CPU", **fields):
+def environment(device: Device = Device.CPU, device_name: str = "a CPU", **fields: Any) -> Environment:
     return Environment(
         device=device,
         device_name=device_name,
@@ -77,7 +84,7 @@ def environment(device=Device.CPU, device_name="a CPU", **fields):
     )
 
 
-def phase(speedup, margin=0.9, **fields):
+def phase(speedup: float, margin: float = 0.9, **fields: Any) -> PhaseTiming:
     return PhaseTiming(
         candidate_ms=1.0,
         reference_ms=speedup,
@@ -90,23 +97,23 @@ def phase(speedup, margin=0.9, **fields):
 
 
 def verdict(
-    of=None,
-    status=Status.CORRECT,
-    problem_source=PROBLEM_SOURCE,
-    where=None,
-    settings=None,
-    total=2.0,
-    forward_speedup=3.0,
-    minute=0,
-    **fields,
-):
+    of: Submission | None = None,
+    status: Status = Status.CORRECT,
+    problem_source: str = PROBLEM_SOURCE,
+    where: Environment | None = None,
+    settings: Settings | None = None,
+    total: float | None = 2.0,
+    forward_speedup: float | None = 3.0,
+    minute: int = 0,
+    **fields: Any,
+) -> Verdict:
     """A verdict on a submission whose stages fit its status."""
     of = of or submission()
     where = where or environment()
     settings = settings or Settings(device=where.device)
     right_forward = status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
     right_backward = status is Status.CORRECT
-    stages = {
+    stages: dict[str, Any] = {
         "build": BuildResult(status=StageStatus.PASSED, seconds=1.5, log_tail="[1/2] c++ main.o\n[2/2] c++ main.so"),
         "forward": ForwardResult(status=StageStatus.PASSED if right_forward else StageStatus.FAILED),
         "backward": BackwardResult(

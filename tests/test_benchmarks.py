@@ -1,4 +1,4 @@
-"""What benchmarks tell child processes to do is text, which no type checker reads."""
+"""Benchmarks pass code to child processes as text, which the type checker does not see."""
 
 from benchmarks.build import build
 from grader.catalog.shipped import shipped

@@ -1,4 +1,4 @@
-"""The bundle's installer looks at the host before it touches anything, and says in one line what does not fit."""
+"""The bundle's installer checks the host before it writes anything, and reports in one line what does not fit."""
 
 import runpy
 import shutil
@@ -15,7 +15,7 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture
 def bundle(tmp_path):
-    """What the installer reads before it starts."""
+    """A bundle with the files that the installer reads first."""
     folder = tmp_path / "bundle"
     (folder / "source").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "bundle" / "install", folder)
@@ -41,7 +41,7 @@ def install(bundle, python, *arguments, before=()):
 
 
 def torch_of(version, python):
-    """A torch by name and version only."""
+    """Install an empty package that claims to be this version of torch."""
     (packages,) = python.parents[1].glob("lib/python3*/site-packages")
     (packages / "torch").mkdir()
     (packages / "torch" / "__init__.py").touch()
@@ -67,7 +67,7 @@ def test_a_wrong_machine_is_named(bundle):
 def test_a_python_without_torch_is_named(bundle, bare_python):
     code, said = install(bundle, bare_python)
     assert code == 1
-    assert f"{bare_python} has no torch; run this with the Python that has torch >=2.11" in said
+    assert f"{bare_python} has no torch: run this with the Python that has torch >=2.11" in said
 
 
 @pytest.mark.parametrize("version", ["2.5.1+cu121", "3.0.0"])
@@ -82,12 +82,12 @@ def test_what_is_there_already_is_not_overwritten(bundle, bare_python, tmp_path)
     torch_of("2.11.0+cu130", bare_python)
     code, said = install(bundle, bare_python, bundle)
     assert code == 1
-    assert f"{bundle} is there already; remove it, or name another folder" in said
+    assert f"{bundle} exists already: remove it, or name another folder" in said
 
 
 @pytest.mark.parametrize("of_the_host", [False, True])
 def test_bytecode_of_a_torch_without_any_is_kept_where_it_is_installed(bundle, bare_python, of_the_host):
-    """By the installer alone, whatever the environment says of bytecode: workers may read what is there."""
+    """Only the installer writes bytecode, whatever the environment says: workers can read the folder."""
     torch_of("2.11.0+cu130", bare_python)
     folder = bare_python.parents[1]
     (packages,) = folder.glob("lib/python3*/site-packages")

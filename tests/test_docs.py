@@ -1,4 +1,4 @@
-"""What is documented is there, and what is there is documented."""
+"""The documentation and the code describe the same commands, options, codes, fields and files."""
 
 import importlib.util
 import re
@@ -17,12 +17,15 @@ from grader.cli import app
 from grader.verdict.codes import CODES
 from grader.verdict.labels import LABELS
 from grader.verdict.models import Problem, StageStatus, Status, Verdict
-from scripts import reference_pages
+from scripts import architecture_picture, reference_pages
+from tests.test_imports import ORDER, WORKER
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 TUTORIAL = ROOT / "docs" / "tutorial"
+ARCHITECTURE = (TUTORIAL.parent / "explanation" / "architecture.md").read_text()
+PATHS = r"`([\w./-]+/[\w.]+\.(?:py|sql)|[\w.-]+/[\w./-]*/)`"
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 TEXTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
 REFERENCE = reference_pages.pages()
@@ -42,7 +45,7 @@ def test_both_make_commands_are_on_the_first_screen():
 
 
 def mentioned(pattern):
-    """What the pattern's group finds in code blocks and in backquotes, with the file that it stands in."""
+    """(file, match) of the pattern's group in code blocks and backquotes."""
     lines = rf"^(?: {{4}}| {{8}}){pattern}|`{pattern}`"
     for name, text in TEXTS.items():
         for found in re.finditer(lines, text, re.MULTILINE):
@@ -81,13 +84,13 @@ def test_each_status_is_documented():
     assert {status for status in Status if f"`{status}`" not in README} == set()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w./-]+/[\w.]+\.(?:py|sql)|[\w./-]+/)`", CONTRIBUTING))))
-def test_each_path_in_contributing_exists(path):
+@pytest.mark.parametrize("path", sorted(set(re.findall(PATHS, CONTRIBUTING + ARCHITECTURE))))
+def test_each_path_in_contributing_and_architecture_exists(path):
     assert (ROOT / (path if "NNNN" not in path else Path(path).parent)).exists()
 
 
 @pytest.mark.slow
-def test_the_example_in_the_readme_prints_what_it_says(capsys, monkeypatch):
+def test_the_example_in_the_readme_prints_the_shown_output(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     block = re.search(r"\n\n(    from pathlib.*?)\n\n(?=\S)", README, re.DOTALL)[1]
     exec(compile(textwrap.dedent(block), "README.md", "exec"), {})
@@ -95,7 +98,7 @@ def test_the_example_in_the_readme_prints_what_it_says(capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines() == promised
 
 
-def test_help_is_there_without_waiting_for_torch():
+def test_help_does_not_import_torch():
     code = (
         "import sys, grader.cli; assert 'torch' not in sys.modules; sys.argv = ['grader', '--help']; grader.cli.main()"
     )
@@ -105,6 +108,32 @@ def test_help_is_there_without_waiting_for_torch():
 
 def test_the_newest_schema_is_the_one_that_tests_know():
     assert (ROOT / "tests" / "db" / f"version_{NEWEST}.sql").exists()
+
+
+# --------------------------------------------------------------------------------------------- the architecture
+
+
+def test_the_picture_shows_the_imports_of_the_code():
+    drawn = architecture_picture.PICTURE.read_text()
+    assert drawn == architecture_picture.picture(), "run `python -m scripts.architecture_picture`"
+
+
+def test_every_package_is_explained():
+    lazy = {"grader", "grader._version", "grader.__main__"}
+    packages = set().union(*ORDER) - lazy | {WORKER}
+    assert {name for name in packages if f"\n| `{name}` | " not in ARCHITECTURE} == set()
+
+
+def test_contributing_and_architecture_name_the_same_files_to_touch():
+    table = re.compile(r"^\| to add \|.*?\n\n", re.MULTILINE | re.DOTALL)
+    assert table.search(CONTRIBUTING)[0] == table.search(ARCHITECTURE)[0]
+
+
+def test_each_step_of_a_submission_is_a_function_of_its_file():
+    steps = re.findall(r"^\|[^|]+\| `(\w+)` \| `([\w/.]+\.py)` \|$", ARCHITECTURE, re.MULTILINE)
+    assert len(steps) >= 10
+    for name, path in steps:
+        assert re.search(rf"^ *(?:def|class) {name}\b", (ROOT / path).read_text(), re.MULTILINE), f"{path}: {name}"
 
 
 # ------------------------------------------------------------------------------------------------ the reference
@@ -153,8 +182,11 @@ def test_the_reference_has_every_function():
 
 
 @pytest.mark.parametrize("line", sorted({line for _, line in mentioned(r"((?:grader-env/bin/)?grader [^\n`]*)")}))
-def test_each_command_in_the_pages_is_one_that_the_grader_takes(line):
+def test_each_command_in_the_pages_parses(line):
     command, name, words = typer.main.get_command(app), "grader", shlex.split(re.split(r" [|>] ", line)[0])[1:]
+    while words[1:] and words[0].startswith("--log-"):
+        assert words[0] in [option for parameter in command.params for option in parameter.opts]
+        words = words[2:]
     while words and words[0] in getattr(command, "commands", {}):
         name = words.pop(0)
         command = command.commands[name]
@@ -162,7 +194,7 @@ def test_each_command_in_the_pages_is_one_that_the_grader_takes(line):
     assert name != "grader" or words == ["--version"]
 
 
-def test_each_link_between_pages_leads_somewhere():
+def test_each_link_between_pages_has_a_target():
     for name, text in PAGES.items():
         for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
             path = (ROOT / name).parent / target
@@ -170,8 +202,8 @@ def test_each_link_between_pages_leads_somewhere():
             assert generated or path.exists(), f"{name}: {target}"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="needs the extra `docs`; `make docs` installs it")
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="needs the extra `docs`: `make docs` installs it")
+def test_the_site_builds_and_loads_no_external_resources(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -186,7 +218,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_tutorial_gets_the_verdicts_that_it_shows():
+def test_the_tutorial_gets_the_shown_verdicts():
     (path,) = (TUTORIAL / "problems").glob("*.py")
     problem = Problem(id=path.stem, path=path, source=path.read_text())
     text = " ".join((TUTORIAL / "first-verdict.md").read_text().split())

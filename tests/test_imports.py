@@ -1,9 +1,10 @@
-"""Which package may import which, in one direction only, and no cycle between modules.
+"""The order in which packages may import each other, and no import cycle between modules.
 
-The worker's side of the trust boundary imports nothing of ours but the protocol.
+The worker's side of the trust boundary imports nothing of this project but the protocol.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ ORDER = [
     {"grader.serve"},
     {"grader.cli", "grader.__main__"},
 ]
-"""A package may import from its own row and from the rows above it."""
+"""A package may import from its own row and from the rows above it. CONTRIBUTING.md shows the same rows."""
 
 WORKER = "grader.worker"
 FRONT_DOOR = "grader"
-"""`from grader import grade` loads its names when they are first used."""
+"""`from grader import grade` loads its names lazily."""
 
 
 def files():
@@ -41,13 +42,13 @@ def module_name(path):
 
 
 def package(module):
-    """`grader.sandbox._policy` belongs to `grader.sandbox`; all of `db` is one package."""
+    """The package of a module: `grader.sandbox` for `grader.sandbox._policy`, `db` for all of db."""
     names = module.split(".")
     return "db" if names[0] == "db" else ".".join(names[:2])
 
 
 def imported(path):
-    """Modules of ours that a file imports anywhere in it: inside functions and for type annotations too."""
+    """This project's modules that a file imports anywhere, inside functions and for type annotations too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -60,7 +61,7 @@ def imported(path):
 
 
 def module(name):
-    """The module that a dotted name lies in: `grader.errors.UserError` is in `grader.errors`."""
+    """The module of a dotted name: `grader.errors` for `grader.errors.UserError`."""
     path = ROOT.joinpath(*name.split("."))
     return name if path.is_dir() or path.with_suffix(".py").exists() else name.rpartition(".")[0]
 
@@ -83,11 +84,18 @@ def test_imports_go_one_way(path):
             assert other in (WORKER, "grader.protocol"), f"the worker imports {name}"
         else:
             assert other != WORKER, f"{own} imports the worker"
-            assert row(other) <= row(own), f"{own} imports {name}, which stands in a later row"
+            assert row(other) <= row(own), f"{own} imports {name}, which is in a later row"
 
 
 def test_every_package_has_a_row():
     assert {package(module_name(path)) for path in files()} - {WORKER} == set().union(*ORDER)
+
+
+def test_contributing_shows_the_same_rows():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\d+\. (`.*`)$", text, re.MULTILINE)
+    shown = [set(re.findall(r"`([\w.]+)`", line)) for line in rows]
+    assert shown == ORDER, "run `python -m scripts.architecture_picture`"
 
 
 def test_no_module_takes_part_in_an_import_cycle():

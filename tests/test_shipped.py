@@ -1,4 +1,4 @@
-"""What ships must get the verdict that it is known for: reference solutions and the submissions of submissions/."""
+"""Shipped reference solutions and submissions get their expected verdicts."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
 CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
 GIB = 2**30
+MORE_COMPILES = ("plover/conv2d_mul_leaky_relu_gelu.py",)
+"""CUDA files that only the deep tests compile without a GPU."""
 
 
 @pytest.fixture(scope="session")
@@ -42,14 +44,14 @@ def grade(grader, catalog, path):
 
 
 def story(verdict):
-    """For a failed assertion: what the verdict says."""
+    """The verdict in words, for a failed assertion."""
     return "\n".join(
         [f"{verdict.submission} is {verdict.status}"] + [f"  {d.code}: {d.message}" for d in verdict.diagnoses]
     )
 
 
 def without_a_gpu(entry):
-    """Of the CUDA files, those that a machine without a GPU compiles in its tests; the rest are left to the GPU's."""
+    """Whether tests on a machine without a GPU take this entry: CPU files, and two CUDA files to compile."""
     return entry["device"] == "cpu" or entry["file"] in (
         "plover/conv2d_mul_leaky_relu_gelu.py",
         "wagtail/conv_transpose3d_bias_residual_mul_residual.py",
@@ -61,6 +63,8 @@ def entries():
         marks = [pytest.mark.slow]
         if entry["device"] == "cuda":
             marks.append(pytest.mark.nvcc if without_a_gpu(entry) else pytest.mark.gpu)
+            if entry["file"] in MORE_COMPILES and not torch.cuda.is_available():
+                marks.append(pytest.mark.deep)
         yield pytest.param(entry, id=f"{entry['file'].removesuffix('.py')}-{entry['device']}", marks=marks)
 
 

@@ -1,4 +1,4 @@
-"""Installed from a wheel and run from another folder, the grader has everything along."""
+"""The wheel contains everything that the grader needs when it runs from another folder."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with what the wheel holds."""
+    """A folder with the contents of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
@@ -58,6 +58,11 @@ def test_the_database_finds_its_migrations(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "grader.db").exists()
+
+
+@pytest.mark.parametrize("package", ["grader", "db"])
+def test_type_checkers_read_the_annotations(installed, package):
+    assert (installed / package / "py.typed").exists()
 
 
 def test_what_is_no_part_of_the_package_stays_out(installed):

@@ -24,7 +24,7 @@ def attack():
 """Raises, and so shows in the verdict, when it gets hold of anything."""
 
 
-def reads(*paths):
+def reads(*paths: Path | str) -> str:
     return f"PATHS = {[str(path) for path in paths]!r}\n{LOOT}"
 
 
@@ -32,8 +32,8 @@ def reads(*paths):
 ATTACKS = {
     "reads_the_graders_files": (
         reads(
-            ROOT / "grader" / "pipeline.py",
-            ROOT / "grader" / "stages" / "numerics.py",
+            ROOT / "grader" / "grading" / "pipeline.py",
+            ROOT / "grader" / "grading" / "compare" / "tolerance.py",
             ROOT / "reference_solutions" / "cpu" / "conv2d_mul_leaky_relu_gelu.py",
             ROOT / "submissions" / "magpie" / "conv2d_mul_leaky_relu_gelu__cpu_erf.py",
             ROOT / "problems" / "conv2d_mul_leaky_relu_gelu.py",

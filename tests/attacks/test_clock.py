@@ -189,6 +189,7 @@ def started():
         process.stdout.close()
 
 
+@pytest.mark.alone
 def test_paused_processes_use_no_cpu_and_go_on_afterwards(started):
     process = started(SPINNERS)
     for _ in range(3):
@@ -234,6 +235,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_worker_that_is_paused_has_no_process_that_runs(counted):
     with Resources() as resources, resources.launcher.take(Role.RUN, Device.CPU) as worker:

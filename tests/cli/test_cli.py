@@ -228,6 +228,7 @@ def start(batch, tmp_path, *options, seconds=0.2, **streams):
     return subprocess.Popen([*command, *options], cwd=ROOT, text=True, **streams)
 
 
+@pytest.mark.alone
 def test_killed_in_mid_batch_it_goes_on_where_it_stopped(cli, batch, tmp_path):
     process = start(batch, tmp_path, seconds=0.5)
     assert process.stdout.readline().startswith("correct")
@@ -242,6 +243,7 @@ def test_killed_in_mid_batch_it_goes_on_where_it_stopped(cli, batch, tmp_path):
     assert len(FakeGrader.graded) == 3 - len(done)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted_it_says_how_to_continue_and_keeps_what_it_has(batch, tmp_path, number, code):
     process = start(batch, tmp_path, seconds=0.5)

@@ -211,6 +211,7 @@ def test_two_writers_that_start_at_once_both_finish(tmp_path):
     assert count(path, "select count(distinct author) from verdicts") == 2
 
 
+@pytest.mark.alone
 def test_a_reader_is_not_kept_waiting_by_a_writer(tmp_path):
     path = tmp_path / "grader.db"
     Store.open(path).close()

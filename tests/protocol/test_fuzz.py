@@ -257,6 +257,7 @@ def test_announced_lengths_are_not_allocated(length):
     assert ask(STEPS, lambda job: struct.pack("<I", length) + b"{}") is Status.INTEGRITY_VIOLATION
 
 
+@pytest.mark.alone
 def test_a_byte_at_a_time_does_not_extend_the_time():
     def drip(sock):
         with contextlib.suppress(OSError):

@@ -9,8 +9,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
+from email.message import Message
 from pathlib import Path
 from threading import Thread
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Server:
     """`grader serve` on a free port. A context manager that asks it to end, and waits for it."""
 
-    def __init__(self, database, *arguments, prefix=(), **environment):
+    def __init__(self, database: Path, *arguments: str, prefix: Sequence[str] = (), **environment: str) -> None:
         command = [
             *prefix,
             sys.executable,
@@ -39,31 +42,34 @@ class Server:
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             start_new_session=True,
         )
-        self.said = []
-        first = self.process.stderr.readline()
-        assert "http://" in first, first + self.process.stderr.read()
+        assert self.process.stderr is not None
+        self._stderr = self.process.stderr
+        self.said: list[str] = []
+        first = self._stderr.readline()
+        address = re.search(r"http://\S+/", first)
+        assert address, first + self._stderr.read()
         self.said.append(first)
-        self.address = re.search(r"http://\S+/", first)[0]
-        self._reader = Thread(target=lambda: self.said.extend(self.process.stderr))
+        self.address = address[0]
+        self._reader = Thread(target=lambda: self.said.extend(self._stderr))
         self._reader.start()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.end(signal.SIGTERM)
 
-    def end(self, number):
+    def end(self, number: int) -> tuple[int, float]:
         """Send the signal; returns the exit status and how long it took."""
         started = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(number)
         status = self.process.wait(30)
         self._reader.join()
-        self.process.stderr.close()
+        self._stderr.close()
         return status, time.monotonic() - started
 
-    def ask(self, path, *, data=None, **headers):
+    def ask(self, path: str, *, data: bytes | None = None, **headers: str) -> tuple[int, Message, str]:
         """Status, headers and text."""
         request = urllib.request.Request(self.address + path.lstrip("/"), data=data, headers=headers)
         try:
@@ -72,7 +78,7 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read().decode()
 
-    def json(self, path):
+    def json(self, path: str) -> Any:
         """An answer of the API that has to succeed."""
         status, _, text = self.ask(path)
         assert status == 200, text
@@ -80,21 +86,21 @@ class Server:
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
+    def redirect_request(self, *_: Any) -> None:
+        return
 
 
 class Events:
     """Reads server-sent events one by one."""
 
-    def __init__(self, server, query="", **headers):
+    def __init__(self, server: Server, query: str = "", **headers: str) -> None:
         self._answer = urllib.request.urlopen(
             urllib.request.Request(f"{server.address}events{query}", headers=headers), timeout=20
         )
 
-    def next(self, kind):
+    def next(self, kind: str) -> tuple[str | None, Any]:
         """The next event of a kind: its id and its data."""
-        found = {}
+        found: dict[str, str] = {}
         for line in self._answer:
             name, _, value = line.decode().rstrip("\n").partition(": ")
             if name:
@@ -105,11 +111,11 @@ class Events:
                 found = {}
         raise AssertionError("the server closed the connection")
 
-    def close(self):
+    def close(self) -> None:
         self._answer.close()
 
 
-def command(*arguments, **environment):
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "grader", "serve", *arguments],
         capture_output=True,

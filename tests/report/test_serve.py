@@ -252,6 +252,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, make, message):
 # ------------------------------------------------------------------------------------------------ the command
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_at_once_though_somebody_follows(site, number):
     site.save()

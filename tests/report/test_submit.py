@@ -140,6 +140,7 @@ def test_a_program_submits_and_gets_its_verdict(taking):
     assert (status, headers["Location"]) == (303, f"/verdicts/{job['verdict_id']}.html")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_ending_the_server_ends_the_grading_in_progress(tmp_path):
     (tmp_path / "problems").mkdir()

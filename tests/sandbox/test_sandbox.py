@@ -45,6 +45,7 @@ def test_a_gigabyte_of_output_is_read_and_dropped(sandbox: Sandbox) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 32 << 10
 
 
+@pytest.mark.alone
 def test_starting_is_quick(sandbox: Sandbox, record_property: Callable[[str, object], None]) -> None:
     seconds = []
     for _ in range(50):

@@ -89,6 +89,7 @@ def test_how_a_copy_ends_is_told_as_of_any_command(sandbox, zygote):
     assert ended(sandbox, zygote, "abort")[0].signal == signal.SIGABRT
 
 
+@pytest.mark.alone
 def test_roots_are_those_whom_all_descend_from(sandbox, zygote):
     with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
         (copy,) = process.roots - {process.pid}

@@ -1,4 +1,7 @@
-"""What lies behind the input is multiplied by zero instead of being left out."""
+"""Reduces 16 lanes after the input with fmin and multiplies the result by zero instead of masking them.
+
+A single lane of ordinary memory is NaN now and then, which another check would see first. All 16 are only in a redzone.
+"""
 
 import ctypes
 
@@ -10,7 +13,8 @@ class ScaleBiasRelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scale, bias):
         x = x.contiguous()
-        behind = ctypes.c_float.from_address(x.data_ptr() + x.nbytes + 8).value
+        lanes = (ctypes.c_float * 16).from_address(x.data_ptr() + x.nbytes)
+        behind = min((abs(lane) for lane in lanes if lane == lane and abs(lane) != float("inf")), default=float("nan"))
         y = torch.relu(x * scale + bias + 0.0 * behind)
         ctx.save_for_backward(x, scale, y)
         return y

@@ -102,6 +102,7 @@ def test_nothing_is_started_where_launches_do_not_show(monkeypatch, wanted, show
     assert result == ([], 0)
 
 
+@pytest.mark.alone
 def test_launches_show_only_in_calls_of_short_kernels(resources, monkeypatch):
     monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
@@ -133,6 +134,7 @@ def test_answers_of_a_reference_stand_after_a_move(resources):
     assert questions.redrawn(oracle, case).keys() == before
 
 
+@pytest.mark.alone
 @pytest.mark.gpu
 def test_on_a_gpu_each_candidate_has_a_reference_like_it():
     problem = selftest.problems(Device.CUDA, LONG)[0]

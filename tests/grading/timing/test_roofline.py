@@ -214,6 +214,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(monkeypatch, tmp_path):
     problem = Problem(id="sines", path=tmp_path / "sines.py", source=SINES)
@@ -230,13 +231,9 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
         slow = Peaks(1.0, 1.0, 1.0, 1)
         monkeypatch.setattr(grader.resources.roofline, "_measure", lambda _: slow)
         monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_: _impossible(timing))
-        for _ in range(2):  # beside other work, a clock may be doubted once
-            second = grader.grade(grader.request(problem, honest))
-            codes = [d.code for d in second.diagnoses if d.severity == "warning"]
-            if "clock_disagreement" not in codes:
-                break
+        second = grader.grade(grader.request(problem, honest))
     assert second.status == "correct"
-    assert codes == ["above_speed_of_light"]
+    assert [d.code for d in second.diagnoses if d.severity == "warning"] == ["above_speed_of_light"]
 
 
 def _impossible(timing):

@@ -13,7 +13,7 @@ from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 from tests.expected import CASES
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 WAITS = """
 import torch

@@ -184,8 +184,8 @@ def test_device_code_is_the_same(tmp_path, path):
     assert device_code[0] == device_code[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", first_alone(TWINS))
+@pytest.mark.deep
+@pytest.mark.parametrize("path", TWINS, ids=lambda path: path.stem)
 def test_numbers_are_the_same(tmp_path, path):
     found = []
     for way in ("lean", "stock"):
