@@ -26,8 +26,9 @@ import grader
 import grader.cli
 from grader import api
 from grader.catalog import requests
-from grader.verdict import models, rewards
+from grader.verdict import models, rewards, stages
 from grader.verdict.codes import CODES
+from grader.verdict.columns import COLUMNS
 from grader.verdict.labels import LABELS
 
 
@@ -110,7 +111,7 @@ def _plain(value: object) -> str:
 
 def verdict() -> str:
     described = _reachable(models.Verdict)
-    docs = _documented(models)
+    docs = _documented(models) | _documented(stages)
     parts = [
         "# A verdict",
         "What `grader grade --json` and `grader show ID --json` print, what the database keeps, and what `grade()` "
@@ -132,9 +133,11 @@ def verdict() -> str:
 def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
     """The model and those that its fields are made of, in that order."""
     found = [model]
-    names = {name: one for name, one in vars(models).items() if inspect.isclass(one) and issubclass(one, BaseModel)}
+    known = vars(stages) | vars(models)
+    names = {name: one for name, one in known.items() if inspect.isclass(one) and issubclass(one, BaseModel)}
+    docs = _documented(models) | _documented(stages)
     for one in found:
-        for field in _documented(models)[one.__name__].values():
+        for field in docs[one.__name__].values():
             inner = [names[word] for word in re.findall(r"\w+", field.type) if word in names]
             found += [other for other in inner if other not in found]
     return found
@@ -153,7 +156,7 @@ def _linked(text: str, described: Sequence[type[BaseModel]]) -> str:
 
 
 def statuses() -> str:
-    docs = _documented(models)
+    docs = _documented(models) | _documented(stages)
     by_stage = {stage: [name for name, code in CODES.items() if code.stage == stage] for stage in _stages()}
     parts = [
         "# Statuses, codes and labels",
@@ -161,7 +164,7 @@ def statuses() -> str:
         _escaped(inspect.getdoc(models.Status) or ""),
         _table(("status", ""), [(f"`{one}`", docs["Status"][one.name].text) for one in models.Status]),
         "## Status of a stage",
-        _table(("status", ""), [(f"`{one}`", docs["StageStatus"][one.name].text) for one in models.StageStatus]),
+        _table(("status", ""), [(f"`{one}`", docs["StageStatus"][one.name].text) for one in stages.StageStatus]),
         "## Diagnosis codes",
         "A verdict's `diagnoses` say what to change, errors first, the cause before what follows from it. Codes are "
         "stable; messages carry the subject, the numbers and the remedy, and may change.",
@@ -188,16 +191,19 @@ def database() -> str:
     docs = _documented(db.tables)
     by_table = {one.__tablename__: one for one in vars(db.tables).values() if hasattr(one, "__tablename__")}
     parts = ["# Database", *(inspect.getdoc(db.tables) or "").split("\n\n")]
+    columns = {column.name: column.description for column in COLUMNS}
     for table in SQLModel.metadata.sorted_tables:
-        model = by_table[table.name]
+        model = by_table.get(table.name)  # verdicts are made from the table of columns
         rows = []
         for column in table.columns:
             keys = ["primary key"] if column.primary_key else []
             keys += [f"→ `{key.target_fullname}`" for key in column.foreign_keys]
             keys += ["may be null"] if column.nullable else []
-            described = docs[model.__name__].get(column.name)
-            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), described.text if described else ""))
-        parts += [f"## {table.name}", inspect.getdoc(model) or "", _table(("column", "type", "", ""), rows)]
+            described = docs[model.__name__].get(column.name) if model else None
+            text = described.text if described else "" if model else _escaped(columns.get(column.name, ""))
+            rows.append((f"`{column.name}`", f"{column.type}", ", ".join(keys), text))
+        about = inspect.getdoc(model) if model else "One verdict per row. `document` is the whole of it in JSON."
+        parts += [f"## {table.name}", about or "", _table(("column", "type", "", ""), rows)]
         indexes = sorted(f"`({', '.join(column.name for column in index.columns)})`" for index in table.indexes)
         if indexes:
             parts.append(f"Indexes: {', '.join(indexes)}.")
