@@ -18,7 +18,8 @@ from grader.catalog.problems_and_submissions import Catalog, find_problems, find
 from grader.catalog.shipped import shipped
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
-from grader.verdict.models import StageSeconds, Submission
+from grader.verdict.models import Submission
+from grader.verdict.stages import StageSeconds
 
 
 def main() -> None:

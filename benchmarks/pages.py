@@ -26,26 +26,19 @@ from pathlib import Path
 
 from db import Store
 from grader.report.site import write_site
-from grader.verdict.models import (
+from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.stages import (
     BackwardResult,
     Baseline,
     BuildResult,
     ClockReading,
-    Device,
-    Diagnosis,
-    Environment,
     ForwardResult,
     KernelUse,
     PhaseTiming,
-    Problem,
-    Settings,
     StageStatus,
-    Status,
-    Submission,
     TensorCheck,
     TimingResult,
     VariantResult,
-    Verdict,
 )
 
 ROOT = Path(__file__).resolve().parents[1]

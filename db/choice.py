@@ -1,27 +1,26 @@
-"""Which stored verdicts go out, read one after another."""
+"""Selects stored verdicts for an export and reads them one after another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlmodel import col
 
 from db.store import Store
-from db.tables import ProblemRow, VerdictRow
+from db.tables import ProblemRow, verdicts
 from grader.verdict.models import Status, Verdict
 
 _ROWS_AT_ONCE = 200
-"""A document may have a megabyte."""
+"""A document may take a megabyte of memory."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """None asks for all."""
+    """A filter on stored verdicts; None means any."""
 
     author: str | None = None
     problem: str | None = None
@@ -30,28 +29,27 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A stored verdict, and where its problem's file lay."""
+    """A stored verdict with the path of its problem's file."""
 
     verdict: Verdict | None
-    """None for one that another version of the grader wrote."""
+    """None if another version of the grader wrote it."""
     problem_path: Path
 
 
 def chosen(store: Store, choice: Choice) -> Iterator[Chosen]:
-    """The verdicts, oldest first."""
-    columns: list[Any] = [col(VerdictRow.id), col(VerdictRow.document), col(ProblemRow.path)]
-    query: Select[Any] = select(*columns).join(ProblemRow, col(VerdictRow.problem_hash) == col(ProblemRow.hash))
+    """The selected verdicts, oldest first."""
+    query = select(verdicts.c.id, verdicts.c.document, col(ProblemRow.path)).join(ProblemRow)
     for column, wanted in (
-        (VerdictRow.author, choice.author),
-        (VerdictRow.problem, choice.problem),
-        (VerdictRow.status, choice.status),
+        (verdicts.c.author, choice.author),
+        (verdicts.c.problem, choice.problem),
+        (verdicts.c.status, choice.status),
     ):
         if wanted is not None:
-            query = query.where(col(column) == wanted)
+            query = query.where(column == wanted)
     last = 0
     while True:
-        with store.reading() as session:  # anew for each batch: a slow reader of ours keeps no writer waiting
-            later = query.where(col(VerdictRow.id) > last).order_by(col(VerdictRow.id)).limit(_ROWS_AT_ONCE)
+        with store.reading() as session:  # one per batch, so that a slow reader delays no writer
+            later = query.where(verdicts.c.id > last).order_by(verdicts.c.id).limit(_ROWS_AT_ONCE)
             rows = session.execute(later).all()
         if not rows:
             return

@@ -1,4 +1,4 @@
-"""SQLite as this project uses it: its settings, its transactions, and its failures in words a user can act on."""
+"""SQLite with this project's settings and transactions, and its failures as StoreErrors with a remedy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from grader.errors import StoreError
 
@@ -19,22 +20,33 @@ BUSY_TIMEOUT_SECONDS = 30.0
 
 _MAGIC = b"SQLite format 3\0"
 
+_DAMAGED = "the database is damaged; restore a copy, or name another file with --db"
+_READ_ONLY = "the database is read-only; make the file and its folder writable, or name another --db"
+_LOCKED = "another process keeps the database locked; wait until it is done, or name another --db"
+_FORBIDDEN = "the database may not be used by this user; check its permissions"
 _REMEDIES = {
     sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; name another file with --db",
-    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore a copy, or name another file with --db",
-    sqlite3.SQLITE_READONLY: "the database is read-only; make the file and its folder writable, or name another --db",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check that its folder exists and may be written",
-    sqlite3.SQLITE_BUSY: "another process keeps the database locked; wait until it is done, or name another --db",
-    sqlite3.SQLITE_LOCKED: "another process keeps the database locked; wait until it is done, or name another --db",
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_FULL: "the disk is full; make room, and run again: finished verdicts are kept",
     sqlite3.SQLITE_IOERR: "reading or writing the database failed; check the disk, or name another --db",
-    sqlite3.SQLITE_PERM: "the database may not be used by this user; check its permissions",
-    sqlite3.SQLITE_AUTH: "the database may not be used by this user; check its permissions",
+    sqlite3.SQLITE_PERM: _FORBIDDEN,
+    sqlite3.SQLITE_AUTH: _FORBIDDEN,
 }
+
+_UNREADABLE = (SQLAlchemyError, sqlite3.Error, CommandError, ValueError, TypeError, LookupError, OverflowError)
+"""What damaged content raises: a column or table that is missing, text that is not UTF-8 or not JSON, a number in
+place of a text, a source that does not have its hash."""
+
+_LONGEST_CAUSE = 120
+"""Characters of a cause in a message; SQLite quotes whole cells."""
 
 
 def database_url(where: str | Path) -> URL:
-    """The URL of a path or URL. Raises StoreError for what is neither, and for a database that is not SQLite."""
+    """The URL of a path or URL. Raises StoreError for anything else, and for other databases than SQLite."""
     text = str(where)
     if not text or (text.startswith("sqlite:") and "://" not in text):
         raise StoreError(f"{text!r}: no database; write a path, or sqlite:///path")
@@ -50,7 +62,7 @@ def database_url(where: str | Path) -> URL:
 
 
 def refuse_other_files(url: URL) -> None:
-    """Raise StoreError for a file that is no database. SQLite itself would take a short one for an empty database."""
+    """Raise StoreError for a file that is not a database. SQLite takes a short one for an empty database."""
     path = Path(url.database or "")
     if url.query or not path.is_file():
         return
@@ -58,13 +70,13 @@ def refuse_other_files(url: URL) -> None:
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
     except PermissionError as error:
-        raise StoreError(f"{path}: {_REMEDIES[sqlite3.SQLITE_PERM]}") from error
+        raise StoreError(f"{path}: {_FORBIDDEN}") from error
     if start and start != _MAGIC:
         raise StoreError(f"{path}: {_REMEDIES[sqlite3.SQLITE_NOTADB]}")
 
 
 def make_engine(url: URL, *, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Engine:
-    """An engine whose transactions begin as `writing` or `reading` says."""
+    """An engine for reading, and for writing in the transactions of `writing`."""
     engine = create_engine(url, connect_args={"timeout": busy_timeout_seconds})
 
     @event.listens_for(engine, "connect")
@@ -87,12 +99,23 @@ def writing(engine: Engine) -> Engine:
 
 @contextmanager
 def explained(where: URL) -> Iterator[None]:
-    """Turn SQLite's failures into StoreErrors with a remedy; others are bugs and pass."""
+    """Turn failures of the database and its content into StoreErrors of one line with a remedy.
+
+    A violated constraint passes: no state of the file causes it.
+    """
     try:
         yield
-    except DatabaseError as error:
-        cause = error.orig
-        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        if code not in _REMEDIES:
-            raise
-        raise StoreError(f"{where.database or where}: {_REMEDIES[code]}") from error
+    except IntegrityError:
+        raise
+    except _UNREADABLE as error:
+        raise StoreError(f"{where.database or where}: {_remedy(error)}") from error
+
+
+def _remedy(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in _REMEDIES:
+        return _REMEDIES[code]
+    text = " ".join(str(cause).split())
+    shown = text if len(text) <= _LONGEST_CAUSE else f"{text[:_LONGEST_CAUSE]} ..."
+    return f"the database cannot be read ({type(cause).__name__}: {shown}); restore a copy, or name another --db"

@@ -1,12 +1,12 @@
-"""Who is fastest: boards over stored verdicts.
+"""Leaderboards over stored verdicts.
 
-- Ranked by the lower end of the speedup's 95% interval. Whose interval reaches the lower end of the first of a rank
-  shares it: nobody could tell them apart.
-- Which of an author's verdicts counts: see `db.standings`. Labels are taken in or out of what counts: a text whose
-  newest verdict has other labels is not ranked by an older one.
-- Verdicts on the problem's newest text only; each device by its name is a board of its own, because speedups on
-  different devices do not compare.
-- More than 10% above the speed of light is not ranked.
+- Entries rank by the lower end of the speedup's 95% interval. Submissions whose interval overlaps the leader's lower
+  bound share its rank.
+- `db.standings` says which of an author's verdicts counts. Filters on labels select among these: a source whose newest
+  verdict has other labels is not ranked by an older verdict.
+- Only verdicts on the problem's newest source count. Each device name has its own board, because speedups on different
+  devices do not compare.
+- A speedup more than 10% above the roofline bound is not ranked.
 """
 
 from __future__ import annotations
@@ -15,86 +15,29 @@ import contextlib
 import gc
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from statistics import geometric_mean
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from db import metrics
 from db.standings import BEYOND_LIGHT
 from db.store import Store
-from grader.verdict.models import Device, Status, Value
+from db.summaries import Entry, Summary, sample_counts, summaries
+from grader.verdict.models import Device
+from grader.verdict.value import Value
 
 Board = Literal["total", "forward", "strict-fp32", "cpu"]
-"""`total`: forward and backward together, correct verdicts only. `forward`: whatever has a right forward.
-`strict-fp32`: as total, of gradings that timed with TensorFloat-32 off. `cpu`: as total, on CPUs only."""
-
-
-_Draws = dict[tuple[str, str], Counter[tuple[int, int]]]
-"""By author and device, how many problems have so many samples, of which so many are right."""
-
-
-class Entry(Value):
-    """One line of a board."""
-
-    rank: int | None
-    """Within problem and device; absent without a finite time, and above 110% of the speed of light."""
-    tied: bool = False
-    """Others have the same rank."""
-    problem: str
-    device: Device
-    device_name: str
-    author: str
-    label: str | None
-    sample: int | None
-    status: Status
-    speedup: float | None
-    ci_low: float | None
-    """This ranks."""
-    ci_high: float | None = None
-    share_of_light: float | None = None
-    """The speed of light's time over the candidate's, 1 at the speed of light; absent where that is not known."""
-    labels: tuple[str, ...] = ()
-    """`Verdict.labels`."""
-    quick: bool
-    sandbox: str
-    verdict_id: int
-    created_at: str
-
-    @property
-    def floored_speedup(self) -> float | None:
-        """The speedup, at most that of the speed of light: one impossible time must not carry a mean."""
-        if self.speedup is None or self.share_of_light is None:
-            return self.speedup
-        return self.speedup / max(1.0, self.share_of_light)
-
-
-class Summary(Value):
-    """One author's best on each problem of a board, taken together, on one device."""
-
-    author: str
-    device_name: str
-    problems: int
-    """How many have a rank; the means are over these."""
-    tried: int = 0
-    """How many were graded; fast_p is over these."""
-    geometric_mean_speedup: float | None
-    """Of speedups floored at the speed of light's time."""
-    geometric_mean_ci_low: float | None
-    fast_p: dict[str, float] = Field(default_factory=dict)
-    """By p, as text: the share of the tried problems that are right and more than p times as fast as the reference."""
-    pass_at_k: dict[str, float | None] = Field(default_factory=dict)
-    """By k, as text: mean over the problems with at least k samples; None where there is none."""
+"""`total`: forward and backward together, correct verdicts only. `forward`: every verdict with a correct forward.
+`strict-fp32`: like total, for gradings that timed with TensorFloat-32 off. `cpu`: like total, on CPUs only."""
 
 
 class Leaderboard(Value):
-    """A board with its summary."""
+    """A board with its summary by author."""
 
     board: Board
     entries: tuple[Entry, ...]
@@ -113,8 +56,7 @@ def leaderboard(
 ) -> Leaderboard:
     """The board, by problem and device, best first.
 
-    Of the verdicts that count, those are taken that have each of `with_labels` and none of `without_labels`. `pass_at`
-    are the k of pass@k.
+    Selects the verdicts that have all of `with_labels` and none of `without_labels`. `pass_at` are the k of pass@k.
     """
     figure = _figure(board)
     standings, values = _standings(board, problem, device, with_labels, without_labels)
@@ -127,16 +69,16 @@ def leaderboard(
     with store.reading() as session, _no_collection():
         rows = session.execute(text(query), values).all()
         entries = _ranked([_Placed(row) for row in rows if row.verdict_id is not None])
-        draws = _draws(rows)
-    summaries = _summaries(entries, draws, pass_at)
-    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries))
+        counts = sample_counts(rows)
+
+    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries(entries, counts, pass_at)))
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Thousands of rows make the interpreter look for garbage dozens of times: a quarter of the board's time.
+    """Disable garbage collection, which takes a quarter of the time of a board with thousands of rows.
 
-    Nor does it look through them at the end: freezing and unfreezing counts them among the old.
+    Freezing and unfreezing moves the rows to the oldest generation, so that they are not scanned afterwards either.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -157,25 +99,25 @@ def _standings(
     with_labels: Sequence[str],
     without_labels: Sequence[str],
 ) -> tuple[str, dict[str, object]]:
-    """SQL for the standings `s` of a board, on the problems' newest texts, and the values that it names."""
+    """SQL for the standings `s` of a board, on the problems' newest sources, and its parameters."""
     values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem}
     values["device"] = "cpu" if board == "cpu" else device
     labelled: list[str] = []
-    for found, names in ((">", with_labels), ("=", without_labels)):
+    for comparison, names in ((">", with_labels), ("=", without_labels)):
         for name in names:
             key = f"label_{len(labelled)}"
             values[key] = json.dumps(name)
-            labelled.append(f"instr(labels, :{key}) {found} 0")
+            labelled.append(f"instr(labels, :{key}) {comparison} 0")
     source = _taken(_figure(board), " and ".join(labelled)) if labelled else "standings"
     chosen = f"""(
         select * from {source} where strict_fp32 = :strict and (:problem is null or problem = :problem)
-            and (:device is null or device = :device) and problem_hash in ({_NEWEST_TEXTS})
+            and (:device is null or device = :device) and problem_hash in ({_NEWEST_SOURCES})
     ) s"""
     return chosen, values
 
 
 def _taken(figure: str, condition: str) -> str:
-    """SQL for standings of what has the right labels: sums, and the best, which stands beside the least place."""
+    """SQL for standings restricted by labels: sums, and the best id, taken from the row of the `min`."""
     return f"""(
         select problem, problem_hash, device, device_name, author, label, strict_fp32, part.*
         from standings join (
@@ -186,7 +128,7 @@ def _taken(figure: str, condition: str) -> str:
     )"""
 
 
-_NEWEST_TEXTS = """
+_NEWEST_SOURCES = """
     select problem_hash from standings join (
         select problem as name, max(newest_id) as newest from standings group by problem
     ) on problem = name and newest_id = newest
@@ -198,7 +140,7 @@ def _figure(board: Board) -> Literal["total", "forward"]:
 
 
 class _Placed:
-    """What ranks a row, and the fields of its Entry."""
+    """A row of the query: its sort key, and the fields of its Entry."""
 
     __slots__ = ("fields", "group", "interval", "order")
 
@@ -207,11 +149,11 @@ class _Placed:
             author, device_name, problem, _, _, verdict_id, device, label, sample, status, quick, sandbox, created_at,
             labels, speedup, ci_low, ci_high, share_of_light,
         ) = row  # fmt: skip
-        self.interval = _believed(speedup, ci_low, ci_high, share_of_light)
-        """None where there is no time, or none that anybody believes."""
+        self.interval = _plausible(speedup, ci_low, ci_high, share_of_light)
+        """None if there is no time, or it is beyond the roofline bound."""
         self.group = (problem, device, device_name)
         self.order = (*self.group, self.interval is None, -(ci_low or 0.0), verdict_id)
-        # Written out: of all ways to make thousands of these this is the quickest.
+        # A literal is the fastest way to make thousands of these.
         self.fields = {
             "rank": None,
             "problem": problem,
@@ -233,7 +175,7 @@ class _Placed:
         }
 
 
-def _believed(
+def _plausible(
     speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_light: float | None
 ) -> tuple[float, float] | None:
     if speedup is None or ci_low is None or (share_of_light is not None and share_of_light > BEYOND_LIGHT):
@@ -243,7 +185,7 @@ def _believed(
 
 
 def _ranked(rows: Sequence[_Placed]) -> list[Entry]:
-    """Entries in the order of the board."""
+    """Entries with their ranks, in the order of the board."""
     ranked = []
     for _, group in groupby(sorted(rows, key=attrgetter("order")), key=attrgetter("group")):
         placed = list(group)
@@ -257,7 +199,7 @@ def _ranked(rows: Sequence[_Placed]) -> list[Entry]:
 
 
 _ENTRIES = TypeAdapter(list[Entry])
-"""At once they are validated a third faster than one by one."""
+"""Validating all at once takes a third less time than one by one."""
 
 
 @lru_cache(maxsize=1024)
@@ -266,67 +208,17 @@ def _labels(text: str) -> tuple[str, ...]:
 
 
 def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | None]:
-    """Ranks of intervals that come sorted by their lower ends, highest first; None for those that are None.
+    """Ranks of intervals sorted by their lower ends, highest first; None for an interval that is None.
 
-    An interval that reaches the lower end of the first of the rank before it shares that rank.
+    An interval that overlaps the lower end of the leader of the preceding rank shares that rank.
     """
     ranks: list[int | None] = []
-    head, rank = None, 0
+    leader, rank = None, 0
     for position, interval in enumerate(intervals, start=1):
         if interval is None:
             ranks.append(None)
             continue
-        if head is None or interval[1] < head:
-            head, rank = interval[0], position
+        if leader is None or interval[1] < leader:
+            leader, rank = interval[0], position
         ranks.append(rank)
     return ranks
-
-
-def _draws(standings: Iterable[Sequence[Any]]) -> _Draws:
-    """From rows that begin with author, device, problem, samples, and how many of these are right."""
-    drawn: dict[tuple[str, str], dict[str, tuple[int, int]]] = defaultdict(dict)
-    for row in standings:
-        author, device_name, problem, samples, right = row[:5]
-        problems = drawn[author, device_name]
-        others, right_others = problems.get(problem, (0, 0))
-        problems[problem] = samples + others, right + right_others
-    return {key: Counter(problems.values()) for key, problems in drawn.items()}
-
-
-def _pass_at(k: int, problems: Mapping[tuple[int, int], int]) -> float | None:
-    """Mean pass@k over the problems with at least k samples, counted by samples and right ones; None without any."""
-    enough = {counts: count for counts, count in problems.items() if counts[0] >= k}
-    passed = sum(count * metrics.pass_at_k(samples, right, k) for (samples, right), count in enough.items())
-    return passed / sum(enough.values()) if enough else None
-
-
-def _summaries(entries: Iterable[Entry], draws: _Draws, pass_at: Sequence[int]) -> list[Summary]:
-    """By author and device, of each that has `draws`."""
-    best: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
-    for entry in entries:
-        best[entry.author, entry.device_name].setdefault(entry.problem, entry)
-    summaries = [
-        _summary(*key, best[key], problems.total(), {str(k): _pass_at(k, problems) for k in pass_at})
-        for key, problems in draws.items()
-    ]
-    return sorted(
-        summaries, key=lambda one: (one.device_name, -one.problems, -(one.geometric_mean_ci_low or 0.0), one.author)
-    )
-
-
-def _summary(
-    author: str, device_name: str, best: Mapping[str, Entry], tried: int, chances: dict[str, float | None]
-) -> Summary:
-    ranked = [entry for entry in best.values() if entry.rank is not None]
-    floored = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
-    speedups = [speedup for speedup in floored if speedup]
-    return Summary(
-        author=author,
-        device_name=device_name,
-        problems=len(ranked),
-        tried=tried,
-        geometric_mean_speedup=geometric_mean(speedups) if speedups else None,
-        geometric_mean_ci_low=geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
-        fast_p={f"{p:g}": metrics.fast_p(floored, p, tried) for p in metrics.FAST_P},
-        pass_at_k=chances,
-    )

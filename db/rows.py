@@ -1,4 +1,4 @@
-"""Each verdict in short, read without its bulk."""
+"""Verdicts in short: their listed columns and their speedups, read without the rest of the document."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 from sqlalchemy import func, select
-from sqlmodel import col
+from sqlmodel import SQLModel
 
 from db.standings import BEYOND_LIGHT
 from db.store import Store
-from db.tables import EnvironmentRow, VerdictRow
-from grader.verdict.models import Device, StageStatus, Status
+from db.tables import EnvironmentRow, verdicts
+from grader.verdict.columns import LISTED
+from grader.verdict.models import Device, Status
+from grader.verdict.stages import StageStatus
 
 _RIGHT_FORWARD = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
 
@@ -44,7 +47,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Row:
-    """One verdict in short."""
+    """One verdict in short: a field for each listed column of `grader.verdict.columns`, and the speedups."""
 
     id: int
     problem: str
@@ -64,17 +67,17 @@ class Row:
     total: Speedup | None
     forward: Speedup | None
     total_light: float | None = None
-    """Speed of light over the time taken, 1 where nothing could be faster; None where no bound is known."""
+    """Roofline bound over the time taken, 1 at the bound; None if no bound is known."""
     forward_light: float | None = None
 
     @property
     def name(self) -> str:
-        """The author with the label and the sample, where there are any."""
+        """The author, with the label and the sample if there are any."""
         sample = "" if self.sample is None else f" sample {self.sample}"
         return self.author + (f"__{self.label}" if self.label else "") + sample
 
     def believed(self, board: Literal["total", "forward"]) -> Speedup | None:
-        """The speedup as it is counted: none beyond what anybody believes, and none above the speed of light."""
+        """The speedup that means count: at most that of the roofline bound, None if it is far beyond."""
         speedup, light = (self.total, self.total_light) if board == "total" else (self.forward, self.forward_light)
         if speedup is None or (light or 0.0) > BEYOND_LIGHT:
             return None
@@ -83,46 +86,36 @@ class Row:
 
     @property
     def right_forward(self) -> bool:
-        """Whether the forward matches, and nothing speaks against the whole."""
+        """Whether the forward matches, without an integrity violation."""
         return self.status in _RIGHT_FORWARD
 
     @property
     def correct(self) -> bool:
-        """Whether all of it matches."""
+        """Whether outputs and gradients match."""
         return self.status is Status.CORRECT
 
 
 def read_rows(store: Store, *, after: int = 0) -> list[Row]:
-    """Every verdict, or those with a higher id, oldest first."""
-    columns: list[Any] = [
-        col(VerdictRow.id),
-        col(VerdictRow.problem),
-        col(VerdictRow.author),
-        col(VerdictRow.label),
-        col(VerdictRow.sample),
-        col(VerdictRow.device),
-        col(EnvironmentRow.device_name),
-        col(VerdictRow.status),
-        col(VerdictRow.variant),
-        col(VerdictRow.quick),
-        col(VerdictRow.sandbox),
-        col(VerdictRow.source_hash),
-        col(VerdictRow.problem_hash),
-        col(VerdictRow.created_at),
-        func.json_extract(VerdictRow.document, *_PATHS).label("figures"),
-    ]
-    with store.reading() as session:
-        found = session.execute(
-            select(*columns).join(EnvironmentRow).where(col(VerdictRow.id) > after).order_by(col(VerdictRow.id))
+    """Every verdict, or those with a higher id than `after`, oldest first."""
+    query = (
+        select(
+            verdicts.c.id,
+            *(SQLModel.metadata.tables[column.stored].c[column.name] for column in LISTED if column.stored),
+            func.json_extract(verdicts.c.document, *_PATHS).label("figures"),
         )
-        return [_row(dict(one._mapping)) for one in found]
+        .join(EnvironmentRow)
+        .where(verdicts.c.id > after)
+        .order_by(verdicts.c.id)
+    )
+    with store.reading() as session:
+        return [_row(dict(one._mapping)) for one in session.execute(query)]
 
 
 def counted(rows: Iterable[Row]) -> list[Row]:
-    """What the figures count: the newest verdict on each text and device, on the problem's newest text.
+    """The verdicts that count: the newest for each source and device, on the problem's newest source.
 
-    As on the leaderboard, verdicts on one variant and failures of the grader say nothing about a text.
-    `not_run` stays only where no other verdict on the text is known.
+    As on the leaderboard, verdicts on one variant and grader errors do not count. A `not_run` counts only if there is
+    no other verdict for the source.
     """
     rows = list(rows)
     newest_problem = {row.problem: row.problem_hash for row in rows}
@@ -130,7 +123,7 @@ def counted(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         usable = row.variant is None and row.status is not Status.GRADER_ERROR
         if usable and row.problem_hash == newest_problem[row.problem]:
-            key = (*_text(row), row.device_name)
+            key = (*_source_key(row), row.device_name)
             if row.status is not Status.NOT_RUN or key not in newest:
                 newest[key] = row
     return sorted(_without_superseded(newest.values()), key=lambda row: row.id)
@@ -138,23 +131,25 @@ def counted(rows: Iterable[Row]) -> list[Row]:
 
 def _without_superseded(rows: Iterable[Row]) -> Iterator[Row]:
     rows = list(rows)
-    graded = {_text(row) for row in rows if row.status is not Status.NOT_RUN}
-    return (row for row in rows if row.status is not Status.NOT_RUN or _text(row) not in graded)
+    graded = {_source_key(row) for row in rows if row.status is not Status.NOT_RUN}
+    return (row for row in rows if row.status is not Status.NOT_RUN or _source_key(row) not in graded)
 
 
-def _text(row: Row) -> tuple[object, ...]:
+def _source_key(row: Row) -> tuple[object, ...]:
     return (row.author, row.label, row.sample, row.problem, row.source_hash)
 
 
 def _row(columns: dict[str, Any]) -> Row:
+    """Raises ValueError if a cell is not of its column's type, which only a damaged file has."""
     build, *figures = json.loads(columns.pop("figures"))
+    for column in LISTED:
+        cell = columns[column.name]
+        if not isinstance(cell, column.cell_type) and not (cell is None and column.optional):
+            raise ValueError(f"verdict {columns['id']}: {column.name} is {str(cell)[:40]!r}")
+        if issubclass(column.kind, StrEnum):
+            columns[column.name] = column.kind(str(cell))
     return Row(
-        **{
-            **columns,
-            "device": Device(columns["device"]),
-            "status": Status(columns["status"]),
-            "quick": bool(columns["quick"]),
-        },
+        **columns,
         built=build == StageStatus.PASSED,
         total=_speedup(figures[:3]),
         forward=_speedup(figures[3:6]),
@@ -164,7 +159,7 @@ def _row(columns: dict[str, Any]) -> Row:
 
 
 def _speedup(figures: list[Any]) -> Speedup | None:
-    """None where any of the three is absent, infinite or no speedup at all: such figures rank nowhere."""
+    """None if one of the three is absent, infinite or not positive: such a speedup is not ranked."""
     if any(figure is None for figure in figures):
         return None
     numbers = [float(figure) for figure in figures]

@@ -1,4 +1,4 @@
-"""How the latest calls of `grader grade` go on."""
+"""Progress of the latest calls of `grader grade`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlmodel import col
 
 from db.store import Store
-from db.tables import RunRow, VerdictRow
+from db.tables import RunRow, verdicts
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class RunState:
     statuses: tuple[tuple[str, int], ...]
     """Most frequent first."""
     last_at: str | None
-    """When the newest of its verdicts was reached."""
+    """Time of its newest verdict."""
 
 
 def recent_runs(store: Store, limit: int) -> list[RunState]:
-    """The newest first."""
+    """The latest runs, newest first."""
     counting = (
-        select(col(VerdictRow.run_id), col(VerdictRow.status), func.count(), func.max(VerdictRow.created_at))
-        .where(col(VerdictRow.run_id).in_(select(col(RunRow.id)).order_by(col(RunRow.id).desc()).limit(limit)))
-        .group_by(col(VerdictRow.run_id), col(VerdictRow.status))
+        select(verdicts.c.run_id, verdicts.c.status, func.count(), func.max(verdicts.c.created_at))
+        .where(verdicts.c.run_id.in_(select(col(RunRow.id)).order_by(col(RunRow.id).desc()).limit(limit)))
+        .group_by(verdicts.c.run_id, verdicts.c.status)
         .order_by(func.count().desc())
     )
     with store.reading() as session:

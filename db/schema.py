@@ -1,4 +1,4 @@
-"""Brings a database to the schema that this grader knows, or says why it cannot be used."""
+"""Migrates a database to this grader's schema, or says why it cannot be used."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sqlalchemy.engine import URL
 from grader.errors import StoreError
 
 NEWEST = "0003"
-"""The last file in migrations/versions; named here so that opening a current database needs no look at them."""
+"""The last file in migrations/versions; named here so that opening a current database does not list them."""
 
 _MIGRATIONS = Path(__file__).resolve().parent / "migrations"
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the database has exactly the schema that the tables describe."""
+    """Whether the database has the schema that `db.tables` describes."""
     return _revision(connection) == NEWEST
 
 
 def upgrade(connection: Connection, where: URL, *, versions: Path = _MIGRATIONS / "versions") -> None:
-    """Migrate up, in the connection's transaction. Raises StoreError for a database from the future or a stranger's."""
+    """Migrate in the connection's transaction. Raises StoreError for a newer or a foreign database."""
     config = _config(connection, versions)
     scripts = ScriptDirectory.from_config(config)
     revision = _revision(connection)
@@ -47,7 +47,7 @@ def _config(connection: Connection, versions: Path) -> Config:
     config = Config()
     for option, path in (("script_location", _MIGRATIONS), ("version_locations", versions)):
         config.set_main_option(option, str(path).replace("%", "%%"))
-    # A folder's name may hold what alembic otherwise splits on.
+    # Alembic otherwise splits a path at spaces, commas or colons.
     config.set_main_option("path_separator", "newline")
     config.attributes["connection"] = connection
     return config

@@ -1,15 +1,14 @@
-"""Standings: for each author, label, problem text and device, the verdicts that count, kept up with every verdict.
+"""Standings: the verdicts that count for each author, label, problem source and device.
 
-A board reads thousands of standings where it would have to sift hundreds of thousands of verdicts. What counts:
+They are updated with every verdict; a board reads thousands of them instead of hundreds of thousands of verdicts.
+These verdicts count:
 
-- of verdicts on one text, the newest, whatever its labels: grading again until luck strikes gains nothing, and a later
-  failure counts;
-- of an author's texts under one label, the best by the lower end of the speedup's interval, those that nobody can
-  believe last;
-- not what says nothing about a text: the grader's own failures, `not_run`, and a look at one variant.
+- only the newest for a source, whatever its labels, so that regrading cannot improve a rank by luck;
+- among an author's sources under one label, the best by the lower end of the speedup's interval; speedups beyond the
+  roofline bound come last;
+- no verdict that says nothing about a source: grader errors, `not_run`, gradings of one variant.
 
-What counts is kept once more by its exact set of labels, so that a board that takes labels in or out adds up a few rows
-of each standing.
+The same is kept for each exact set of labels, so that a board that filters by label adds up a few rows per standing.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from sqlalchemy import Connection, Row, insert, text
 from db.tables import LabelledStandingRow, StandingRow
 
 BEYOND_LIGHT = 1.10
-"""Times the speedup at the speed of light: faster than this is not ranked. No error of the bound explains it."""
+"""Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
 
 _KEY = "problem, problem_hash, device_name, author, label, strict_fp32"
 
 
-def _parts(condition: str = "", *, sift: bool = False) -> str:
-    """SQL that gives what counts by key and labels; the best of each part has a place among all of its key.
+def _parts(condition: str = "", *, scan: bool = False) -> str:
+    """SQL for the verdicts that count, by key and labels, with the place of each part's best in the key.
 
-    `condition` narrows the verdicts `v` down, with an environment `e` beside each. `sift`: every verdict is looked at,
-    so that an index without their documents is the shorter way.
+    `condition` restricts the verdicts `v` and their environments `e`. With `scan` every verdict is read, from an index
+    without the documents.
     """
-    by_figures = "indexed by ix_verdicts_figures" if sift else ""
+    by_figures = "indexed by ix_verdicts_figures" if scan else ""
     return f"""
-        with said as (
+        with usable as (
             select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32, v.labels,
                 v.total_speedup, v.total_ci_low, v.total_bound_speedup,
                 v.forward_speedup, v.forward_ci_low, v.forward_bound_speedup,
@@ -52,7 +51,7 @@ def _parts(condition: str = "", *, sift: bool = False) -> str:
             where v.variant is null and v.status not in ('grader_error', 'not_run') {condition}
         ),
         placed as (
-            select *, {_place("total")}, {_place("forward")} from said where nth = 1
+            select *, {_place("total")}, {_place("forward")} from usable where nth = 1
         ),
         parted as (
             select *, min(total_place) over part as total_first, min(forward_place) over part as forward_first
@@ -70,17 +69,17 @@ def _parts(condition: str = "", *, sift: bool = False) -> str:
 
 
 def _place(board: str) -> str:
-    believed = f"coalesce({board}_speedup <= {BEYOND_LIGHT} * {board}_bound_speedup, true)"
+    plausible = f"coalesce({board}_speedup <= {BEYOND_LIGHT} * {board}_bound_speedup, true)"
     return f"""
         row_number() over (
             partition by {_KEY}
-            order by right_{board} desc, {believed} desc, {board}_ci_low desc nulls last, id
+            order by right_{board} desc, {plausible} desc, {board}_ci_low desc nulls last, id
         ) as {board}_place
     """
 
 
 def update(connection: Connection, key: Mapping[str, object]) -> None:
-    """Bring one standing up to date. `key` has a value for each of its columns."""
+    """Recompute one standing; `key` has a value for each column of the key."""
     same = " and ".join(f"{name} is :{name}" for name in _KEY.split(", "))
     of_key = " and ".join(f"{'e' if name == 'device_name' else 'v'}.{name} is :{name}" for name in _KEY.split(", "))
     connection.execute(text(f"delete from standings where {same}"), key)
@@ -88,13 +87,13 @@ def update(connection: Connection, key: Mapping[str, object]) -> None:
 
 
 def rebuild(connection: Connection) -> None:
-    """Make all standings anew."""
+    """Recompute all standings."""
     connection.execute(text("delete from standings"))
-    _insert(connection, connection.execute(text(_parts(sift=True))))
+    _insert(connection, connection.execute(text(_parts(scan=True))))
 
 
 def _insert(connection: Connection, found: Iterable[Row[Any]]) -> None:
-    """Standings with their parts, of rows that come by key. With a standing its parts are deleted."""
+    """Insert standings with their parts, from rows sorted by key. Deleting a standing deletes its parts."""
     key = _KEY.split(", ")
     for _, rows in groupby(found, key=lambda row: row[: len(key)]):
         parts = [dict(row._mapping) for row in rows]

@@ -1,4 +1,4 @@
-"""Keeps verdicts: each is committed as it is reached, so that killing the grader loses at most the one in progress."""
+"""The store of verdicts. Each is committed at once: a killed grader loses at most the one in progress."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from types import TracebackType
 from typing import Self
 
 from pydantic import ValidationError
-from sqlalchemy import Engine, func
+from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
-from db import standings
+from db import records, standings
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
-from db.tables import EnvironmentRow, ProblemRow, RunRow, SourceRow, SubmissionRow, VerdictRow
+from db.tables import ProblemRow, RunRow, SourceRow, verdicts
 from grader._version import __version__
 from grader.errors import StoreError
-from grader.verdict.models import Environment, PhaseTiming, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.columns import iso_utc
+from grader.verdict.models import Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.value import digest
 
 
 @dataclass(frozen=True)
 class Run:
-    """One call of the command that grades; what it reaches is stored under its id."""
+    """One call of `grader grade`; its verdicts are stored under its id."""
 
     id: int
 
 
 @dataclass(frozen=True)
 class StoredVerdict:
-    """A verdict together with the texts that it is about."""
+    """A verdict with the sources of its submission and its problem."""
 
     verdict: Verdict
     submission_source: str
@@ -83,19 +85,19 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._engine.dispose()
 
     # ------------------------------------------------------------------------------------------------- writing
 
     @contextmanager
     def run(self, arguments: Sequence[str]) -> Iterator[Run]:
-        """Write down that a run begins, and how it ended."""
+        """Record that a run begins, and how it ends."""
         row = RunRow(arguments=json.dumps(list(arguments)), grader_version=__version__, started_at=_now())
         with self.writing() as session:
             session.add(row)
             session.flush()
-            run = Run(_id(row.id))
+            run = Run(records.flushed(row.id))
         try:
             yield run
         except (KeyboardInterrupt, SystemExit):
@@ -107,19 +109,11 @@ class Store:
         self._finish(run, "finished")
 
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, run: Run) -> Verdict:
-        """Commit one verdict and what it is about. Returns it with its id."""
+        """Commit one verdict with its sources. Returns it with its id."""
         with self.writing() as session:
-            _add_once(session, SourceRow(hash=submission.source_hash, text=submission.source))
-            _add_once(
-                session,
-                ProblemRow(hash=problem.source_hash, problem=problem.id, path=str(problem.path), text=problem.source),
-            )
-            _add_once(session, _environment_row(verdict.environment))
-            row = _verdict_row(verdict, run, _submission_id(session, submission))
-            session.add(row)
-            session.flush()
-            standings.update(session.connection(), _standing_key(verdict, row))
-            return verdict.model_copy(update={"verdict_id": row.id})
+            verdict_id = records.add(session, verdict, submission, problem, run.id)
+            standings.update(session.connection(), records.standing_key(verdict))
+        return verdict.model_copy(update={"verdict_id": verdict_id})
 
     def _finish(self, run: Run, outcome: str) -> None:
         with self.writing() as session:
@@ -131,206 +125,113 @@ class Store:
     def find(
         self, submission: Submission, problem: Problem, environment: Environment, settings: Settings
     ) -> Verdict | None:
-        """The newest verdict that still holds: same submission, same texts, same machine, same settings.
+        """The newest verdict on the same submission and sources, in the same environment and settings.
 
-        The grader's own failures hold for nothing, and an unreadable file has no text to compare.
+        A grader error is never reused, and neither is a verdict on an unreadable file: it has no source to compare.
         """
         if submission.unreadable:
             return None
-        query = (
-            select(VerdictRow)
-            .where(
-                VerdictRow.source_hash == submission.source_hash,
-                VerdictRow.problem_hash == problem.source_hash,
-                VerdictRow.environment_hash == environment.environment_hash,
-                VerdictRow.settings_hash == settings.settings_hash,
-                VerdictRow.author == submission.author,
-                VerdictRow.problem == submission.problem_id,
-                col(VerdictRow.label).is_not_distinct_from(submission.label),
-                col(VerdictRow.sample).is_not_distinct_from(submission.sample),
-                VerdictRow.status != Status.GRADER_ERROR,
-            )
-            .order_by(col(VerdictRow.id).desc())
-            .limit(1)
+        same = (
+            verdicts.c.source_hash == submission.source_hash,
+            verdicts.c.problem_hash == problem.source_hash,
+            verdicts.c.environment_hash == environment.environment_hash,
+            verdicts.c.settings_hash == settings.settings_hash,
+            verdicts.c.author == submission.author,
+            verdicts.c.problem == submission.problem_id,
+            verdicts.c.label.is_not_distinct_from(submission.label),
+            verdicts.c.sample.is_not_distinct_from(submission.sample),
+            verdicts.c.status != Status.GRADER_ERROR,
         )
+        query = select(verdicts.c.id, verdicts.c.document).where(*same).order_by(verdicts.c.id.desc()).limit(1)
         with self.reading() as session:
-            row = session.exec(query).first()
-            return _verdict(row) if row else None
+            row = session.execute(query).first()
+            return _verdict(*row) if row else None
 
     def get(self, verdict_id: int) -> StoredVerdict:
-        """A verdict by its id. Raises StoreError when there is none."""
+        """A verdict by its id. Raises StoreError if there is none."""
+        found = select(verdicts.c.id, verdicts.c.document, verdicts.c.source_hash, verdicts.c.problem_hash)
         with self.reading() as session:
-            row = session.get(VerdictRow, verdict_id) if abs(verdict_id) < 1 << 63 else None  # SQLite holds no more
+            row = (
+                session.execute(found.where(verdicts.c.id == verdict_id)).first()
+                if abs(verdict_id) < 1 << 63  # SQLite has no larger integer
+                else None
+            )
             if row is None:
-                newest = session.exec(select(VerdictRow.id).order_by(col(VerdictRow.id).desc()).limit(1)).first()
+                newest = session.execute(select(func.max(verdicts.c.id))).scalar()
                 known = f"the newest is {newest}" if newest else "there is none yet"
                 raise StoreError(f"{self._where.database}: no verdict {verdict_id}; {known}")
             return StoredVerdict(
-                verdict=_verdict(row),
-                submission_source=session.get_one(SourceRow, row.source_hash).text,
-                problem_source=session.get_one(ProblemRow, row.problem_hash).text,
+                verdict=_verdict(row.id, row.document),
+                submission_source=_text(session.get_one(SourceRow, row.source_hash)),
+                problem_source=_text(session.get_one(ProblemRow, row.problem_hash)),
             )
 
     def problems(self) -> list[str]:
-        """Ids of all that have a verdict, in order."""
+        """Ids of all problems that have a verdict, sorted."""
         with self.reading() as session:
-            return list(session.exec(select(VerdictRow.problem).distinct().order_by(VerdictRow.problem)))
+            query = select(verdicts.c.problem).distinct().order_by(verdicts.c.problem)
+            return list(session.execute(query).scalars())
 
     def source(self, source_hash: str) -> str | None:
-        """A submission's text by its SHA-256."""
+        """A submission's source by its SHA-256; None if it is unknown."""
         with self.reading() as session:
             row = session.get(SourceRow, source_hash)
-            return row.text if row else None
+            return _text(row) if row else None
 
     def problem_source(self, problem_hash: str) -> str:
-        """A problem's text by its SHA-256."""
+        """A problem's source by its SHA-256."""
         with self.reading() as session:
-            return session.get_one(ProblemRow, problem_hash).text
+            return _text(session.get_one(ProblemRow, problem_hash))
 
     def document(self, verdict_id: int) -> str:
         """A verdict's JSON as it is stored, whichever version of the grader wrote it."""
         with self.reading() as session:
-            return session.get_one(VerdictRow, verdict_id).document
+            query = select(verdicts.c.document).where(verdicts.c.id == verdict_id)
+            document: str = session.execute(query).scalar_one()
+            return document
 
     def documents(self) -> Iterator[tuple[int, str]]:
         """(id, JSON) of every verdict, oldest first, a few in memory at a time."""
-        query = select(VerdictRow.id, VerdictRow.document).order_by(col(VerdictRow.id))
+        query = select(verdicts.c.id, verdicts.c.document).order_by(verdicts.c.id)
         with self.reading() as session:
-            for verdict_id, document in session.exec(query.execution_options(yield_per=100)):
-                yield _id(verdict_id), document
+            for row in session.execute(query.execution_options(yield_per=100)):
+                yield row.id, row.document
 
     def extent(self) -> tuple[int, int]:
-        """(how many verdicts there are, the highest id); zeros where there are none."""
+        """(number of verdicts, the highest id); zeros if there are none."""
         with self.reading() as session:
-            count, newest = session.exec(select(func.count(), func.max(VerdictRow.id))).one()
+            count, newest = session.execute(select(func.count(verdicts.c.id), func.max(verdicts.c.id))).one()
         return count, newest or 0
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """A session that commits as a whole, or not at all; failures come out as StoreErrors."""
+        """A session that commits as a whole, or not at all. Raises StoreError if the database fails."""
         with explained(self._where), Session(writing(self._engine)) as session, session.begin():
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session for queries; failures come out as StoreErrors."""
+        """A session for queries. Raises StoreError if the database, or what it holds, cannot be read."""
         with explained(self._where), Session(self._engine) as session:
             yield session
 
 
-# ------------------------------------------------------------------------------------------------------- rows
+def _text(row: SourceRow | ProblemRow) -> str:
+    """The row's source. Raises ValueError if it is damaged."""
+    if digest(row.text) != row.hash:
+        raise ValueError(f"the source {row.hash[:12]} does not have its SHA-256")
+    return row.text
 
 
-def _add_once(session: Session, row: SourceRow | ProblemRow | EnvironmentRow) -> None:
-    """Rows that are named by the hash of what they hold never change."""
-    if session.get(type(row), row.hash) is None:
-        session.add(row)
-        session.flush()
-
-
-def _submission_id(session: Session, submission: Submission) -> int:
-    known = session.exec(
-        select(SubmissionRow).where(
-            SubmissionRow.author == submission.author,
-            SubmissionRow.problem == submission.problem_id,
-            col(SubmissionRow.label).is_not_distinct_from(submission.label),
-            col(SubmissionRow.sample).is_not_distinct_from(submission.sample),
-            SubmissionRow.source_hash == submission.source_hash,
-        )
-    ).first()
-    row = known or SubmissionRow(
-        author=submission.author,
-        problem=submission.problem_id,
-        label=submission.label,
-        sample=submission.sample,
-        source_hash=submission.source_hash,
-        path=submission.path,
-    )
-    session.add(row)
-    session.flush()
-    return _id(row.id)
-
-
-def _environment_row(environment: Environment) -> EnvironmentRow:
-    return EnvironmentRow(
-        hash=environment.environment_hash,
-        device=environment.device,
-        device_name=environment.device_name,
-        document=environment.model_dump_json(),
-    )
-
-
-def _verdict_row(verdict: Verdict, run: Run, submission_id: int) -> VerdictRow:
-    total, forward = _phase(verdict, "total"), _phase(verdict, "forward")
-    return VerdictRow(
-        run_id=run.id,
-        submission_id=submission_id,
-        problem=verdict.problem,
-        author=verdict.author,
-        label=verdict.label,
-        sample=verdict.sample,
-        device=verdict.device,
-        variant=verdict.settings.variant,
-        quick=verdict.settings.quick,
-        sandbox=verdict.environment.sandbox,
-        status=verdict.status,
-        forward_status=verdict.forward.status if verdict.forward else None,
-        backward_status=verdict.backward.status if verdict.backward else None,
-        total_speedup=total.speedup if total else None,
-        total_ci_low=total.ci_low if total else None,
-        total_ci_high=total.ci_high if total else None,
-        total_bound_speedup=_bound_speedup(total),
-        forward_speedup=forward.speedup if forward else None,
-        forward_ci_low=forward.ci_low if forward else None,
-        forward_ci_high=forward.ci_high if forward else None,
-        forward_bound_speedup=_bound_speedup(forward),
-        strict_fp32=verdict.settings.strict_fp32,
-        labels=json.dumps(list(verdict.labels)),
-        source_hash=verdict.source_hash,
-        problem_hash=verdict.problem_hash,
-        environment_hash=verdict.environment.environment_hash,
-        settings_hash=verdict.settings.settings_hash,
-        created_at=_iso(verdict.created_at),
-        document=verdict.model_dump_json(exclude={"verdict_id"}),
-    )
-
-
-def _phase(verdict: Verdict, phase: str) -> PhaseTiming | None:
-    return getattr(verdict.timing, phase) if verdict.timing else None
-
-
-def _bound_speedup(phase: PhaseTiming | None) -> float | None:
-    return phase.reference_ms / phase.bound_ms if phase and phase.bound_ms else None
-
-
-def _standing_key(verdict: Verdict, row: VerdictRow) -> dict[str, object]:
-    return {
-        "problem": row.problem,
-        "problem_hash": row.problem_hash,
-        "device_name": verdict.environment.device_name,
-        "author": row.author,
-        "label": row.label,
-        "strict_fp32": row.strict_fp32,
-    }
-
-
-def _verdict(row: VerdictRow) -> Verdict:
+def _verdict(verdict_id: int, document: str) -> Verdict:
     try:
-        return Verdict.model_validate_json(row.document).model_copy(update={"verdict_id": row.id})
+        return Verdict.model_validate_json(document).model_copy(update={"verdict_id": verdict_id})
     except ValidationError as error:
         raise StoreError(
-            f"verdict {row.id} was written by another version of the grader; grade it again with --regrade"
+            f"verdict {verdict_id} was written by another version of the grader, or is damaged; grade it again with "
+            "--regrade"
         ) from error
 
 
 def _now() -> str:
-    return _iso(datetime.now(UTC))
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def _id(row_id: int | None) -> int:
-    assert row_id is not None, "a flushed row has an id"
-    return row_id
+    return iso_utc(datetime.now(UTC))

@@ -1,47 +1,21 @@
 """The tables, in schema version 0003. A change here needs a new file in migrations/versions.
 
-Rows are not the values that the grader talks about: table models do not validate, so a verdict goes in and comes out as
-the JSON document of `grader.verdict.models.Verdict`; the columns beside it are copies to search and rank by.
-Times are text in ISO 8601, UTC, because SQLite has no type for them and such text sorts as time does.
+Table models do not validate. A verdict is stored as the JSON document of `grader.verdict.models.Verdict`; the columns
+beside it are copies to search and rank by, and come from `grader.verdict.columns`. Times are text in ISO 8601, UTC:
+SQLite has no type for them, and such text sorts as time does.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint, false
+from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, String, Table, UniqueConstraint, text
+from sqlalchemy import Column as TableColumn
 from sqlmodel import Field, SQLModel
 
-FIGURES = (
-    "id",
-    "problem",
-    "problem_hash",
-    "device",
-    "author",
-    "label",
-    "sample",
-    "strict_fp32",
-    "variant",
-    "status",
-    "forward_status",
-    "quick",
-    "sandbox",
-    "created_at",
-    "labels",
-    "source_hash",
-    "environment_hash",
-    "total_speedup",
-    "total_ci_low",
-    "total_ci_high",
-    "total_bound_speedup",
-    "forward_speedup",
-    "forward_ci_low",
-    "forward_ci_high",
-    "forward_bound_speedup",
-)
-"""All that a board needs of a verdict, in an index of its own: a row's document fills pages that would be read too."""
+from grader.verdict.columns import STORED, Column
 
 
 class SourceRow(SQLModel, table=True):
-    """A submission's text, once however many submissions have it."""
+    """A submission's source, stored once however many submissions have it."""
 
     __tablename__ = "sources"
 
@@ -51,7 +25,7 @@ class SourceRow(SQLModel, table=True):
 
 
 class SubmissionRow(SQLModel, table=True):
-    """A text under an author's name."""
+    """A source under an author's name."""
 
     __tablename__ = "submissions"
     __table_args__ = (UniqueConstraint("author", "problem", "label", "sample", "source_hash"),)
@@ -63,11 +37,11 @@ class SubmissionRow(SQLModel, table=True):
     sample: int | None = None
     source_hash: str = Field(foreign_key="sources.hash", index=True)
     path: str
-    """Where it lay when it was graded first."""
+    """The file's path when it was graded first."""
 
 
 class ProblemRow(SQLModel, table=True):
-    """A problem's text; one id may have had several."""
+    """A problem's source; one problem id may have had several."""
 
     __tablename__ = "problems"
 
@@ -107,55 +81,48 @@ class RunRow(SQLModel, table=True):
     """`finished`, `interrupted` or `failed`."""
 
 
-class VerdictRow(SQLModel, table=True):
-    """A verdict, whole, and what it is searched and ranked by."""
+_TYPES: dict[type, type[String] | type[Integer] | type[Float[float]] | type[Boolean]] = {
+    str: String,
+    int: Integer,
+    float: Float,
+    bool: Boolean,
+}
 
-    __tablename__ = "verdicts"
-    __table_args__ = (
-        Index("ix_verdicts_reuse", "source_hash", "problem_hash", "environment_hash", "settings_hash"),
-        Index("ix_verdicts_board", "problem", "device", "status"),
-        Index("ix_verdicts_author", "author", "label", "problem"),
-        Index("ix_verdicts_figures", *FIGURES),
+
+def _stored(column: Column) -> TableColumn[object]:
+    return TableColumn(
+        column.name,
+        _TYPES[column.cell_type](),
+        *([ForeignKey(column.references)] if column.references else []),
+        nullable=column.optional,
+        server_default=None if column.default is None else text(column.default),
     )
 
-    id: int | None = Field(default=None, primary_key=True)
-    run_id: int = Field(foreign_key="runs.id")
-    submission_id: int = Field(foreign_key="submissions.id", index=True)
-    problem: str
-    author: str
-    label: str | None = None
-    sample: int | None = None
-    device: str
-    variant: str | None = None
-    """The only variant that was graded, where `--variant` asked for one."""
-    quick: bool
-    sandbox: str
-    status: str
-    forward_status: str | None = None
-    backward_status: str | None = None
-    total_speedup: float | None = None
-    total_ci_low: float | None = None
-    total_ci_high: float | None = None
-    total_bound_speedup: float | None = None
-    """What the speedup would be at the speed of light."""
-    forward_speedup: float | None = None
-    forward_ci_low: float | None = None
-    forward_ci_high: float | None = None
-    forward_bound_speedup: float | None = None
-    strict_fp32: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
-    labels: str = Field(default="[]", sa_column_kwargs={"server_default": "[]"})
-    """A JSON list."""
-    source_hash: str = Field(foreign_key="sources.hash")
-    problem_hash: str = Field(foreign_key="problems.hash")
-    environment_hash: str = Field(foreign_key="environments.hash")
-    settings_hash: str
-    created_at: str
-    document: str
-    """JSON of `grader.verdict.models.Verdict`, without the id."""
+
+_INDEXED = sorted((column for column in STORED if column.index_position), key=lambda one: one.index_position or 0)
+
+verdicts = Table(
+    "verdicts",
+    SQLModel.metadata,
+    TableColumn("id", Integer, primary_key=True),
+    TableColumn("run_id", Integer, ForeignKey("runs.id"), nullable=False),
+    TableColumn("submission_id", Integer, ForeignKey("submissions.id"), nullable=False, index=True),
+    *map(_stored, STORED),
+    TableColumn("document", String, nullable=False),
+    Index("ix_verdicts_reuse", "source_hash", "problem_hash", "environment_hash", "settings_hash"),
+    Index("ix_verdicts_board", "problem", "device", "status"),
+    Index("ix_verdicts_author", "author", "label", "problem"),
+    Index("ix_verdicts_figures", "id", *(column.name for column in _INDEXED)),
+)
+"""Verdicts. `document` is the JSON of `grader.verdict.models.Verdict` without the id; tuples of texts are JSON lists.
+
+`ix_verdicts_figures` has all that a board needs of a verdict, because a row's document fills pages that would be read
+too.
+"""
 
 
 class StandingRow(SQLModel, table=True):
-    """What an author's texts under one label come to, for one text of a problem on one device. See `db.standings`."""
+    """An author's sources under one label, for one source of a problem on one device. See `db.standings`."""
 
     __tablename__ = "standings"
     __table_args__ = (
@@ -172,19 +139,19 @@ class StandingRow(SQLModel, table=True):
     strict_fp32: bool
     device: str
     samples: int
-    """Texts and samples that were graded, each by its newest verdict."""
+    """How many sources and samples were graded, each by its newest verdict."""
     right_total: int
     """How many of them are correct."""
     right_forward: int
-    """How many of them have a right forward."""
+    """How many of them have a correct forward."""
     total_id: int | None = None
-    """The best of the correct ones. No foreign key, so that verdicts can be deleted by hand."""
+    """The best of the correct ones. Not a foreign key, so that verdicts can be deleted by hand."""
     forward_id: int | None = None
     newest_id: int
 
 
 class LabelledStandingRow(SQLModel, table=True):
-    """What a standing comes to by those of its verdicts that have exactly these labels."""
+    """The part of a standing whose verdicts have exactly these labels."""
 
     __tablename__ = "standings_by_labels"
     __table_args__ = {"sqlite_with_rowid": False}
@@ -198,6 +165,6 @@ class LabelledStandingRow(SQLModel, table=True):
     total_id: int | None = None
     """The best of the correct ones."""
     total_place: int | None = None
-    """Its place among all that count in the standing, 1 the best."""
+    """Its place among all verdicts of the standing that count, 1 the best."""
     forward_id: int | None = None
     forward_place: int | None = None

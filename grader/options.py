@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from grader.errors import UserError
-from grader.verdict.models import Device, Settings, TimeLimits, Value
+from grader.verdict.models import Device, Settings, TimeLimits
+from grader.verdict.value import Value
 
 AUTO = "auto"
 """The device that suits each submission."""

@@ -27,8 +27,9 @@ import grader
 import grader.cli
 from grader import api
 from grader.catalog import requests
-from grader.verdict import models, rewards
+from grader.verdict import models, rewards, stages
 from grader.verdict.codes import CODES
+from grader.verdict.columns import COLUMNS
 from grader.verdict.labels import LABELS
 
 
@@ -155,8 +156,8 @@ def _linked(text: str, described: Sequence[type[BaseModel]]) -> str:
 
 def statuses() -> str:
     by_stage = {stage: [name for name, code in CODES.items() if code.stage == stage] for stage in _stages()}
-    of_stages = _fields(models.StageStatus)
-    stage_statuses = [(f"`{one}`", of_stages[one.name].text) for one in models.StageStatus]
+    of_stages = _fields(stages.StageStatus)
+    stage_statuses = [(f"`{one}`", of_stages[one.name].text) for one in stages.StageStatus]
     parts = [
         "# Statuses, codes and labels",
         "## Status of a verdict",
@@ -188,7 +189,7 @@ def _stages() -> list[str]:
 
 def database() -> str:
     by_table = {one.__tablename__: one for one in vars(db.tables).values() if hasattr(one, "__tablename__")}
-    described = {column.name: column.description for column in getattr(db.tables, "STORED", ())}
+    described = {column.name: column.description for column in COLUMNS}
     parts = ["# Database", *(inspect.getdoc(db.tables) or "").split("\n\n")]
     for table in SQLModel.metadata.sorted_tables:
         model = by_table.get(table.name)

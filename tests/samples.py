@@ -4,22 +4,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from grader.verdict.models import (
+from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.stages import (
     BackwardResult,
     BuildResult,
-    Device,
-    Diagnosis,
-    Environment,
     ForwardResult,
     PhaseTiming,
-    Problem,
-    Settings,
     StageStatus,
-    Status,
-    Submission,
     TensorCheck,
     TimingResult,
-    Verdict,
 )
 
 PROBLEM_SOURCE = """\

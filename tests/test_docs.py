@@ -16,7 +16,8 @@ from db.schema import NEWEST
 from grader.cli import app
 from grader.verdict.codes import CODES
 from grader.verdict.labels import LABELS
-from grader.verdict.models import Problem, StageStatus, Status, Verdict
+from grader.verdict.models import Problem, Status, Verdict
+from grader.verdict.stages import StageStatus
 from scripts import architecture_picture, reference_pages
 from tests.test_imports import ORDER, WORKER
 

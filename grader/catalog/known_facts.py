@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from grader._version import __version__
 from grader.catalog.problem_facts import ProblemFacts
-from grader.verdict.models import Problem, digest
+from grader.verdict.models import Problem
+from grader.verdict.value import digest
 
 
 def known_facts(problem: Problem) -> ProblemFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from grader.verdict.models import Value
+from grader.verdict.value import Value
 
 
 class Operand(Value):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from db import Store
 from db.leaderboard import Leaderboard, leaderboard
+from db.read_only import open_to_read
 from grader.catalog.shipped import shipped
 from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
@@ -27,30 +27,31 @@ def show_leaderboard(
     board: Annotated[
         BoardChoice,
         typer.Option(
-            help="total: forward and backward, correct ones. forward: every right forward. strict-fp32: as total, "
-            "graded with --strict-fp32. cpu: as total, CPUs only."
+            help="total: forward and backward together, correct submissions. forward: every correct forward. "
+            "strict-fp32: like total, graded with --strict-fp32. cpu: like total, CPUs only."
         ),
     ] = BoardChoice.TOTAL,
     device: AnyDevice = AUTO,
     having: Annotated[
-        list[str] | None, typer.Option("--having", metavar="LABEL", help=f"Only what has this label: {_LABELS}.")
+        list[str] | None,
+        typer.Option("--having", metavar="LABEL", help=f"Only submissions with this label: {_LABELS}."),
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="LABEL", help="Leave out what has this label; may be repeated."),
+        typer.Option("--without", metavar="LABEL", help="Leave out submissions with this label; may be repeated."),
     ] = None,
     pass_at: Annotated[
         str | None,
-        typer.Option("--pass-at", metavar="K,...", help="Also pass@k by author, over several samples of one problem."),
+        typer.Option("--pass-at", metavar="K,...", help="Also show pass@k by author, over samples of one problem."),
     ] = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     db: Database = DATABASE,
 ) -> None:
     """Rank stored verdicts by the lower end of the speedup's 95% interval.
 
-    Of verdicts on one text the newest counts, of an author's texts under one label the best; --having and --without
-    choose among what counts. Each device is a board of its own. Whose interval reaches the lower end of the first of a
-    rank shares it (=). More than 10% above the speed of light is not ranked.
+    Only the newest verdict for a source counts, and an author's best source under one label; --having and --without
+    select among these. Each device has its own board. Submissions whose interval overlaps the leader's lower bound
+    share its rank (=). A speedup more than 10% above the roofline bound is not ranked.
 
     \b
     Examples:
@@ -60,7 +61,7 @@ def show_leaderboard(
       grader leaderboard --pass-at 1,5,10 --format json | jq .summaries
       grader leaderboard --format md >> README.md
     """
-    with Store.open(db, must_exist=True) as store:
+    with open_to_read(db) as store:
         if problem is not None:
             _require(problem, store.problems())
         found = leaderboard(
@@ -84,16 +85,16 @@ def _print(found: Leaderboard, output: Format) -> None:
 
 
 def _require(problem: str, graded: list[str]) -> None:
-    """One that ships may have no verdict yet."""
+    """Raise UserError for an unknown problem; a shipped one may have no verdict yet."""
     if graded and problem not in graded and not (shipped("problems") / f"{problem}.py").is_file():
         some = ", ".join(graded[:_MOST_NAMED]) + (" ..." if len(graded) > _MOST_NAMED else "")
-        raise UserError(f"there is no verdict on problem {problem!r}; there are verdicts on {some}")
+        raise UserError(f"no verdict on problem {problem!r}; there are verdicts on {some}")
 
 
 def _known(names: list[str] | None) -> list[str]:
     for name in names or []:
         if name not in LABELS:
-            raise UserError(f"there is no label {name!r}; there are {', '.join(sorted(LABELS))}")
+            raise UserError(f"unknown label {name!r}; the labels are {', '.join(sorted(LABELS))}")
     return names or []
 
 
@@ -103,5 +104,5 @@ def _counts(text: str | None) -> list[int]:
     except ValueError:
         found = [0]
     if any(k < 1 for k in found):
-        raise UserError(f"--pass-at {text}: name whole numbers above 0, such as 1,5,10")
+        raise UserError(f"--pass-at {text}: write whole numbers above 0, such as 1,5,10")
     return found

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from db import Store
+from db.read_only import open_to_read
 from grader.cli._options import DATABASE, Database
 
 
@@ -16,9 +16,9 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="An empty or new folder, or an earlier report.")],
     db: Database = DATABASE,
 ) -> None:
-    """Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page a verdict.
+    """Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.
 
-    It needs no server and no network: open index.html, or publish the folder as it is.
+    The site needs no server and no network: open index.html, or publish the folder.
 
     \b
     Examples:
@@ -27,8 +27,11 @@ def report(
     """
     from grader.report.site import write_site
 
-    with Store.open(db, must_exist=True) as store:
+    with open_to_read(db) as store:
         written = write_site(store, out)
     if written.unreadable:
-        print(f"{written.unreadable} verdicts of another version of the grader are shown in short", file=sys.stderr)
-    print(f"{written.pages} pages, begin with {written.index}")
+        print(
+            f"{written.unreadable} verdicts written by another version of the grader are shown in short",
+            file=sys.stderr,
+        )
+    print(f"{written.pages} pages; start at {written.index}")

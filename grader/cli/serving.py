@@ -13,21 +13,22 @@ from grader.errors import UserError
 def serve(
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where verdicts are kept.")] = "grader.db",
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; other machines reach 0.0.0.0.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 admits other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = 8000,
     submit: Annotated[
-        bool, typer.Option("--submit", help="Take submissions from those with the token (GRADER_TOKEN, or printed).")
+        bool, typer.Option("--submit", help="Accept submissions with a token (GRADER_TOKEN, or printed).")
     ] = False,
     problems: Annotated[
         list[Path] | None,
-        typer.Option("--problems", metavar="DIR", help="Take submissions for the problems in it too; may be repeated."),
+        typer.Option("--problems", metavar="DIR", help="Also accept submissions for its problems; may be repeated."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A name that the server goes by.")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another host name of this server; may be repeated."),
     ] = None,
 ) -> None:
-    """Serve the report's pages live from the database, with a page that follows a running batch, and a JSON API.
+    """Serve the report live from the database, with a progress page and a JSON API.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from db import Store
+from db.read_only import open_to_read
 from grader.cli._options import DATABASE, Database
 from grader.report.console import console
 from grader.report.machine import json_line
@@ -17,7 +17,7 @@ def show(
     verdict_id: Annotated[int, typer.Argument(metavar="ID", help="A verdict's number, as `grade` prints it.")],
     db: Database = DATABASE,
     timing: Annotated[
-        bool, typer.Option("--timing", help="Also every sample, the device's clocks, and where the time went.")
+        bool, typer.Option("--timing", help="Also show every sample, the device's clocks, and the time of each stage.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as one JSON object.")] = False,
 ) -> None:
@@ -29,7 +29,7 @@ def show(
       grader show 12 --timing
       grader show 12 --json | jq .diagnoses
     """
-    with Store.open(db, must_exist=True) as store:
+    with open_to_read(db) as store:
         stored = store.get(verdict_id)
     if as_json:
         print(json_line(stored.verdict))
@@ -38,9 +38,9 @@ def show(
 
 
 def doctor() -> None:
-    """Tell what this machine offers: GPUs, nvcc, compiler, torch, each layer of the sandbox.
+    """Show what this machine offers: GPUs, nvcc, compiler, PyTorch, each layer of the sandbox.
 
-    Exits with 1 when submissions cannot be isolated here.
+    Exits with status 1 if submissions cannot be isolated on this machine.
 
     \b
     Example:

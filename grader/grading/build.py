@@ -14,7 +14,9 @@ from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.candidate import first_compiler_error
 from grader.grading.outcome import Stopped, diagnose, lost
-from grader.verdict.models import BuildResult, StageStatus, Status, Submission, digest
+from grader.verdict.models import Status, Submission
+from grader.verdict.stages import BuildResult, StageStatus
+from grader.verdict.value import digest
 
 LOG_TAIL_CHARACTERS = 16 << 10
 MAX_BUNDLE_BYTES = 512 << 20

@@ -11,7 +11,8 @@ from grader.catalog.requests import Request
 from grader.grading import build
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
-from grader.verdict.models import BuildResult, Submission
+from grader.verdict.models import Submission
+from grader.verdict.stages import BuildResult
 
 LATER_NICENESS = 10
 """Niceness (setpriority(2)) of builds that nobody waits for yet: about a tenth of the CPU share of everything else."""

@@ -23,7 +23,8 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
-from grader.verdict.models import Device, Diagnosis, KernelUse
+from grader.verdict.models import Device, Diagnosis
+from grader.verdict.stages import KernelUse
 
 SHOWN_BREACHES = 4
 

@@ -27,18 +27,8 @@ from grader.grading.timing.roofline_and_baselines import add_roofline_and_baseli
 from grader.machine.backends import backend, default_device, require, select_index
 from grader.machine.device_memory import PeakMemory
 from grader.options import AUTO, GraderOptions
-from grader.verdict.models import (
-    BackwardResult,
-    Device,
-    Diagnosis,
-    Environment,
-    Problem,
-    Settings,
-    StageStatus,
-    Status,
-    Submission,
-    Verdict,
-)
+from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.stages import BackwardResult, StageStatus
 
 
 class Pipeline:

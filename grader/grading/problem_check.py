@@ -16,7 +16,8 @@ from grader.grading.plan import CPU
 from grader.grading.resources import Resources
 from grader.machine.backends import default_device
 from grader.options import SandboxChoice
-from grader.verdict.models import Device, Problem, Value
+from grader.verdict.models import Device, Problem
+from grader.verdict.value import Value
 
 MAX_CPU_INPUT_BYTES = 256 << 20
 """Larger inputs, as KernelBench has them for GPUs, are not tried on a CPU."""

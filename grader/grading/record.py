@@ -14,19 +14,8 @@ from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import errors_first, streams_blamed
 from grader.verdict.labels import labels
-from grader.verdict.models import (
-    BackwardResult,
-    BuildResult,
-    Diagnosis,
-    Environment,
-    ForwardResult,
-    Settings,
-    StageSeconds,
-    StageStatus,
-    Status,
-    TimingResult,
-    Verdict,
-)
+from grader.verdict.models import Diagnosis, Environment, Settings, Status, Verdict
+from grader.verdict.stages import BackwardResult, BuildResult, ForwardResult, StageSeconds, StageStatus, TimingResult
 
 log = logging.getLogger(__name__)
 

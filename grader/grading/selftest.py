@@ -15,7 +15,8 @@ from grader.errors import ProblemError
 from grader.grading.resources import Resources
 from grader.grading.timing.statistics import PRECISIONS
 from grader.grading.trials import time_alone
-from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, Submission
+from grader.verdict.models import Device, Problem, Submission
+from grader.verdict.stages import PhaseTiming, StageStatus
 
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
 """The shipped problem that stands for a whole one; its `cpu` size on the CPU."""

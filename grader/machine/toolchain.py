@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from grader.errors import UserError
-from grader.verdict.models import digest
+from grader.verdict.value import digest
 
 _PYPI_PARTS = "nvcc,cudart,cccl,nvvm,crt"
 """The parts of the toolkit that compiling an extension needs and torch's wheel does not contain."""

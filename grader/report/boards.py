@@ -1,4 +1,4 @@
-"""The leaderboard for people: a table for the terminal."""
+"""The leaderboard as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from db.leaderboard import Entry, Leaderboard, Summary
+from db.leaderboard import Leaderboard
 from db.standings import BEYOND_LIGHT
-from grader.report.console import clean
+from db.summaries import Entry, Summary
+from grader.report.console import one_line
 from grader.report.text import plain_table, style_of
 
 
 def leaderboard_table(board: Leaderboard) -> RenderableType:
-    """The board and, where there is more than one problem or sample, the summary by author."""
+    """The board, and the summary by author if there are several problems or samples."""
     if not board.entries:
         return Text(f"no verdict on the {board.board} board yet")
     parts: list[RenderableType] = [_entries(board)]
@@ -25,11 +26,11 @@ def leaderboard_table(board: Leaderboard) -> RenderableType:
 
 
 def remarks(entry: Entry) -> Iterator[str]:
-    """What a reader must know about an entry beside its figures."""
+    """Remarks on an entry: not timed, not ranked, quick, another sandbox, labels."""
     if entry.speedup is None:
         yield "not timed"
     elif (entry.share_of_light or 0.0) > BEYOND_LIGHT:
-        yield f"above {BEYOND_LIGHT:.0%} of the speed of light, not ranked"
+        yield f"above {BEYOND_LIGHT:.0%} of the roofline bound, not ranked"
     if entry.quick:
         yield "quick"
     if entry.sandbox != "bubblewrap":
@@ -38,12 +39,12 @@ def remarks(entry: Entry) -> Iterator[str]:
 
 
 def rank_of(entry: Entry) -> str:
-    """`1`, `=1` where it is shared, `-` where there is none."""
+    """`1`, `=1` for a shared rank, `-` for none."""
     return "-" if entry.rank is None else f"{'=' if entry.tied else ''}{entry.rank}"
 
 
 def entrant(entry: Entry) -> str:
-    """Author and label as in a file's name."""
+    """Author and label, as in a file's name."""
     return entry.author + (f"__{entry.label}" if entry.label else "")
 
 
@@ -62,7 +63,7 @@ def summary_header(summaries: tuple[Summary, ...]) -> list[str]:
 
 
 def summary_cells(one: Summary) -> list[str]:
-    """An author's figures as text; absent is empty."""
+    """An author's figures as text; an absent one is empty."""
     return [
         one.author,
         one.device_name,
@@ -76,7 +77,7 @@ def summary_cells(one: Summary) -> list[str]:
 
 def _entries(board: Leaderboard) -> Table:
     known = any(entry.share_of_light is not None for entry in board.entries)
-    light = ["of light"] if known else []
+    light = ["% of roofline"] if known else []
     table = plain_table(
         "rank", "problem", "author", "device", "speedup", "at least", *light, "status", "verdict", "remarks"
     )
@@ -85,9 +86,9 @@ def _entries(board: Leaderboard) -> Table:
         share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
         table.add_row(
             rank_of(entry),
-            clean(entry.problem),
-            clean(entrant(entry)),
-            clean(entry.device_name),
+            one_line(entry.problem),
+            one_line(entrant(entry)),
+            one_line(entry.device_name),
             _times(entry.speedup),
             _times(entry.ci_low),
             *([share] if known else []),
@@ -100,9 +101,9 @@ def _entries(board: Leaderboard) -> Table:
 
 def _summaries(board: Leaderboard) -> Table:
     table = plain_table(*summary_header(board.summaries))
-    table.title = "by author; means over the problems with a rank, shares over those that were tried"
+    table.title = "by author; means over ranked problems, shares over attempted problems"
     for one in board.summaries:
-        table.add_row(*(clean(cell) for cell in summary_cells(one)))
+        table.add_row(*(one_line(cell) for cell in summary_cells(one)))
     return table
 
 

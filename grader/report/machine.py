@@ -1,13 +1,11 @@
-"""For programs: JSON, one object a line, and CSV. Absent is null, or an empty cell."""
+"""Verdicts and boards for programs: JSON and CSV. Absent is null, or an empty cell."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
-
-from db.leaderboard import Entry, Leaderboard
-from grader.verdict.models import Value
+from db.leaderboard import Leaderboard
+from db.summaries import Entry
+from grader.report.csv_text import csv_lines
+from grader.verdict.value import Value
 
 
 def json_line(value: Value) -> str:
@@ -21,14 +19,6 @@ def leaderboard_json(board: Leaderboard) -> str:
 
 
 def leaderboard_csv(board: Leaderboard) -> str:
-    """One row an entry, under a header."""
+    """A header and one record per entry."""
     rows = [entry.model_dump(mode="json") | {"labels": " ".join(entry.labels)} for entry in board.entries]
-    return _csv(tuple(Entry.model_fields), rows)
-
-
-def _csv(header: Sequence[str], rows: Sequence[dict[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, header, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().removesuffix("\n")
+    return "".join(csv_lines(tuple(Entry.model_fields), rows)).removesuffix("\n")

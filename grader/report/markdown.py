@@ -37,6 +37,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell and is no markup: names come from whoever submitted."""
+    """Text that stays in its cell and is not markup: names are foreign text."""
     escaped = "".join(f"\\{letter}" if letter in r"\`*_{}[]<>#|!~" else letter for letter in clean(text))
     return escaped.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Shows a batch while it runs: a bar on a terminal, plain lines elsewhere. Verdicts go to stdout, the bar to stderr."""
+"""Progress of a batch: verdicts on stdout, a bar on stderr if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from grader.report.console import clean, console
+from grader.report.console import console, one_line
 from grader.report.machine import json_line
 from grader.report.text import verdict_line
 from grader.verdict.models import Verdict
 
 
 class BatchProgress:
-    """A context manager that is told of each verdict. `total` is None where nobody knows how many will come."""
+    """A context manager that shows each verdict; `total` is None if the number of verdicts is unknown."""
 
     def __init__(self, total: int | None, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -29,7 +29,7 @@ class BatchProgress:
             console=self._stderr,
             disable=not sys.stderr.isatty(),
             transient=True,
-            # The library would otherwise carry what is printed to a file over to the terminal.
+            # Otherwise rich redirects what is printed to a file to the terminal.
             redirect_stdout=False,
         )
         self._task = self._bar.add_task("grading", total=total)
@@ -44,12 +44,12 @@ class BatchProgress:
         self._bar.stop()
 
     def show(self, verdict: Verdict) -> None:
-        """Print a verdict and move the bar on."""
+        """Print a verdict and advance the bar."""
         if self._as_json:
             print(json_line(verdict), flush=True)
             self._note(verdict)
         elif self._stdout.is_terminal and self._stderr.is_terminal:
-            # One screen: lines that do not go through the bar's console would be drawn over.
+            # Both are one screen: the bar would overwrite lines that do not go through its console.
             self._bar.console.print(verdict_line(verdict))
         else:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)
@@ -58,7 +58,7 @@ class BatchProgress:
 
     def say(self, message: str) -> None:
         """Print a line on stderr, above the bar."""
-        self._bar.console.print(clean(message), soft_wrap=True)
+        self._bar.console.print(one_line(message), soft_wrap=True)
 
     def _note(self, verdict: Verdict) -> None:
         if not self._stdout.is_terminal:

@@ -1,4 +1,4 @@
-"""What `show --timing` adds: each figure's samples in the order of the rounds, the device's clocks, where time went."""
+"""The tables of `grader show --timing`: samples in order, the device's clocks, seconds per stage."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from grader.report.console import clean
-from grader.verdict.models import ClockReading, PhaseTiming, StageSeconds, TimingResult
+from grader.report.console import one_line
+from grader.verdict.stages import ClockReading, PhaseTiming, StageSeconds, TimingResult
 
 _BARS = "▁▂▃▄▅▆▇█"
 _FULL_BAR = 30
 
 
 def samples_table(timing: TimingResult) -> Table | None:
-    """Of each figure: the calls in order, two a round, and the ratio of each round."""
+    """Each phase's calls in order, two per round, and the ratio of each round; None without samples."""
     table = _table("figure", "side", "least", "median", "most", "in order")
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)
@@ -28,7 +28,7 @@ def samples_table(timing: TimingResult) -> Table | None:
 
 
 def ratios(phase: PhaseTiming) -> Iterator[float]:
-    """reference / candidate by round, of the geometric means of its two calls each."""
+    """reference / candidate per round, from the geometric means of its two calls."""
     for first in range(0, len(phase.candidate_samples_ms) - 1, 2):
         reference, candidate = (
             math.sqrt(samples[first] * samples[first + 1])
@@ -38,15 +38,16 @@ def ratios(phase: PhaseTiming) -> Iterator[float]:
 
 
 def clocks_table(readings: Sequence[ClockReading]) -> Table | None:
+    """The clocks of each round; None without readings."""
     table = _table("round", "SM MHz", "memory MHz", "slowed by")
     for reading in readings:
-        reasons = clean(", ".join(reading.throttle_reasons))
+        reasons = one_line(", ".join(reading.throttle_reasons))
         table.add_row(str(reading.round), str(reading.sm_mhz), str(reading.memory_mhz), reasons)
     return table if readings else None
 
 
 def seconds_table(seconds: StageSeconds) -> Table | None:
-    """Where the wall time of the grading went."""
+    """Wall time of each stage; None if nothing was measured."""
     spent = seconds.model_dump()
     whole = sum(spent.values())
     table = _table("stage", "seconds", "share", "")
@@ -57,7 +58,7 @@ def seconds_table(seconds: StageSeconds) -> Table | None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One character a value, from the least to the most."""
+    """One character per value, scaled from the smallest to the largest."""
     low, high = min(values), max(values)
     steps = len(_BARS) - 1
     return "".join(_BARS[round(steps * (value - low) / (high - low)) if high > low else 0] for value in values)

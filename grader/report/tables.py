@@ -1,4 +1,4 @@
-"""For people: what problems there are, and what a machine offers."""
+"""Tables of problems and of what a machine offers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from rich.text import Text
 from grader.catalog.problem_facts import ProblemFacts
 from grader.catalog.problems_and_submissions import Skipped
 from grader.machine.doctor import Finding
+from grader.report.console import one_line
 
 _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
 def problems_table(problems: Iterable[ProblemFacts]) -> Table:
-    """One row a problem."""
+    """One row per problem."""
     table = Table(box=None, pad_edge=False)
     for column in ("problem", "forward", "backward", "variants", "left out of the gradient check, or why not"):
         table.add_column(column, overflow="fold")
     for problem in problems:
         table.add_row(
-            problem.id,
+            one_line(problem.id),
             _yes(problem.forward),
             _yes(problem.backward),
             ", ".join(problem.variants),
@@ -31,12 +32,12 @@ def problems_table(problems: Iterable[ProblemFacts]) -> Table:
 
 
 def skipped_lines(skipped: Iterable[Skipped]) -> list[str]:
-    """One line for each file that is not offered as a problem."""
-    return [f"skipped {one.path}: {one.reason}" for one in skipped]
+    """One line per file that is not offered as a problem."""
+    return [one_line(f"skipped {one.path}: {one.reason}") for one in skipped]
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
-    """One row a finding."""
+    """One row per finding."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in findings:
         table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), finding.detail)

@@ -1,4 +1,4 @@
-"""For people: one line while grading, the whole verdict for `show`."""
+"""Verdicts for people: one line while grading, everything for `grader show`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from db.store import StoredVerdict
-from grader.report.console import clean
+from grader.report.console import clean, one_line
 from grader.report.rounds import clocks_table, samples_table, seconds_table
-from grader.verdict.models import Device, Diagnosis, PhaseTiming, Status, TensorCheck, TimingResult, Value, Verdict
+from grader.verdict.columns import SHOWN
+from grader.verdict.models import Device, Diagnosis, Status, Verdict
+from grader.verdict.stages import PhaseTiming, TensorCheck, TimingResult
+from grader.verdict.value import Value
 
 if TYPE_CHECKING:
-    from grader.grading.problem_check import ProblemCheck  # needs torch, which takes seconds to import
+    from grader.grading.problem_check import ProblemCheck  # imports torch, which takes seconds
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
@@ -26,19 +29,19 @@ SHOWN_KERNELS = 12
 
 
 def verdict_line(verdict: Verdict) -> Text:
-    """Status, name and what matters most about it: the speedup, or the first diagnosis."""
+    """One line: status, submission, and the speedup or the first diagnosis."""
     identity = f"#{verdict.verdict_id} " if verdict.verdict_id else ""
     return Text.assemble(
         (f"{verdict.status:<18} ", style_of(verdict.status)),
         identity,
-        clean(verdict.submission),
+        one_line(verdict.submission),
         f" on {verdict.device}: ",
-        clean(_in_short(verdict)),
+        one_line(_in_short(verdict)),
     )
 
 
 def tally(verdicts: Iterable[Verdict], reused: int) -> str:
-    """How many of each status."""
+    """One line: the number of verdicts with each status."""
     counts = Counter(verdict.status for verdict in verdicts)
     parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     known = f" ({reused} from the database; --regrade grades again)" if reused else ""
@@ -46,18 +49,18 @@ def tally(verdicts: Iterable[Verdict], reused: int) -> str:
 
 
 def problem_check_line(check: ProblemCheck) -> Text:
-    """Whether it can be graded, its id, and what speaks against it."""
+    """One line: whether the problem can be graded, and if not, why."""
     word, style = {True: ("gradable", "green"), False: ("not gradable", "red"), None: ("not tried", "yellow")}[
         check.gradable
     ]
     parts = [f"{check.fault.code}: {check.fault.reason}"] if check.fault else []
     parts += [check.remark] if check.remark else []
-    told = f": {clean('; '.join(parts))}" if parts else ""
-    return Text.assemble((f"{word:<13}", style), clean(check.id), told)
+    reasons = f": {one_line('; '.join(parts))}" if parts else ""
+    return Text.assemble((f"{word:<13}", style), one_line(check.id), reasons)
 
 
 def verdict_in_full(stored: StoredVerdict, *, timing: bool = False) -> RenderableType:
-    """The diagnosis first, then what it rests on, the source last; with `timing` every sample and clock reading."""
+    """Diagnoses, evidence, source; with `timing` also every sample and clock reading."""
     return Group(*_parts(stored, timing))
 
 
@@ -78,7 +81,7 @@ def _speedup(phase: PhaseTiming) -> str:
 
 
 def style_of(status: Status) -> str:
-    """Colour of a status."""
+    """The colour of a status."""
     return _STYLES.get(status, "red")
 
 
@@ -90,23 +93,24 @@ def _parts(stored: StoredVerdict, timing: bool) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"verdict {verdict.verdict_id}: ",
         (str(verdict.status), f"bold {style_of(verdict.status)}"),
-        f"  {clean(verdict.submission)} on {clean(verdict.environment.device_name)}",
+        f"  {one_line(verdict.submission)} on {one_line(verdict.environment.device_name)}",
         f", {verdict.created_at:%Y-%m-%d %H:%M}",
     )
     for diagnosis in verdict.diagnoses:
         yield _diagnosis(diagnosis)
     yield from _section("Stages", _stages(verdict))
+    yield from _section("Summary", _summary(verdict))
     yield from _section("Device memory, all processes together", _memory(verdict))
     yield from _section("Outputs", _outputs(verdict))
     yield from _section("Gradients", _checks(verdict.backward.gradients) if verdict.backward else None)
     yield from _section("Build log", _build_log(verdict))
     yield from _section("Timing", _timing(verdict.timing) if verdict.timing else None)
     yield from _section("Kernels", _kernels(verdict))
-    yield from _section("Against", _against(verdict.timing) if verdict.timing else None)
+    yield from _section("Baselines", _against(verdict.timing) if verdict.timing else None)
     if timing and verdict.timing:
         yield from _section("Samples", samples_table(verdict.timing))
         yield from _section("Clocks", clocks_table(verdict.timing.clocks))
-        yield from _section("Where the time of this grading went", seconds_table(verdict.seconds))
+        yield from _section("Seconds per stage", seconds_table(verdict.seconds))
     yield from _section("Environment", _pairs(verdict.environment))
     yield from _section("Settings", _pairs(verdict.settings))
     source = clean(stored.submission_source)
@@ -121,9 +125,31 @@ def _section(title: str, content: RenderableType | None) -> Iterator[RenderableT
 
 def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
     mark, style = _MARKS[diagnosis.severity]
-    lines = [Text.assemble((f"{mark} {diagnosis.code}", style), f" ({diagnosis.stage}): {clean(diagnosis.message)}")]
-    lines += [Text(clean(f"    {key}: {value}"), style="dim") for key, value in diagnosis.detail.items()]
+    lines = [Text.assemble((f"{mark} {diagnosis.code}", style), f" ({diagnosis.stage}): {one_line(diagnosis.message)}")]
+    lines += [Text(_indented(f"{key}: {value}"), style="dim") for key, value in diagnosis.detail.items()]
     return Group(*lines)
+
+
+def _indented(text: str) -> str:
+    """Text of several lines, none of which begins where a diagnosis begins."""
+    return clean(f"    {text}").replace("\n", "\n      ")
+
+
+def _summary(verdict: Verdict) -> Table | None:
+    """The shown columns of `grader.verdict.columns` that this verdict has."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for column in SHOWN:
+        value = column.value(verdict)
+        if value is not None and value != ():
+            text = ", ".join(value) if isinstance(value, tuple) else _plain(value)
+            table.add_row(column.name.replace("_", " "), one_line(text))
+    return table if table.row_count else None
+
+
+def _plain(value: str | int | float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _figure(value, 3) if isinstance(value, float) else str(value)
 
 
 def _stages(verdict: Verdict) -> Table:
@@ -148,24 +174,24 @@ def _memory(verdict: Verdict) -> Text | None:
 
 
 def _kernels(verdict: Verdict) -> Table | None:
-    """What a profiler saw in one untimed pass, most of the time first."""
+    """Kernels in one untimed pass, the largest share of the time first."""
     if not verdict.kernels:
         return None
     table = plain_table("kernel" if verdict.device is Device.CUDA else "operator", "calls", "share")
     for use in verdict.kernels[:SHOWN_KERNELS]:
-        table.add_row(clean(use.name[:100]), str(use.calls), "" if use.share is None else f"{use.share:.1%}")
+        table.add_row(one_line(use.name[:100]), str(use.calls), "" if use.share is None else f"{use.share:.1%}")
     return table
 
 
 def _outputs(verdict: Verdict) -> Table | None:
-    """The outputs of the first variant that failed, else of the first one."""
+    """The outputs of the first variant that failed, or of the first variant."""
     variants = verdict.forward.variants if verdict.forward else ()
     shown = next((variant for variant in variants if variant.status == "failed"), next(iter(variants), None))
     if shown is None:
         return None
     table = _checks(shown.tensors)
     if table is not None:
-        table.caption = f"variant {clean(shown.variant)}, seed {shown.seed}"
+        table.caption = f"variant {one_line(shown.variant)}, seed {shown.seed}"
     return table
 
 
@@ -173,21 +199,21 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
     table = plain_table("operand", "status", "relative error", "float32 eager", "worst at", "there", "should be", "why")
     for check in checks:
         table.add_row(
-            clean(check.name),
+            one_line(check.name),
             Text(check.status, style="red" if check.status in ("failed", "missing") else ""),
             _figure(check.rel_rms_error),
             _figure(check.yardstick_rel_rms_error),
             "" if check.worst_index is None else str(list(check.worst_index)),
             _figure(check.worst_candidate, 6),
             _figure(check.worst_reference, 6),
-            clean(check.message or ""),
+            one_line(check.message or ""),
         )
     return table if table.row_count else None
 
 
 def _timing(timing: TimingResult) -> Table | None:
     table = plain_table(
-        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "reached", "rounds", "clock"
+        "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "% of bound", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)
@@ -206,7 +232,7 @@ def _timing(timing: TimingResult) -> Table | None:
 
 
 def _against(timing: TimingResult) -> Table | None:
-    """The speedup over each baseline: that over the reference, times what the baseline is to eager in its own run."""
+    """Speedup over each baseline: that over eager times baseline / eager, both from the baselines' run."""
     eager = next((one for one in timing.baselines if one.name == "eager"), None)
     if eager is None:
         return None
@@ -244,12 +270,12 @@ def _pairs(value: Value) -> Table:
     for name, content in value.model_dump(mode="json").items():
         if content is not None:
             text = ", ".join(map(str, content)) if isinstance(content, list) else str(content)
-            table.add_row(name.replace("_", " "), clean(text))
+            table.add_row(name.replace("_", " "), one_line(text))
     return table
 
 
 def plain_table(*columns: str) -> Table:
-    """Columns under a header, without lines."""
+    """An empty table with a header and no lines."""
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -1,4 +1,4 @@
-"""The pages of the report, live from the database, with what only a server can do: progress, comparison, submission.
+"""The report live from the database, with progress, comparison of submissions, and submission.
 
 Needs the extra `serve` (FastAPI and uvicorn).
 """

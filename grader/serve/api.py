@@ -1,10 +1,11 @@
-"""The same for programs: JSON, with a schema under /api/openapi.json."""
+"""The JSON API; its schema is /api/openapi.json."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Response
+from pydantic import Field, create_model
 
 from db import Store
 from db.leaderboard import Board, Leaderboard, leaderboard
@@ -12,46 +13,49 @@ from db.rows import Row, Speedup
 from grader.errors import StoreError
 from grader.report.machine import json_line
 from grader.serve.snapshot import Snapshots
-from grader.verdict.models import Device, Status, Value, Verdict
+from grader.verdict.columns import LISTED
+from grader.verdict.models import Device, Status, Verdict
+from grader.verdict.value import Value
 
 _MOST = 1000
+"""Verdicts in one answer."""
 
 
-class VerdictInShort(Value):
-    """A verdict without its bulk; `/api/verdicts/{id}` has the whole."""
+def _listed_fields() -> dict[str, Any]:
+    """A field for each listed column, in the order of the table."""
+    return {
+        column.name: (
+            column.kind | None if column.optional else column.kind,
+            Field(description=column.description),
+        )
+        for column in LISTED
+    }
 
-    id: int
-    problem: str
-    author: str
-    label: str | None
-    sample: int | None
-    device: Device
-    device_name: str
-    status: Status
-    variant: str | None
-    quick: bool
-    sandbox: str
-    source_hash: str
-    problem_hash: str
-    created_at: str
-    total: Speedup | None
-    """Forward and backward together, over eager PyTorch, with its 95% interval."""
-    forward: Speedup | None
-    total_light: float | None
-    """Speed of light over the time taken."""
-    forward_light: float | None
+
+VerdictInShort: type[Value] = create_model(
+    "VerdictInShort",
+    __base__=Value,
+    __doc__="A verdict without its bulk; `/api/verdicts/{id}` has the whole.",
+    id=(int, Field(description="The verdict's number in its database.")),
+    **_listed_fields(),
+    total=(Speedup | None, Field(description="Forward and backward together, over eager PyTorch, with its interval.")),
+    forward=(Speedup | None, Field(description="The forward alone, over eager PyTorch, with its 95% interval.")),
+    total_light=(float | None, Field(description="Roofline bound over the time taken.")),
+    forward_light=(float | None, Field(description="Roofline bound over the forward's time.")),
+)
+"""The listed columns of a verdict with its speedups, as `db.rows.Row` has them."""
 
 
 class Verdicts(Value):
-    """Some verdicts, by ascending id."""
+    """One page of verdicts, by ascending id."""
 
-    verdicts: tuple[VerdictInShort, ...]
+    verdicts: tuple[VerdictInShort, ...]  # type: ignore[valid-type]
     next_after: int | None
-    """Ask with `after` set to this for more; null at the end."""
+    """The `after` of the next page; null at the end."""
 
 
 class ProblemInShort(Value):
-    """What is known about a problem; counts are over submissions as the leaderboards count them."""
+    """A problem with its counts, over the submissions that the leaderboards count."""
 
     id: str
     submissions: int
@@ -72,13 +76,13 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         after: Annotated[int, Query(ge=0, description="Only ids above this.")] = 0,
         limit: Annotated[int, Query(ge=1, le=_MOST)] = 100,
     ) -> Verdicts:
-        """Every verdict in short, filtered; also those that no board counts."""
+        """Every verdict in short, filtered, including those that no board counts."""
         wanted = {"problem": problem, "author": author, "status": status, "device": device}
-        asked = [(name, value) for name, value in wanted.items() if value is not None]
+        requested = [(name, value) for name, value in wanted.items() if value is not None]
         found = (
             row
             for row in snapshots.current().rows
-            if row.id > after and all(getattr(row, name) == value for name, value in asked)
+            if row.id > after and all(getattr(row, name) == value for name, value in requested)
         )
         shown = [row for _, row in zip(range(limit + 1), found, strict=False)]
         return Verdicts(
@@ -88,7 +92,7 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
 
     @router.get("/verdicts/{verdict_id}", response_model=Verdict)
     def verdict(verdict_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
-        """One verdict, whole."""
+        """One verdict in full."""
         try:
             stored = store.get(verdict_id)
         except StoreError as error:
@@ -122,5 +126,5 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
     return router
 
 
-def _in_short(row: Row) -> VerdictInShort:
+def _in_short(row: Row) -> Value:
     return VerdictInShort(**{name: getattr(row, name) for name in VerdictInShort.model_fields})

@@ -1,4 +1,4 @@
-"""Puts the server together: guard, pages, live page, API, and submissions where they are asked for."""
+"""Assembles the server: guard, pages, live page, API, and submissions if they are enabled."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from grader.serve.api import api
 from grader.serve.guard import Guard, TooLarge
 from grader.serve.pages import error_page, pages
 from grader.serve.snapshot import Snapshots
-from grader.serve.submit import Desk
+from grader.serve.submit import SubmissionIntake
 
 _MOST_BYTES = 3 * MAX_SOURCE_BYTES + (1 << 16)
-"""A form writes most characters of a source as they are, and some as three."""
+"""A form encodes some characters of a source as three."""
 
 _TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
 
 
 def make_app(
-    store: Store, path: Path, *, oracle: Desk | None, hosts: Collection[str], stopping: Callable[[], bool]
+    store: Store, path: Path, *, intake: SubmissionIntake | None, hosts: Collection[str], stopping: Callable[[], bool]
 ) -> FastAPI:
-    """The application. `store` reads only; without a `desk` nothing can be submitted."""
+    """The application; `store` only reads, and without an `intake` it accepts no submissions."""
     links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
-    frame = Frame(links=links if oracle else links[:1], compares=True)
+    frame = Frame(links=links if intake else links[:1], compares=True)
     snapshots = Snapshots(store, path, frame)
     app = FastAPI(
         title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
@@ -40,8 +40,8 @@ def make_app(
     app.include_router(pages(store, snapshots, frame))
     app.include_router(live.live(store, frame, stopping))
     app.include_router(api(store, snapshots))
-    if oracle:
-        app.include_router(submit.submissions(oracle, frame))
+    if intake:
+        app.include_router(submit.submissions(intake, frame))
     app.add_middleware(Guard, hosts=hosts, most_bytes=_MOST_BYTES)
 
     def fault(request: Request, status: int, message: str) -> Response:

@@ -1,4 +1,4 @@
-"""What every request has to pass, and what every answer says to the browser, whatever page it is."""
+"""Checks on every request, and security headers on every answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS = {
 
 
 class TooLarge(Exception):
-    """More came than a request may hold."""
+    """The body of a request is longer than allowed."""
 
 
 class Guard:
@@ -37,7 +37,7 @@ class Guard:
         self._app, self._hosts, self._most_bytes = app, {host.lower() for host in hosts}, most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on."""
+        """Refuse the request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -92,7 +92,7 @@ class Guard:
 
 
 def _from_elsewhere(headers: Headers) -> bool:
-    """Browsers say so themselves; programs say neither."""
+    """Whether a browser says that another site made the request; programs send neither header."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")

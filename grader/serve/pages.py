@@ -1,4 +1,4 @@
-"""The report's pages under the same addresses as in its folder, and comparisons of any two submissions."""
+"""The report's pages at the same addresses as in its folder, and comparisons of two submissions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MOST_OTHERS = 500
 
 def html(text: str, status: int = 200, policy: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
     """A page with its policy in the header too, where a browser takes more of it than from the page."""
-    told = {"Content-Security-Policy": f"{policy or security_policy()}; frame-ancestors 'none'", **(headers or {})}
-    return HTMLResponse(text.encode("utf-8", errors="replace"), status, told)
+    sent = {"Content-Security-Policy": f"{policy or security_policy()}; frame-ancestors 'none'", **(headers or {})}
+    return HTMLResponse(text.encode("utf-8", errors="replace"), status, sent)
 
 
 def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:

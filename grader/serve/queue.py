@@ -1,4 +1,4 @@
-"""Grades what was submitted, one after another, by the command that a person would type."""
+"""Grades submissions one after another, with the command `grader grade`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS = 15.0
 
 
 class QueueFull(Exception):
-    """So many wait that one more is not taken."""
+    """The queue accepts no more submissions now."""
 
 
 @dataclass

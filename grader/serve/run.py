@@ -1,4 +1,4 @@
-"""Listens, says where, and ends without leaving anything behind."""
+"""Listens, announces the address, and ends without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grader.catalog.problems_and_submissions import find_problems
 from grader.errors import UserError
 from grader.serve.app import make_app
 from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
-from grader.serve.submit import Desk
+from grader.serve.submit import SubmissionIntake
 
 _SHORTEST_TOKEN = 16
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -40,20 +40,21 @@ def run_server(
     token = _token() if submissions else ""
     problems = sorted(find_problems(problem_folders).problems) if submissions else []
     if submissions:
-        # What is submitted first may be what makes the database.
+        # The first submission may be the first verdict of the database.
         Store.open(database).close()
     with ExitStack() as stack:
         listening = stack.enter_context(_listen(host, port))
         store = stack.enter_context(open_read_only(database))
-        oracle = (
-            Desk(stack.enter_context(GradingQueue(database, problem_folders)), token, problems) if submissions else None
-        )
+        intake = None
+        if submissions:
+            queue = stack.enter_context(GradingQueue(database, problem_folders))
+            intake = SubmissionIntake(queue, token, problems)
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
         server: _Server
         app = make_app(
             store,
             Path(database_url(database).database or ""),
-            oracle=oracle,
+            intake=intake,
             hosts=known,
             stopping=lambda: server.should_exit,
         )
@@ -71,7 +72,7 @@ def run_server(
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens only when it also knows how to end: whoever reads that may send a signal at once."""
+    """Announces its address only after signals are handled: a reader may send one at once."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""What the pages are made of, read once and kept until the database has more."""
+"""The content of the pages, kept until the database has more verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import Frame
 
 _QUICK_SECONDS = 0.3
-"""A reading that takes longer is done beside the requests, which get what was read before."""
+"""A slower reading runs in the background, and requests get the previous snapshot."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Submissions from a form and from programs, for those who have the token."""
+"""Submissions from a form and from programs, with a token."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from grader.report.site.pages import Frame, render, security_policy
 from grader.serve.guard import TooLarge
 from grader.serve.pages import html
 from grader.serve.queue import NAME_PATTERN, GradingQueue, Job, QueueFull
-from grader.verdict.models import Value
+from grader.verdict.value import Value
 
 PAGE = "submit.html"
 _POLICY = security_policy(form="'self'")
 
 
 class Submitted(Value):
-    """What a program sends."""
+    """A submission as a program sends it."""
 
     author: str
     problem: str
@@ -34,7 +34,7 @@ class Submitted(Value):
 
 
 class JobState(Value):
-    """What has become of it."""
+    """The state of a submission."""
 
     id: str
     state: Literal["waiting", "grading", "done", "failed"]
@@ -43,14 +43,14 @@ class JobState(Value):
     """Why it failed."""
 
 
-class Desk:
+class SubmissionIntake:
     """Checks a submission before it is queued."""
 
     def __init__(self, queue: GradingQueue, token: str, problems: Sequence[str]) -> None:
         self.queue, self.problems, self._token = queue, problems, token.encode()
 
     def take(self, token: str, given: Submitted) -> Job:
-        """Queue it. Raises HTTPException with one sentence."""
+        """Queue a submission. Raises HTTPException with one sentence."""
         if not hmac.compare_digest(token.encode(errors="replace"), self._token):
             raise HTTPException(403, "The token is wrong; it is printed where the server was started.")
         if given.problem not in self.problems:
@@ -67,8 +67,8 @@ class Desk:
             raise HTTPException(422, str(error)) from error
 
 
-def submissions(oracle: Desk, frame: Frame) -> APIRouter:
-    """The form, the page of a job, and the same for programs."""
+def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
+    """The routes: the form, the page of a submission, and the API."""
     router = APIRouter()
     nothing = Submitted(author="", problem="", source="")
 
@@ -81,7 +81,7 @@ def submissions(oracle: Desk, frame: Frame) -> APIRouter:
             policy=_POLICY,
             fault=fault,
             given=given.model_copy(update={"label": given.label or ""}),
-            problems=oracle.problems,
+            problems=intake.problems,
             name_pattern=NAME_PATTERN,
             most=MAX_SOURCE_BYTES,
         )
@@ -110,14 +110,14 @@ def submissions(oracle: Desk, frame: Frame) -> APIRouter:
             quick="quick" in fields,
         )
         try:
-            job = oracle.take(fields.get("token", ""), given)
+            job = intake.take(fields.get("token", ""), given)
         except HTTPException as refused:
             return form(given, str(refused.detail), refused.status_code)
         return RedirectResponse(f"/submitted/{job.id}.html", 303)
 
     @router.get("/submitted/{job_id}.html", include_in_schema=False)
     def job_page(job_id: str) -> Response:
-        job = _job(oracle, job_id)
+        job = _job(intake, job_id)
         if job.state == "done" and job.verdict_id is not None:
             return RedirectResponse(f"/{names.verdict_page(job.verdict_id)}", 303)
         page = f"submitted/{job_id}.html"
@@ -126,19 +126,19 @@ def submissions(oracle: Desk, frame: Frame) -> APIRouter:
 
     @router.post("/api/submissions", status_code=202, tags=["submissions"])
     def send(given: Submitted, authorization: Annotated[str, Header()] = "") -> JobState:
-        """Queue a submission; `Authorization: Bearer TOKEN` has to come along."""
-        return _state(oracle.take(authorization.removeprefix("Bearer "), given))
+        """Queue a submission; needs the header `Authorization: Bearer TOKEN`."""
+        return _state(intake.take(authorization.removeprefix("Bearer "), given))
 
     @router.get("/api/submissions/{job_id}", tags=["submissions"])
     def state(job_id: str) -> JobState:
-        """What has become of a submission; `/api/verdicts/{verdict_id}` has the verdict."""
-        return _state(_job(oracle, job_id))
+        """The state of a submission; `/api/verdicts/{verdict_id}` has the verdict."""
+        return _state(_job(intake, job_id))
 
     return router
 
 
-def _job(oracle: Desk, job_id: str) -> Job:
-    job = oracle.queue.get(job_id)
+def _job(intake: SubmissionIntake, job_id: str) -> Job:
+    job = intake.queue.get(job_id)
     if job is None:
         raise HTTPException(404, "There is no such submission, or it was long ago.")
     return job

@@ -1,4 +1,4 @@
-"""Every diagnosis code: what it means and what an author does about it. The documentation is made from this table."""
+"""Every diagnosis code with its meaning and remedy; the documentation is made from this table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
+    """A diagnosis code's stage, meaning and remedy."""
+
     stage: str
     meaning: str
     remedy: str

@@ -1,27 +1,31 @@
-"""What the grader talks about: problems, submissions, and verdicts with their parts.
+"""Problems, submissions, and the verdict on a submission.
 
-All values are frozen. Two verdicts are equal when every field is equal; identity in the database is `verdict_id`.
-Absent is `None`, never -1 or NaN. Times are in milliseconds where the name ends in `_ms`, else in seconds.
+All values are frozen. Two verdicts are equal when every field is equal; `verdict_id` identifies one in a database.
+An absent value is `None`, never -1 or NaN. Times are in milliseconds where the name ends in `_ms`, else in seconds.
 """
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from grader.verdict.stages import (
+    BackwardResult,
+    BuildResult,
+    ForwardResult,
+    KernelUse,
+    StageSeconds,
+    StageStatus,
+    TimingResult,
+)
+from grader.verdict.value import Value, digest
 
 SCHEMA_VERSION = 1
-"""Version of the verdict's JSON form; raised when a field changes its meaning or goes away."""
-
-
-class Value(BaseModel):
-    """A frozen record that refuses unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True, ser_json_inf_nan="strings")
+"""Version of the verdict's JSON form; raised when a field changes its meaning or is removed."""
 
 
 class Status(StrEnum):
@@ -32,39 +36,32 @@ class Status(StrEnum):
     BUILD_ERROR = "build_error"
     """A compiler or linker refused an extension."""
     RUNTIME_ERROR = "runtime_error"
-    """It raised while being imported, constructed or run."""
+    """It raised while it was imported, constructed or run."""
     CRASHED = "crashed"
     """Its process died: a segmentation fault, an abort, an exit."""
     TIMEOUT = "timeout"
-    """It gave no answer within the time that a build, a constructor or a call may take."""
+    """It gave no answer within the time limit of a build, a constructor or a call."""
     OUT_OF_MEMORY = "out_of_memory"
     """It used more memory than the device has or the sandbox allows."""
     WRONG_OUTPUT = "wrong_output"
-    """The forward does not match, or an output of a timed call does not."""
+    """The forward, or an output of a timed call, does not match the reference."""
     MISSING_BACKWARD = "missing_backward"
-    """The forward matches; some gradient that the reference has does not exist."""
+    """The forward matches; a gradient that the reference has does not exist."""
     WRONG_BACKWARD = "wrong_backward"
-    """The forward matches and every gradient exists; some gradient is wrong."""
+    """The forward matches and every gradient exists; a gradient is wrong."""
     INTEGRITY_VIOLATION = "integrity_violation"
-    """Caught reaching around the grader."""
+    """It tried to get around the grader."""
     CORRECT = "correct"
-    """All of it matches."""
+    """Outputs and gradients match the reference."""
     NOT_RUN = "not_run"
-    """It needs a device that is not here, or its problem cannot be graded. Never a pass, never a fail."""
+    """It needs a device that this machine lacks, or its problem cannot be graded. Neither a pass nor a failure."""
     GRADER_ERROR = "grader_error"
-    """Our fault. Never counted against the submission."""
-
-
-class StageStatus(StrEnum):
-    PASSED = "passed"
-    """What was asked was so."""
-    FAILED = "failed"
-    """It was not, and a diagnosis says why."""
-    SKIPPED = "skipped"
-    """Not reached because an earlier stage failed, or not gradable for this problem."""
+    """The grader itself failed. Never counted against the submission."""
 
 
 class Device(StrEnum):
+    """Kind of device that submissions run on."""
+
     CPU = "cpu"
     CUDA = "cuda"
 
@@ -84,16 +81,16 @@ class Problem(Value):
 
 
 class Submission(Value):
-    """A candidate file with `ModelNew`, as it came."""
+    """A candidate file with `ModelNew`, as it was submitted."""
 
     author: str
     label: str | None = None
-    """What stands behind `__` in the file's name, if anything."""
+    """The part of the file's name behind `__`, if there is one."""
     problem_id: str
     path: str
     source: str = Field(repr=False)
     sample: int | None = None
-    """Which of several samples by the same author for the same problem (KernelBench's `sample_S`)."""
+    """Number among several samples by the same author for the same problem (KernelBench's `sample_S`)."""
     unreadable: str | None = None
     """Why the file cannot be graded at all (empty, not UTF-8, too large), in one sentence; the source is then empty."""
 
@@ -109,147 +106,19 @@ class Submission(Value):
 
 
 class Diagnosis(Value):
-    """One sentence that tells an author what to change, under a stable code."""
+    """One sentence that says what to change, under a stable code."""
 
     code: str
-    """A code of `grader.verdict.codes`."""
+    """A key of `grader.verdict.codes.CODES`."""
     stage: Literal["load", "build", "forward", "backward", "timing", "integrity"]
     message: str
-    """Subject, numbers and remedy in one sentence."""
+    """What is wrong, where, by how much, and the remedy, in one sentence."""
     severity: Literal["error", "warning", "info"] = "error"
-    detail: dict[str, object] = {}
-
-
-class BuildResult(Value):
-    """What the compilers said."""
-
-    status: StageStatus
-    seconds: float | None = None
-    cached: bool = False
-    """The extensions came from the build cache."""
-    log_tail: str = ""
-    extensions: tuple[str, ...] = ()
-    """Names of the extensions that were compiled, in order."""
-
-
-class TensorCheck(Value):
-    """One tensor of the candidate beside the float64 reference."""
-
-    name: str
-    """`output`, `output[1]`, `x`, `conv.weight`, ..."""
-    status: Literal["passed", "failed", "missing", "not_checked"]
-    shape: tuple[int, ...] | None = None
-    dtype: str | None = None
-    max_abs_error: float | None = None
-    rel_rms_error: float | None = None
-    """||candidate - reference|| / ||reference||, in the Euclidean norm over all elements."""
-    yardstick_rel_rms_error: float | None = None
-    """The same figure for float32 eager PyTorch, the worst of several runs on inputs perturbed by rounding errors."""
-    worst_index: tuple[int, ...] | None = None
-    worst_candidate: float | None = None
-    worst_reference: float | None = None
-    passes_1e_4: bool | None = None
-    """|candidate - reference| <= 1e-4 (1 + |reference|) everywhere, for comparison with other harnesses."""
-    passes_1e_2: bool | None = None
-    """The same with 1e-2, the tolerance that KernelBench used first."""
-    message: str | None = None
-
-
-class VariantResult(Value):
-    """One variant of the problem (one set of sizes), one draw of inputs."""
-
-    variant: str
-    status: StageStatus
-    seed: int
-    """From the operating system's entropy, written down afterwards so that a failure can be replayed."""
-    tensors: tuple[TensorCheck, ...] = ()
-
-
-class ForwardResult(Value):
-    status: StageStatus
-    variants: tuple[VariantResult, ...] = ()
-    max_abs_error: float | None = None
-    rel_rms_error: float | None = None
-    passes_1e_4: bool | None = None
-    passes_1e_2: bool | None = None
-    seconds: float | None = None
-
-
-class BackwardResult(Value):
-    status: StageStatus
-    gradients: tuple[TensorCheck, ...] = ()
-    """One row an operand: its worst check over all variants."""
-    variants: tuple[VariantResult, ...] = ()
-    experiments: tuple[str, ...] = ()
-    """Names of the experiments that were run beside the plain vector-Jacobian products."""
-    peak_device_bytes: int | None = None
-    """Peak of device memory of all processes together until the end of this stage; GPU only."""
-    seconds: float | None = None
-
-
-class PhaseTiming(Value):
-    """One phase's time beside the reference's, on the same inputs, interleaved in one run."""
-
-    candidate_ms: float
-    reference_ms: float
-    speedup: float
-    """exp(median over pairs of log(reference / candidate))."""
-    ci_low: float
-    """Lower end of the 95% interval over pairs; this ranks."""
-    ci_high: float
-    bound_ms: float | None = None
-    """Speed of light: no implementation can be faster on this device."""
-    verdict: Literal["faster", "slower", "same", "inconclusive"] = "inconclusive"
-    rounds: int
-    candidate_samples_ms: tuple[float, ...] = ()
-    reference_samples_ms: tuple[float, ...] = ()
-    clock: Literal["worker", "referee"] = "worker"
-    """Whose figure is given: the worker's claim where it agrees with the referee's clock, else the referee's."""
-
-
-class ClockReading(Value):
-    """What the device said of itself beside one round of timing; GPU only."""
-
-    round: int
-    sm_mhz: int
-    memory_mhz: int
-    throttle_reasons: tuple[str, ...] = ()
-    """NVML's names, `sw_power_cap` for one; a round with one that slows the clocks is dropped."""
-
-
-class Baseline(Value):
-    """One more way of running the reference, timed on the same device: what a speedup over eager does not tell."""
-
-    name: Literal["eager", "compile", "compile_max_autotune"]
-    """`compile_max_autotune` is torch.compile(mode="max-autotune-no-cudagraphs")."""
-    forward_ms: float
-    total_ms: float | None = None
-    """Forward and backward together."""
-
-
-class TimingResult(Value):
-    status: StageStatus
-    variant: str | None = None
-    forward: PhaseTiming | None = None
-    backward: PhaseTiming | None = None
-    total: PhaseTiming | None = None
-    """Forward and backward together: the ranking figure."""
-    clocks: tuple[ClockReading, ...] = ()
-    baselines: tuple[Baseline, ...] = ()
-    """The reference compiled, where that was measured in this environment."""
-
-
-class KernelUse(Value):
-    """One kernel (on the CPU: one operator) that a profiler saw in a forward and backward that nobody timed."""
-
-    name: str
-    calls: int
-    share: float | None = None
-    """Of the device's time in that pass, 0 to 1."""
+    detail: dict[str, object] = Field(default_factory=dict)
 
 
 class Environment(Value):
-    """Where a verdict was reached; its hash tells whether a stored verdict still holds."""
+    """Machine and versions of a grading; a stored verdict is reused only if all fields match."""
 
     device: Device
     device_name: str
@@ -271,7 +140,7 @@ class Environment(Value):
 
 
 class Settings(Value):
-    """What the user asked for; part of what makes a stored verdict reusable."""
+    """What the user requested; a stored verdict is reused only for the same settings."""
 
     device: Device
     variant: str | None = None
@@ -279,7 +148,7 @@ class Settings(Value):
     quick: bool = False
     sandbox: Literal["auto", "bubblewrap", "weak"] = "auto"
     strict_fp32: bool = False
-    """Time with TF32 off on both sides."""
+    """Time with TensorFloat-32 off on both sides."""
 
     @property
     def settings_hash(self) -> str:
@@ -291,26 +160,15 @@ class TimeLimits(Value):
     """How long a submission may take before it is stopped, in seconds."""
 
     build: float = 600.0
-    """Import, with whatever it compiles."""
+    """Import, including compilation."""
     construction: float = 300.0
     """ModelNew(...), which may compile too."""
     call: float = 120.0
-    """One job: a handful of forwards and backwards."""
-
-
-class StageSeconds(Value):
-    """Where the wall time of one grading went, in seconds."""
-
-    build: float = 0.0
-    start: float = 0.0
-    forward: float = 0.0
-    backward: float = 0.0
-    timing: float = 0.0
-    inspection: float = 0.0
+    """One job: a few forwards and backwards."""
 
 
 class Verdict(Value):
-    """The answer to all four questions about one submission."""
+    """What the grader found about one submission: build, forward, backward and speed."""
 
     schema_version: int = SCHEMA_VERSION
     verdict_id: int | None = None
@@ -324,9 +182,9 @@ class Verdict(Value):
     device: Device
     status: Status
     diagnoses: tuple[Diagnosis, ...] = ()
-    """Errors first, the cause before what follows from it."""
+    """Errors first, a cause before its consequences."""
     labels: tuple[str, ...] = ()
-    """What informs and does not reject: `no_custom_kernel`, `torch_fallback`, ..."""
+    """Labels that inform and do not reject: `no_custom_kernel`, `torch_fallback`, ..."""
     kernels: tuple[KernelUse, ...] = ()
     """By share, largest first."""
     build: BuildResult | None = None
@@ -348,17 +206,12 @@ class Verdict(Value):
             if self.forward is None or self.forward.status is not StageStatus.PASSED:
                 raise ValueError("a correct verdict needs a passed forward stage")
             if self.backward is not None and self.backward.status is StageStatus.FAILED:
-                raise ValueError("a correct verdict cannot carry a failed backward stage")
+                raise ValueError("a correct verdict cannot have a failed backward stage")
         elif self.status in (Status.MISSING_BACKWARD, Status.WRONG_BACKWARD):
             if self.forward is None or self.forward.status is not StageStatus.PASSED:
-                raise ValueError(f"{self.status} says that the forward passed")
+                raise ValueError(f"{self.status} needs a passed forward stage")
             if self.backward is None or self.backward.status is not StageStatus.FAILED:
-                raise ValueError(f"{self.status} says that the backward failed")
-        elif self.status not in (Status.NOT_RUN,) and not self.diagnoses:
-            raise ValueError(f"{self.status} needs a diagnosis that says why")
+                raise ValueError(f"{self.status} needs a failed backward stage")
+        elif self.status is not Status.NOT_RUN and not self.diagnoses:
+            raise ValueError(f"{self.status} needs a diagnosis")
         return self
-
-
-def digest(text: str) -> str:
-    """SHA-256 of a text in UTF-8, hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,13 +1,14 @@
-"""A verdict as one number to train on, or none where it says nothing about the submission."""
+"""A verdict as a scalar reward, or None if it says nothing about the submission."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from grader.verdict.models import StageStatus, Status, Verdict
+from grader.verdict.models import Status, Verdict
+from grader.verdict.stages import StageStatus
 
 NO_KERNEL = ("wraps_reference", "torch_fallback", "no_custom_kernel")
-"""Labels of what is right and earns nothing: the task was to write a kernel."""
+"""Labels of correct submissions that earn nothing: the task is to write a kernel."""
 
 _SAYS_NOTHING = (Status.NOT_RUN, Status.GRADER_ERROR)
 
@@ -22,19 +23,19 @@ def reward(
     forward: float = 0.0,
     worthless: Collection[str] = NO_KERNEL,
 ) -> float | None:
-    """The reward of one verdict: `correct + per_speedup * speedup` for a correct submission, else a step or 0.
+    """The reward: `correct + per_speedup * speedup` for a correct submission, else a step or 0.
 
-    The form and its weights are Kevin-32B's (Baronio et al., arXiv:2507.11948): 0.3 for being correct plus the
-    speedup, nothing else. `speedup` is of forward and backward together, of the forward where there is nothing to
-    differentiate; it is the lower end of the 95% interval, so that noise is not a way to earn, and is capped at the
-    speed of light where the verdict has one (`bound_ms`) and at `max_speedup`.
+    The form and its weights are Kevin-32B's (Baronio et al., arXiv:2507.11948): 0.3 for correctness plus the speedup.
+    The speedup is that of forward and backward together, or of the forward if there is nothing to differentiate. It is
+    the lower end of the 95% interval, so that noise earns nothing, and is limited by the roofline bound (`bound_ms`) if
+    the verdict has one, and by `max_speedup`.
 
-    `built` is for what compiles and loads, `forward` for what has a right forward too. They are 0 unless asked for:
-    whatever pays for a stage also pays for staying there. A correct submission that carries one of the `worthless`
-    labels, and an integrity violation, get 0.
+    `built` is the reward for a submission that compiles and loads, `forward` for one with a correct forward. Both are 0
+    by default: a reward for a stage is also a reward for stopping there. A submission with one of the `worthless`
+    labels gets 0, and so does an integrity violation.
 
     None means: do not train on it. `not_run` and `grader_error` say nothing about the submission, a grading of one
-    variant is not ranked, and a correct submission that could not be timed has no figure.
+    variant is not ranked, and a correct submission without a timing has no speedup.
 
     Raises ValueError unless 0 <= built <= forward <= correct, and for a negative `per_speedup`.
     """
@@ -56,7 +57,7 @@ def reward(
 
 
 def _speedup(verdict: Verdict) -> float | None:
-    """What may be relied on: the interval's lower end, no faster than the device allows."""
+    """The lower end of the speedup's interval, at most the speedup at the roofline bound."""
     timing = verdict.timing
     phase = (timing.total or timing.forward) if timing else None
     if phase is None:
@@ -65,6 +66,6 @@ def _speedup(verdict: Verdict) -> float | None:
 
 
 def _loaded(verdict: Verdict) -> bool:
-    """It compiled, and nothing stood in the way of importing it."""
+    """Whether it compiled and could be imported."""
     passed = verdict.build is not None and verdict.build.status is StageStatus.PASSED
     return passed and not any(diagnosis.stage in ("load", "build") for diagnosis in verdict.diagnoses)

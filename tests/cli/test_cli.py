@@ -355,7 +355,7 @@ def test_a_problem_that_nobody_knows_is_told_and_one_without_verdicts_is_not(cli
     cli(*batch)
     result = cli("leaderboard", "--problem", "nosuch")
     assert (result.code, result.out) == (2, "")
-    assert result.err == "grader: there is no verdict on problem 'nosuch'; there are verdicts on scale\n"
+    assert result.err == "grader: no verdict on problem 'nosuch'; there are verdicts on scale\n"
     assert cli("leaderboard", "--problem", "conv2d_mul_leaky_relu_gelu").code == 0
 
 
@@ -407,9 +407,9 @@ def test_leaderboards_in_all_formats(cli, batch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--having", "fast"], "there is no label 'fast'; there are cuda_graph, "),
-        (["--pass-at", "1,x"], "--pass-at 1,x: name whole numbers above 0, such as 1,5,10"),
-        (["--pass-at", "0"], "--pass-at 0: name whole numbers above 0, such as 1,5,10"),
+        (["--having", "fast"], "unknown label 'fast'; the labels are cuda_graph, "),
+        (["--pass-at", "1,x"], "--pass-at 1,x: write whole numbers above 0, such as 1,5,10"),
+        (["--pass-at", "0"], "--pass-at 0: write whole numbers above 0, such as 1,5,10"),
     ],
 )
 def test_leaderboards_that_cannot_be(cli, batch, arguments, said):

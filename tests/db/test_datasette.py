@@ -8,7 +8,8 @@ import yaml
 
 from db import Store
 from db.leaderboard import leaderboard
-from grader.verdict.models import StageSeconds, Status
+from grader.verdict.models import Status
+from grader.verdict.stages import StageSeconds
 from tests import samples
 
 METADATA = yaml.safe_load((Path(__file__).resolve().parents[2] / "db" / "datasette.yaml").read_text())

@@ -11,7 +11,8 @@ from grader.catalog.problems_and_submissions import find_problems
 from grader.cli import selftest as command
 from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
 from grader.grading.timing import TimingJudgement
-from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, TimingResult
+from grader.verdict.models import Device, Problem
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 CONV = find_problems(()).problem(CONVOLUTION)
 

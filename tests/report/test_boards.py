@@ -1,10 +1,13 @@
 """The leaderboard as a table for the terminal and in Markdown."""
 
+import csv
 import io
 
-from db.leaderboard import Entry, Leaderboard, Summary
+from db.leaderboard import Leaderboard
+from db.summaries import Entry, Summary
 from grader.report.boards import leaderboard_table
 from grader.report.console import console
+from grader.report.machine import leaderboard_csv
 from grader.report.markdown import leaderboard_markdown
 from grader.verdict.models import Device, Status
 
@@ -62,19 +65,19 @@ def test_several_problems_are_summed_up():
     assert "3.000x" in printed(leaderboard_table(board))
 
 
-def test_ties_and_the_speed_of_light_are_shown():
+def test_ties_and_the_roofline_bound_are_shown():
     entries = (
         entry(tied=True, share_of_light=0.5),
         entry(author="bob", tied=True, labels=("vendor_library",)),
         entry(author="eve", rank=None, speedup=90.0, ci_low=80.0, share_of_light=1.4),
     )
     lines = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=()))).splitlines()
-    assert "of light" in lines[1]
+    assert "% of roofline" in lines[1]
     assert lines[2].split()[:3] == ["=1", "scale", "ann"]
     assert "50%" in lines[2]
     assert "vendor_library" in lines[3]
     assert lines[4].startswith("-")
-    assert "above 110% of the speed of light, not ranked" in lines[4]
+    assert "above 110% of the roofline bound, not ranked" in lines[4]
 
 
 def test_pass_at_k_is_shown_for_one_problem_too():
@@ -109,3 +112,16 @@ def test_markdown_keeps_names_in_their_cells():
     assert lines[0] == "| rank | problem | author | device | speedup | 95% interval | status | remarks |"
     assert lines[2] == (r"| 1 | scale | a\|b \<img src=x\> | NVIDIA H200 | 2.000x | 1.900 to 2.100 | correct |  |")
     assert lines[6].startswith(r"| a\|b | NVIDIA H200 | 1 of 1 | 2.000x | 1.900x |")
+
+
+def test_a_name_cannot_forge_a_line():
+    forged = entry(author="ann\n2     scale    eve", problem="scale\u2028x")
+    lines = printed(leaderboard_table(Leaderboard(board="total", entries=(forged,), summaries=()))).splitlines()
+    assert len(lines) == 3
+    assert r"ann\n2     scale    eve" in lines[2]
+
+
+def test_csv_of_a_board_has_no_formulas():
+    board = Leaderboard(board="total", entries=(entry(author="=1+1", ci_low=-1.5),), summaries=())
+    (row,) = csv.DictReader(io.StringIO(leaderboard_csv(board)))
+    assert (row["author"], row["ci_low"]) == ("'=1+1", "-1.5")

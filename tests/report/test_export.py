@@ -12,12 +12,15 @@ import pyarrow.parquet
 import pytest
 
 from db import Store
-from grader.report.export import COLUMNS
-from grader.verdict.models import Device, PhaseTiming, Settings, Status, TimingResult, Verdict
+from grader.verdict.columns import EXPORTED
+from grader.verdict.models import Device, Settings, Status, Verdict
+from grader.verdict.stages import PhaseTiming, TimingResult
 from tests import samples
 from tests.cli.test_cli import ROOT, cli
 
 __all__ = ["cli"]
+
+COLUMNS = [column.name for column in EXPORTED]
 
 LEVELS = {"1_Scale": "level1", "2_Add": "level1", "10_Last": "level1", "7_Other": "level2"}
 
@@ -87,10 +90,44 @@ def test_csv_has_a_row_a_verdict_and_empty_cells_for_absent(cli, keep):
     keep(author='a "quoted",\nname', label=None)
     keep(author="bob", status=Status.WRONG_OUTPUT, sample=3)
     rows = list(csv.DictReader(io.StringIO(cli("export", "--format", "csv").out)))
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == COLUMNS
     assert (rows[0]["author"], rows[0]["label"], rows[0]["code"]) == ('a "quoted",\nname', "", "")
     assert (rows[0]["total_speedup"], rows[0]["forward_candidate_ms"]) == ("2.0", "1.0")
     assert (rows[1]["sample"], rows[1]["code"], rows[1]["forward_status"]) == ("3", "output_wrong", "failed")
+
+
+@pytest.mark.parametrize(
+    ("author", "cell"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\\u000d=1"),
+        ("\u202e=1", "\\u202e=1"),
+        ("a\u2066b", "a\\u2066b"),
+        ("a\reve,correct", "a\\u000deve,correct"),
+        ("a=1", "a=1"),
+    ],
+)
+def test_csv_has_no_formulas_and_no_reordered_text(cli, keep, author, cell):
+    keep(author=author, forward={"status": "failed", "rel_rms_error": -math.inf}, status=Status.WRONG_OUTPUT)
+    row = next(csv.DictReader(io.StringIO(cli("export", "--format", "csv").out, newline="")))
+    assert row["author"] == cell
+    assert row["rel_rms_error"] == "-inf"
+
+
+@pytest.mark.parametrize("output", ["jsonl", "csv", "kernelbench"])
+def test_a_choice_that_matches_nothing_is_reported(cli, keep, output):
+    keep(author="ann")
+    result = cli("export", "--author", "nobody", "--status", "correct", "--format", output)
+    assert (result.code, result.err) == (0, "no verdict matches --author nobody --status correct\n")
+    assert cli("export", "--author", "ann").err == ""
+
+
+def test_a_database_without_verdicts_is_reported(cli, keep):
+    assert cli("export").err == "no verdicts yet\n"
 
 
 def test_parquet_has_the_same_columns_with_types(cli, keep, tmp_path):
@@ -99,7 +136,7 @@ def test_parquet_has_the_same_columns_with_types(cli, keep, tmp_path):
     result = cli("export", "--format", "parquet", "--out", "v.parquet")
     assert (result.code, result.out) == (0, "")
     table = pyarrow.parquet.read_table(tmp_path / "v.parquet")
-    assert table.column_names == list(COLUMNS)
+    assert table.column_names == COLUMNS
     assert table["sample"].to_pylist() == [1, None]
     assert table["total_speedup"].to_pylist() == [2.0, None]
     assert table["quick"].to_pylist() == [False, False]
@@ -156,7 +193,7 @@ def test_a_verdict_of_another_version_is_passed_over(cli, keep, tmp_path):
     connection.close()
     result = cli("export")
     assert [one["verdict_id"] for one in result.objects] == [2]
-    assert result.err == "1 verdicts of another version of the grader are left out\n"
+    assert result.err == "1 verdicts written by another version of the grader are left out\n"
 
 
 # --------------------------------------------------------------------------------------------------- KernelBench

@@ -3,7 +3,8 @@
 import csv
 import json
 
-from db.leaderboard import Entry, Leaderboard
+from db.leaderboard import Leaderboard
+from db.summaries import Entry
 from grader.report.machine import json_line, leaderboard_csv, leaderboard_json
 from grader.verdict.models import Verdict
 from tests import samples

@@ -18,16 +18,13 @@ from grader.report.site.boards import _ranks, author_board, read_boards
 from grader.report.site.code import compare, highlight
 from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
 from grader.report.site.formats import interval, percent, prose, times
-from grader.verdict.models import (
+from grader.verdict.models import Device, Diagnosis, Settings, Status
+from grader.verdict.stages import (
     Baseline,
     ClockReading,
-    Device,
-    Diagnosis,
     KernelUse,
-    Settings,
     StageSeconds,
     StageStatus,
-    Status,
     TensorCheck,
     VariantResult,
 )
@@ -275,7 +272,7 @@ def test_the_command_says_where_to_begin(site):
     arguments = ["report", "--out", str(site.folder / "out"), "--db", str(site.folder / "grader.db")]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0
-    assert done.output == f"16 pages, begin with {site.folder / 'out' / 'index.html'}\n"
+    assert done.output == f"16 pages; start at {site.folder / 'out' / 'index.html'}\n"
 
 
 def test_other_peoples_files_are_left_alone(site):

@@ -8,7 +8,8 @@ import pytest
 from db.store import StoredVerdict
 from grader.report.console import clean, console
 from grader.report.text import tally, verdict_in_full, verdict_line
-from grader.verdict.models import Baseline, ClockReading, Device, Diagnosis, KernelUse, Settings, StageSeconds, Status
+from grader.verdict.models import Device, Diagnosis, Settings, Status
+from grader.verdict.stages import Baseline, ClockReading, KernelUse, StageSeconds
 from tests import samples
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]not markup[/bold] \u202egnp.exe"
@@ -162,3 +163,25 @@ def test_the_share_of_the_speed_of_light():
     told = full(verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"total": total})}))
     (line,) = (line for line in told.splitlines() if line.startswith("  total"))
     assert line.split()[-4:] == ["1", "25%", str(total.rounds), total.clock]
+
+
+def test_foreign_text_cannot_forge_a_line():
+    forged = "ann\ncorrect            #9 eve"
+    diagnosis = Diagnosis(
+        code="output_wrong",
+        stage="forward",
+        message="wrong\n✓ fine",
+        detail={"traceback": "a\n✗ no\nverdict 9: correct"},
+    )
+    verdict = samples.verdict(samples.submission(author=forged), Status.WRONG_OUTPUT, diagnoses=(diagnosis,))
+    assert "\n" not in verdict_line(verdict).plain
+    lines = full(verdict).splitlines()
+    assert not [line for line in lines if line.startswith(("✓", "✗ no", "verdict 9", "correct"))]
+
+
+def test_the_summary_has_the_shown_columns():
+    forward = samples.verdict().forward.model_copy(update={"rel_rms_error": 1.25e-7, "passes_1e_4": True})
+    shown = full(samples.verdict(forward=forward, labels=("vendor_library", "cuda_graph")))
+    assert re.search(r"labels +vendor_library, cuda_graph", shown)
+    assert re.search(r"rel rms error +1\.25e-07", shown)
+    assert re.search(r"passes 1e 4 +yes", shown)

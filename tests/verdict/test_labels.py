@@ -1,5 +1,6 @@
 """What a submission's text is labelled with."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,81 @@ def test_only_known_labels_in_their_order():
 def test_reference_solutions_are_kernels_of_their_own(path):
     found = labels(path.read_text(), (ROOT / "problems" / path.name).read_text())
     assert not set(found) & {"wraps_reference", "no_custom_kernel", "torch_fallback"}
+
+
+SIZE = 1_000_000
+BEFORE = 'import torch\nop = load_inline("op", cuda_sources="""#include <x>\n'
+HOSTILE = {
+    "unclosed comments": f"{BEFORE}{'/* ' * (SIZE // 3)}",
+    "closed string of unclosed comments": f'{BEFORE}{"/* " * (SIZE // 3)}""")',
+    "comment that is almost closed": f'{BEFORE}/*{"*" * SIZE}""")',
+    "namespaces": f'{BEFORE}{"at::" * (SIZE // 4)}""")',
+    "namespaces apart": f'{BEFORE}{"at:: " * (SIZE // 5)}""")',
+    "one long name": f'{BEFORE}at::conv{"conv" * (SIZE // 4)}""")',
+    "calls that do not open": f'{BEFORE}{"at::conv2d " * (SIZE // 11)}""")',
+    "spaces after a name": f'{BEFORE}at::mm{" " * SIZE}""")',
+    "spaces after many names": f'{BEFORE}{"for   " * (SIZE // 6)}""")',
+    "spaces": " " * SIZE,
+    "spaces after a hash": f'{BEFORE}#{" " * SIZE}""")',
+    "backslashes": f'{BEFORE}{chr(92) * SIZE}""")',
+    "lines that go on": f"{chr(92)}\n" * (SIZE // 2),
+    "quotes": '"' * SIZE,
+    "quotes in turn": "\"'" * (SIZE // 2),
+    "unclosed string": "x = '" + "a" * SIZE,
+    "unclosed long string": "x = '''" + "a''" * (SIZE // 3),
+    "parentheses": "(" * SIZE,
+    "brackets in a string": f'{BEFORE}{"[(<" * (SIZE // 3)}""")',
+    "nested brackets": ("x = " + "[" * 90 + "]" * 90 + "\n") * (SIZE // 185),
+    "nested calls": ("f(" * 80 + ")" * 80 + "\n") * (SIZE // 241),
+    "signs": "-" * SIZE,
+    "sums": "x = " + "1+" * (SIZE // 2) + "1",
+    "attributes": "a" + ".a" * (SIZE // 2),
+    "names": "x\n" * (SIZE // 2),
+    "f-strings": "x = f'" + "{x}" * (SIZE // 3) + "'",
+    "f-strings within the limit": "x = f'" + "{x}" * 10_000 + "'",
+    "branches": "if x.is_cuda:\n pass\n" + "elif x.is_cuda:\n pass\n" * 1_900,
+    "prefixes": "rb" * (SIZE // 2),
+    "comments": "#" * SIZE,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_labels_of_a_hostile_source_take_linear_time(what):
+    seen = Seen(True, {f"void kernel_{number}(float*)": 1 for number in range(200)}, {})
+    started = time.process_time()
+    labels(HOSTILE[what], REFERENCE, seen)
+    assert time.process_time() - started < 1.0
+
+
+def padded(source):
+    return source + "\n" + "unused = [1, 2, 3]\n" * 4_000
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (submission(), ()),
+        (submission(native=KERNEL + " at::mm(x, y); __half h; cudaStreamCreate(&s);"),
+         ("vendor_library", "reduced_precision", "extra_streams")),
+        ("class ModelNew(nn.Module):\n    def forward(self, x):\n        return x.sum()", ("no_custom_kernel",)),
+        ("@triton.jit\ndef k(x):\n    pass\n\nclass ModelNew(nn.Module):\n    pass", ()),
+    ],
+)  # fmt: skip
+def test_a_source_with_too_much_python_is_read_by_its_strings(source, expected):
+    assert labels(padded(source), REFERENCE) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "holds"),
+    [
+        ("::at::matmul(x, y)", True),
+        ("at::native::_scaled_dot_product(x)", False),
+        ("torch::nn::functional::conv2d (x)", True),
+        ("a::at::mm(x)", True),
+        ("cat::mm(x)", False),
+        ("at::mmm(x)", False),
+        ("at::empty(x)", False),
+    ],
+)
+def test_calls_of_the_vendors_functions_by_their_namespace(call, holds):
+    assert ("vendor_library" in labels(submission(native=f"{KERNEL} at::Tensor y = {call};"), REFERENCE)) is holds

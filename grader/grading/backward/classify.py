@@ -13,7 +13,7 @@ from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
 from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.case import Case
-from grader.verdict.models import TensorCheck
+from grader.verdict.stages import TensorCheck
 
 SCALED_RESIDUAL = 1e-4
 """||c - a g|| / ||c|| below which c counts as a multiple of g."""

@@ -23,7 +23,8 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first, in_eval, raised
 from grader.grading.random.other_sizes import inconsistent_elsewhere, unlike_its_forward
 from grader.grading.random.own_terms import in_own_terms
-from grader.verdict.models import BackwardResult, Diagnosis, StageStatus, Status, TensorCheck, VariantResult
+from grader.verdict.models import Diagnosis, Status
+from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
 
 MISSING_CODES = ("output_detached", "input_grad_none", "param_grad_none", "backward_not_implemented")
 """Codes that say that a gradient does not exist, rather than that it is wrong."""

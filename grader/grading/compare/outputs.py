@@ -10,7 +10,7 @@ from grader.executor import JobResult
 from grader.grading.candidate import MODEL, names
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
-from grader.verdict.models import TensorCheck
+from grader.verdict.stages import TensorCheck
 
 
 def check_output(case: Case, finding: JobResult, source: str, name: str, *, buffer: bool = False) -> TensorCheck:

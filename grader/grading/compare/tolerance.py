@@ -29,7 +29,7 @@ import torch
 
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import figures, norm
-from grader.verdict.models import TensorCheck
+from grader.verdict.stages import TensorCheck
 
 EPSILON = 2.0**-23
 """Spacing of float32 at 1."""

@@ -20,7 +20,8 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.random.distribution import judge_distribution
-from grader.verdict.models import Device, Diagnosis, ForwardResult, StageStatus, TensorCheck, VariantResult
+from grader.verdict.models import Device, Diagnosis
+from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 
 MAX_NAMED = 8
 """Outputs that a message lists."""

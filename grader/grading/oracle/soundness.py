@@ -13,7 +13,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.plan import ALWAYS_RANDOM, variants
-from grader.verdict.models import Value
+from grader.verdict.value import Value
 
 REDRAWS = 2
 """Other draws that must agree before a problem is called degenerate; an argmax may agree once by chance."""

@@ -23,7 +23,9 @@ from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.calls import PARTS, Phase
 from grader.grading.timing.rounds import QUICK
-from grader.verdict.models import Baseline, Device, Environment, Problem, TimeLimits, digest
+from grader.verdict.models import Device, Environment, Problem, TimeLimits
+from grader.verdict.stages import Baseline
+from grader.verdict.value import digest
 
 Name = Literal["eager", "compile", "compile_max_autotune"]
 MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {

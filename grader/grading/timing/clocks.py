@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grader.grading.timing.statistics import Round, speedup, verdict_of
-from grader.verdict.models import Device, PhaseTiming
+from grader.verdict.models import Device
+from grader.verdict.stages import PhaseTiming
 
 AGREEMENT = 0.05
 """Share of the referee's time. A reported time that is shorter by more, noise apart, is replaced by the referee's.

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from grader.grading.outcome import diagnose
-from grader.verdict.models import ClockReading, Device, Diagnosis
+from grader.verdict.models import Device, Diagnosis
+from grader.verdict.stages import ClockReading
 
 REASONS = (
     "gpu_idle",

@@ -16,7 +16,8 @@ from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
-from grader.verdict.models import Device, Diagnosis, PhaseTiming, StageStatus, Status, TimingResult
+from grader.verdict.models import Device, Diagnosis, Status
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 LARGE_CASE_BYTES = 2 << 30
 """Bytes of a case on the device beyond which its values are freed before it is timed."""

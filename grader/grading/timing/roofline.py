@@ -25,7 +25,8 @@ from grader import protocol as p
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
-from grader.verdict.models import Device, Diagnosis, PhaseTiming, TimingResult
+from grader.verdict.models import Device, Diagnosis
+from grader.verdict.stages import PhaseTiming, TimingResult
 
 SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make up one of nearly float32 precision."""

@@ -9,7 +9,8 @@ from grader.grading.outcome import diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources
 from grader.grading.timing import above_roofline, flush_bytes, measure_baselines, workload
-from grader.verdict.models import Baseline, Device, Problem, StageStatus
+from grader.verdict.models import Device, Problem
+from grader.verdict.stages import Baseline, StageStatus
 
 
 def add_roofline_and_baselines(

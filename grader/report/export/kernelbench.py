@@ -11,15 +11,15 @@ Facts of the format, from KernelBench's repository (ScalingIntelligence/KernelBe
 - `runtime` is the mean in milliseconds, whatever the comment on `KernelExecResult` says: what times a kernel there and
   the baseline files are in milliseconds. Not measured is -1.
 
-What ours is in those terms:
+Our verdicts in those terms:
 
-- KernelBench compares the forward alone, so `correctness` says that the forward matches, a missing or wrong backward
-  notwithstanding; `metadata` has the grader's status and the backward's. Caught cheating is not correct.
-- `runtime` is the forward's, without a graph. A forward that was not timed, as beside a wrong backward, has -1.
+- KernelBench compares the forward alone, so `correctness` says that the forward matches, even if the backward is
+  missing or wrong; `metadata` has the grader's status and the backward's. An integrity violation is not correct.
+- `runtime` is the forward's, without a graph. A forward that was not timed, as with a wrong backward, has -1.
 - `compiled` says that the file could be imported with all its extensions.
 - `not_run` and `grader_error` say nothing about a submission and are left out, as are verdicts on one variant.
-- Of several verdicts on one sample the newest counts. Submissions without a sample number take the numbers that are
-  free, in the order in which they were graded.
+- Only the newest verdict on a sample counts. Submissions without a sample number take the free numbers, in the order
+  in which they were graded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from pathlib import Path
 
 from db.choice import Chosen
 from grader.errors import UserError
-from grader.verdict.models import StageStatus, Status, Verdict
+from grader.verdict.models import Status, Verdict
+from grader.verdict.stages import StageStatus
 
 Result = dict[str, object]
 
@@ -45,7 +46,7 @@ NOT_MEASURED = -1.0
 
 @dataclass(frozen=True)
 class EvalResults:
-    """The file's content, and what of the choice is not in it."""
+    """The file's content, and how many of the selected verdicts it lacks."""
 
     results: dict[str, list[Result]]
     left_out: int
@@ -55,7 +56,7 @@ class EvalResults:
 
 
 def eval_results(found: Iterable[Chosen], level: int | None = None) -> EvalResults:
-    """The results of one author on one level. Raises UserError where there are several, naming the options."""
+    """The results of one author on one level. Raises UserError if there are several of either."""
     placed: list[tuple[int, int, Verdict]] = []
     left_out = 0
     for one in found:
@@ -76,7 +77,7 @@ def eval_results(found: Iterable[Chosen], level: int | None = None) -> EvalResul
 
 
 def _place(problem: Path) -> tuple[int, int] | None:
-    """(level, problem) of a file in a KernelBench checkout."""
+    """(level, problem number) of a file in a KernelBench checkout; None for another file."""
     level, number = _LEVEL.fullmatch(problem.parent.name), _NUMBER.match(problem.name)
     return (int(level[1]), int(number[1])) if level and number else None
 
@@ -119,7 +120,7 @@ def _compiled(verdict: Verdict) -> bool:
 
 def _metadata(verdict: Verdict) -> Result:
     forward, backward = verdict.forward, verdict.backward
-    told: Result = {
+    metadata: Result = {
         "hardware": verdict.environment.device_name,
         "device": str(verdict.device),
         "grader": f"kernel-grader {verdict.environment.grader_version}",
@@ -131,7 +132,7 @@ def _metadata(verdict: Verdict) -> Result:
         "passes_1e_4": forward.passes_1e_4 if forward else None,
         "passes_1e_2": forward.passes_1e_2 if forward else None,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in metadata.items() if value is not None}
 
 
 def _times(prefix: str, samples: Sequence[float]) -> Result:

@@ -1,4 +1,4 @@
-"""Boards as the site shows them: the database's ranking, with the whole interval and with ties shown as ties."""
+"""Boards as the site shows them: the database's ranking with whole intervals and ties."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class Place:
     """One line of a board."""
 
     rank: int | None
-    """Absent without a timing, and where nobody believes it."""
+    """None without a timing, and far beyond the roofline bound."""
     tied: bool
-    """Its interval overlaps that of another one with the same rank."""
+    """Whether another place has the same rank."""
     row: Row
     speedup: Speedup | None
     counted: Speedup | None
-    """What means and fast_p take: none beyond what anybody believes, and at most the speed of light's."""
+    """The speedup that means and fast_p count: at most that of the roofline bound."""
 
 
 @dataclass(frozen=True)
 class AuthorPlace:
-    """One author's best on each problem, taken together."""
+    """One author's best places over all problems."""
 
     rank: int | None
     tied: bool
     author: str
     ranked: int
-    """Problems with a place on the board."""
+    """Number of problems with a place on the board."""
     tried: int
     speedup: Speedup | None
-    """Geometric means, of the intervals' ends too; None without any timing."""
+    """Geometric means of speedups and interval ends; None without a timing."""
     fast: tuple[int, ...]
-    """How many problems are right and faster than each of `FAST_P_STEPS`."""
+    """Number of problems that are correct and faster than each of `FAST_P_STEPS`."""
 
 
 def read_boards(store: Store, rows: Iterable[Row]) -> dict[Board, dict[tuple[str, str], list[Place]]]:
-    """Both boards, by device name and problem."""
+    """The boards `total` and `forward`, by (device name, problem)."""
     by_id = {row.id: row for row in rows}
     boards: dict[Board, dict[tuple[str, str], list[Place]]] = {}
     for board in _SHOWN:
@@ -65,7 +65,7 @@ def read_boards(store: Store, rows: Iterable[Row]) -> dict[Board, dict[tuple[str
 
 
 def author_board(places: Iterable[Place], rows: Iterable[Row]) -> list[AuthorPlace]:
-    """Authors on one device: more problems first, then the higher lower end."""
+    """Authors on one device, by number of ranked problems, then by the mean's lower end."""
     tried: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         tried[row.author].add(row.problem)
@@ -97,9 +97,9 @@ def _author(author: str, best: dict[str, Place], tried: int) -> AuthorPlace:
 
 
 def _ranks(ordered: Sequence[tuple[int, Speedup | None]]) -> list[tuple[int | None, bool]]:
-    """Rank and whether it is shared. Whoever's interval reaches the lower end of the first of a group belongs to it.
+    """Rank and whether it is shared, by overlapping intervals.
 
-    The items come sorted: by class (only within one can there be ties), then by the interval's lower end.
+    The items are sorted: by class (only within one can there be ties), then by the interval's lower end.
     """
     ranks: list[int | None] = []
     for _, group in groupby(ordered, key=lambda one: one[0]):

@@ -1,21 +1,14 @@
-"""The charts, drawn as SVG without any script. Each page puts the same figures beside them as a table."""
+"""The charts of the overview pages, as SVG without a script; a table on the page has the same figures."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from db.rows import Row, Speedup
 from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
-from grader.report.site.formats import interval, percent, power, times
-from grader.report.site.svg import Scale, chart, element, line, path, text
-from grader.verdict.models import PhaseTiming, StageSeconds
-
-_WIDTH = 720
-_MOST_INTERVALS = 160
-"""More than this would be a grey area."""
+from grader.report.site.formats import percent
+from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
 _MOST_BARS = 24
 """Pairs of bars; the table beside them has the rest."""
@@ -25,7 +18,7 @@ _LONGEST_NAME = 44
 
 
 def funnel_chart(funnel: Funnel, key: str) -> Markup:
-    """Three bars on one scale; what has a right forward and no backward is set apart."""
+    """Three bars on one scale; a correct forward without a backward is marked."""
     x = Scale(0, 1, 150, 640)
     parts = []
     steps = (("Builds", funnel.built), ("Forward matches", funnel.forward), ("Backward matches", funnel.backward))
@@ -45,13 +38,13 @@ def funnel_chart(funnel: Funnel, key: str) -> Markup:
         description="; ".join(f"{name}: {percent(funnel.share(count))} ({count})" for name, count in steps)
         + f"; forward matches but backward is missing: {percent(funnel.share(funnel.missing_backward))}",
         key=key,
-        width=_WIDTH,
+        width=CHART_WIDTH,
         height=152,
     )
 
 
 def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
-    """The part of the third bar that a missing backward takes away."""
+    """The part of the third bar that is lost to missing backwards."""
     missing = funnel.share(funnel.missing_backward)
     if not missing:
         return []
@@ -68,7 +61,7 @@ def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
 
 
 def fast_p_chart(figures: FastP, key: str) -> Markup:
-    """Both curves, a line at each usual p, and one at p = 1 that the slider moves."""
+    """Both fast_p curves, a line at each usual p, and a line that the slider moves."""
     x, y = Scale(0, FAST_P_STEPS[-1], 48, 640), Scale(0, 1, 250, 16)
     parts = [line(48, y(level / 4), 640, y(level / 4), "grid") for level in range(5)]
     parts += [text(40, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
@@ -82,7 +75,7 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
     ):
         parts.append(path(_steps(counts[0], speedups, figures.count, x, y), f"curve {name}"))
         ends.append((y(counts[-1] / max(figures.count, 1)), name))
-    for position, (_, name) in zip(_apart([height for height, _ in ends], 15), ends, strict=True):
+    for position, (_, name) in zip(apart([height for height, _ in ends], 15), ends, strict=True):
         parts.append(text(648, position + 4, name, f"curve-label {name}", "start"))
     total, forward = figures.at(1.0)
     parts += [
@@ -98,13 +91,13 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
             for mark in FAST_P_MARKS
         ),
         key=key,
-        width=_WIDTH,
+        width=CHART_WIDTH,
         height=296,
     )
 
 
 def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """Down by one at each speedup. Of steps that fall on one pixel the last is drawn."""
+    """A curve that falls by one at each speedup; only the last step on a pixel is drawn."""
     count = max(count, 1)
     points = [(x(0), y(right / count)), (x(0), y(len(speedups) / count))]
     for position, speedup in enumerate(speedups, start=1):
@@ -119,87 +112,8 @@ def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale
     return [*points, (x(FAST_P_STEPS[-1]), points[-1][1])]
 
 
-def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
-    """One whisker a submission, from the slowest to the fastest lower end; large sets are thinned out evenly."""
-    ordered = sorted(rows, key=lambda one: one[1].low)
-    step = max(1, math.ceil(len(ordered) / _MOST_INTERVALS))
-    shown = ordered[::-1][::step][::-1]
-    y = _log_scale([one for _, one in shown], 250, 16)
-    x = Scale(0, max(len(shown), 1), 56, 700)
-    parts = _log_grid(y)
-    for position, (row, speedup) in enumerate(shown):
-        place = x(position + 0.5)
-        tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
-        parts.append(
-            element(
-                "g",
-                element(
-                    "title", f"{row.problem}, {row.name}: {times(speedup.value)}, {interval(speedup.low, speedup.high)}"
-                ),
-                line(place, y(speedup.low), place, y(speedup.high), "whisker"),
-                element("circle", cx=place, cy=y(speedup.value), r=3 if len(shown) > 60 else 4),
-                class_=tone,
-            )
-        )
-    parts.append(
-        text(378, 276, "submissions, slowest to fastest" + (f"; one in {step} is shown" if step > 1 else ""), "axis")
-    )
-    faster = sum(one.low > 1 for _, one in rows)
-    slower = sum(one.high < 1 for _, one in rows)
-    return chart(
-        *parts,
-        title="Speedups over PyTorch with their 95% intervals",
-        description=f"{len(rows)} timed: {faster} faster beyond doubt, {slower} slower, "
-        f"{len(rows) - faster - slower} with 1 inside the interval",
-        key=key,
-        width=_WIDTH,
-        height=284,
-    )
-
-
-def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
-    """One verdict's speedups, a line each."""
-    speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
-    bottom = 10 + 34 * len(phases)
-    scale = _log_scale(speedups, 90, 600)
-    parts = [
-        part
-        for tick in _ticks(scale)
-        for part in (
-            line(scale(tick), 8, scale(tick), bottom, "grid one" if tick == 1 else "grid"),
-            text(scale(tick), bottom + 18, power(tick)),
-        )
-    ]
-    for position, ((name, _), speedup) in enumerate(zip(phases, speedups, strict=True)):
-        middle = 26 + 34 * position
-        tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
-        parts.append(text(80, middle + 4, name, "label", "end"))
-        parts.append(
-            element(
-                "g",
-                line(scale(speedup.low), middle, scale(speedup.high), middle, "whisker"),
-                line(scale(speedup.low), middle - 6, scale(speedup.low), middle + 6, "whisker"),
-                line(scale(speedup.high), middle - 6, scale(speedup.high), middle + 6, "whisker"),
-                element("circle", cx=scale(speedup.value), cy=middle, r=5),
-                class_=tone,
-            )
-        )
-        parts.append(text(612, middle + 4, times(speedup.value), "value", "start"))
-    return chart(
-        *parts,
-        title="Speedup over PyTorch, with 95% intervals",
-        description="; ".join(
-            f"{name}: {times(one.value)}, {interval(one.low, one.high)}"
-            for (name, _), one in zip(phases, speedups, strict=True)
-        ),
-        key=key,
-        width=_WIDTH,
-        height=bottom + 26,
-    )
-
-
 def light_chart(lines: Sequence[Light], key: str) -> Markup:
-    """How much of the speed of light is reached: two bars a line, forward and backward together above the forward."""
+    """Percent of the roofline bound: two bars per line, total above forward."""
     shown = lines[:_MOST_BARS]
     x = Scale(0, 1, 300, 650)
     bottom = 8 + 36 * len(shown)
@@ -224,97 +138,6 @@ def light_chart(lines: Sequence[Light], key: str) -> Markup:
             f"{one.name}: {percent(one.total)} forward and backward, {percent(one.forward)} forward" for one in shown
         ),
         key=key,
-        width=_WIDTH,
+        width=CHART_WIDTH,
         height=bottom + 22,
     )
-
-
-def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
-    """One bar in as many parts as there are stages: where the time of one grading went."""
-    parts, spent = [], [(name, took) for name, took in seconds if took > 0]
-    x = Scale(0, sum(took for _, took in spent) or 1.0, 0, 700)
-    at = 0.0
-    for position, (name, took) in enumerate(spent):
-        width, label = x(at + took) - x(at), f"{name} {took:.1f} s"
-        class_ = "stage even" if position % 2 else "stage"
-        parts.append(element("rect", x=x(at), y=0, width=max(width - 1, 0.5), height=26, class_=class_))
-        if width > 12 + 7 * len(label):
-            parts.append(text(x(at) + 8, 17, label, "stage-label", "start"))
-        at += took
-    return chart(
-        *parts,
-        title="Where the time of this grading went",
-        description="; ".join(f"{name}: {took:.1f} s" for name, took in spent),
-        key=key,
-        width=_WIDTH,
-        height=30,
-    )
-
-
-def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
-    """Each sample's time in the order taken, candidate and reference."""
-    candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
-    finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]
-    y = Scale(0, max(finite) * 1.08 or 1.0, 170, 12)
-    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 64, 620)
-    parts = [line(56, y(y.high * level / 2), 630, y(y.high * level / 2), "grid") for level in range(3)]
-    parts += [text(48, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
-    parts.append(text(344, 192, "samples in the order taken; milliseconds from zero", "axis"))
-    parts += [
-        element("rect", x=x(at) - 3, y=y(one) - 3, width=6, height=6, class_="sample reference")
-        for at, one in enumerate(reference)
-        if math.isfinite(one)
-    ]
-    parts += [
-        element("circle", cx=x(at), cy=y(one), r=3.5, class_="sample candidate")
-        for at, one in enumerate(candidate)
-        if math.isfinite(one)
-    ]
-    ends = [
-        (y(samples[-1]), label) for label, samples in (("candidate", candidate), ("reference", reference)) if samples
-    ]
-    for position, (_, label) in zip(_apart([height for height, _ in ends], 15), ends, strict=True):
-        parts.append(text(636, position + 4, label, f"curve-label {label}", "start"))
-    return chart(
-        *parts,
-        title=f"{name}: time of each sample",
-        description=f"candidate {phase.candidate_ms:.4g} ms, reference {phase.reference_ms:.4g} ms in the middle; "
-        f"{len(candidate)} and {len(reference)} samples",
-        key=key,
-        width=_WIDTH,
-        height=200,
-    )
-
-
-# --------------------------------------------------------------------------------------------------- positions
-
-
-def _log_scale(speedups: Sequence[Speedup], start: float, end: float) -> Scale:
-    """A range of whole powers of two that holds all intervals, and 1."""
-    low = min([one.low for one in speedups if one.low > 0], default=1.0)
-    high = max([one.high for one in speedups if one.high > 0], default=1.0)
-    bottom, top = math.floor(math.log2(min(low, 0.9))), math.ceil(math.log2(max(high, 1.1)))
-    return Scale(2.0**bottom, 2.0**top, start, end, logarithmic=True)
-
-
-def _ticks(scale: Scale) -> list[float]:
-    bottom, top = round(math.log2(scale.low)), round(math.log2(scale.high))
-    every = max(1, math.ceil((top - bottom) / 8))
-    return [2.0**power for power in range(bottom, top + 1) if power % every == 0]
-
-
-def _log_grid(y: Scale) -> list[Markup]:
-    parts: list[Markup] = []
-    for tick in _ticks(y):
-        parts.append(line(56, y(tick), 700, y(tick), "grid one" if tick == 1 else "grid"))
-        parts.append(text(48, y(tick) + 4, power(tick), anchor="end"))
-    return parts
-
-
-def _apart(heights: Sequence[float], distance: float) -> list[float]:
-    """Labels of two lines that end near each other, moved apart."""
-    if len(heights) != 2 or abs(heights[0] - heights[1]) >= distance:
-        return list(heights)
-    middle, half = sum(heights) / 2, distance / 2
-    first_is_above = heights[0] <= heights[1]
-    return [middle - half, middle + half] if first_is_above else [middle + half, middle - half]

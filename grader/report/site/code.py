@@ -1,4 +1,4 @@
-"""Submissions' texts as HTML: highlighted, CUDA inside Python's strings too, and what differs between two of them."""
+"""Sources as HTML: highlighted, also CUDA inside Python's strings, and diffs of two sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CUDA = ("#include", "__global__", "__device__", "torch::Tensor", "at::Tensor")
 
 _OPENING = re.compile(r"""\w{0,2}(?:\"{3}|'{3}|"|')?""")
 
-# What is opened and never closed goes on to the end: looking for the end from each place again would take for ever.
+# An unclosed comment or string ends with the text: looking for its end from every start takes quadratic time.
 _CUDA_PARTS = re.compile(
     r"""(?P<c>//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)
     |(?P<p>^[ \t]*\#[^\n]*)
@@ -62,6 +62,8 @@ _CLASSES: tuple[tuple[_TokenType, str], ...] = (
 
 @dataclass(frozen=True)
 class DiffLine:
+    """One line of a diff, with its numbers in both sources."""
+
     kind: str
     """`same`, `added`, `removed` or `gap`."""
     text: str
@@ -71,13 +73,13 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class Diff:
-    """From one text to another."""
+    """The difference of two sources."""
 
     lines: tuple[DiffLine, ...]
     added: int
     removed: int
     refused: str | None = None
-    """Why it was not made."""
+    """Why there is no diff; None if there is one."""
 
     def rows(self) -> Markup:
         """A table's rows. They are the most of a page, and a template takes many times as long."""
@@ -100,7 +102,7 @@ def highlight(source: str) -> list[str]:
 
 
 def compare(old: str, new: str) -> Diff:
-    """What was removed from the one and added in the other, with some lines around."""
+    """The lines removed from `old` and added in `new`, with some context."""
     before, after = clean(old).splitlines(), clean(new).splitlines()
     if max(len(before), len(after)) > _LONGEST_COMPARED:
         return Diff((), 0, 0, refused=f"one of them has more than {_LONGEST_COMPARED} lines")
@@ -169,7 +171,7 @@ def _class(token: _TokenType) -> str:
 
 
 def numbered(lines: Iterable[str]) -> Markup:
-    """Lines with an id each (`L12`), so that a link can lead to one; the numbers come from the style sheet."""
+    """Lines with ids (`L12`) that links can lead to; the style sheet prints the numbers."""
     return Markup(
         "\n".join(f'<span class="l" id="L{number}">{line}</span>' for number, line in enumerate(lines, start=1))
     )

@@ -10,19 +10,19 @@ from db.rows import Row, Speedup
 from grader.verdict.models import Device, Status
 
 FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""Where fast_p is usually quoted."""
+"""Values of p at which fast_p is usually quoted."""
 
 FAST_P_STEPS = tuple(step / 20 for step in range(61))
-"""Where the slider can stand: 0 to 3."""
+"""The slider's positions, 0 to 3."""
 
 
 _NO_DEVICE = "none"
-"""How an environment is named that has no GPU for what is written for one; its compilers judge all the same."""
+"""Device name of an environment without the GPU that its submissions need; builds are graded there too."""
 
 
 @dataclass(frozen=True)
 class Funnel:
-    """How many get past each question."""
+    """Number of submissions that pass each stage."""
 
     graded: int
     built: int
@@ -35,13 +35,13 @@ class Funnel:
     """Most frequent first."""
 
     def share(self, count: int) -> float:
-        """Of all that were graded; 0 where nothing was."""
+        """Share of the graded submissions; 0 if there are none."""
         return count / self.graded if self.graded else 0.0
 
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """One device's counted verdicts. Speedups on different devices do not compare, so each has figures of its own."""
+    """One device's counted verdicts; speedups on different devices do not compare."""
 
     kind: Device
     name: str
@@ -49,7 +49,7 @@ class DeviceRows:
 
     @property
     def problems(self) -> list[str]:
-        """Problems that anybody tried on it, sorted."""
+        """Problems with a verdict on it, sorted."""
         return sorted({row.problem for row in self.rows})
 
     @property
@@ -60,10 +60,10 @@ class DeviceRows:
 
 @dataclass(frozen=True)
 class FastP:
-    """The share that is right and faster than p, for the slider's positions."""
+    """Counts of correct submissions faster than p, for the slider's positions."""
 
     count: int
-    """Of how many."""
+    """Number of submissions."""
     total: tuple[int, ...]
     forward: tuple[int, ...]
     total_speedups: tuple[float, ...]
@@ -78,7 +78,7 @@ class FastP:
 
 @dataclass(frozen=True)
 class Light:
-    """How near the best on a problem, or a phase, comes to what the device could do at most."""
+    """Percent of the roofline bound, for the best on a problem or for one verdict."""
 
     name: str
     total: float | None
@@ -88,7 +88,7 @@ class Light:
 
 
 def funnel(rows: Iterable[Row]) -> Funnel:
-    """Count the answers to each question."""
+    """Counts of submissions by stage passed and by status."""
     rows = list(rows)
     graded = [row for row in rows if row.status is not Status.NOT_RUN]
     statuses = Counter(row.status for row in graded)
@@ -106,7 +106,7 @@ def funnel(rows: Iterable[Row]) -> Funnel:
 
 
 def devices(rows: Iterable[Row]) -> list[DeviceRows]:
-    """By device name: GPUs first, then the one with most verdicts. What never came to a device is in none of them."""
+    """By device name, GPUs first, then by number of verdicts; `not_run` belongs to no device."""
     by_name: dict[tuple[Device, str], list[Row]] = {}
     for row in rows:
         if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
@@ -129,7 +129,7 @@ def fast_p(rows: Sequence[Row]) -> FastP:
 
 
 def lights(rows: Iterable[Row]) -> list[Light]:
-    """Per problem, the submissions nearest to the speed of light; the nearest problem first."""
+    """Per problem, the submissions nearest to the roofline bound; the nearest problem first."""
     total: dict[str, Row] = {}
     forward: dict[str, Row] = {}
     for row in rows:
@@ -152,12 +152,12 @@ def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
 
 
 def fast_counts(right: Sequence[Speedup | None], steps: Iterable[float]) -> tuple[int, ...]:
-    """How many of the right ones are faster than each p. At 0 that is all of them, the untimed ones too."""
+    """Number of correct ones faster than each p; at p = 0 all of them, also untimed ones."""
     return tuple(sum(one.value > p for one in right if one) if p else len(right) for p in steps)
 
 
 def best_cells(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:
-    """Each author's best verdict on each problem: the furthest question passed, then the higher lower end."""
+    """Each author's best verdict on each problem, by stage passed, then by lower end."""
     best: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row.problem, row.author)

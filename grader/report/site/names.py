@@ -1,5 +1,8 @@
-"""Where each page lies. File names are made from numbers and hashes, never from an author's text, and stay the same
-from one report to the next, so that links to them last."""
+"""Paths of the pages.
+
+File names are made from numbers and hashes, never from foreign text, and stay the same from one report to the next, so
+that links to them last.
+"""
 
 from __future__ import annotations
 

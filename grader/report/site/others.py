@@ -1,4 +1,4 @@
-"""Which submissions a verdict's source is compared with, and which verdict took its place."""
+"""The submissions that a verdict's source is compared with, and the verdict that superseded it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from db.leaderboard import Board
 from db.rows import Row
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Place, author_board
-from grader.report.site.charts import fast_p_chart, funnel_chart, intervals_chart, light_chart
+from grader.report.site.charts import fast_p_chart, funnel_chart, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
@@ -28,6 +28,7 @@ from grader.report.site.figures import (
     lights,
 )
 from grader.report.site.pages import STATIC, Frame, render
+from grader.report.site.timing_charts import intervals_chart
 
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
 

@@ -1,5 +1,8 @@
-"""Templates to pages. Everything that a template prints is cleaned and escaped; what may run on a page is its own
-style sheet and script, named by their hashes in the page's security policy."""
+"""Renders templates.
+
+Everything that a template prints is cleaned and escaped. The page's security policy allows only its own style sheet
+and script, by their hashes.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from grader.verdict.codes import CODES
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around every page. Files have nothing there that only a server can do."""
+    """Navigation around every page; written files have no links that need a server."""
 
     links: tuple[tuple[str, str], ...] = ()
-    """More pages in the navigation: where each lies, and its name."""
+    """More pages in the navigation: (path, name)."""
     compares: bool = False
-    """Whether any two submissions can be compared."""
+    """Whether the pages link to comparisons of any two submissions."""
 
 
 STATIC = Frame()
@@ -46,7 +49,7 @@ def fragment(template: str, macro: str, *arguments: object) -> str:
 
 @cache
 def security_policy(*, connect: str = "'none'", form: str = "'none'") -> str:
-    """The Content-Security-Policy of a page: its own style sheet and script by their hashes, and nothing else."""
+    """The Content-Security-Policy of a page: only its style sheet and script, by their hashes."""
     style, script = _asset("site.css"), _asset("site.js")
     return (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; connect-src {connect}; "

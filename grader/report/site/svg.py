@@ -1,9 +1,9 @@
-"""Small charts are made of few elements; this makes them, with everything escaped."""
+"""SVG elements, escaped, and the scales and labels that the charts share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -11,9 +11,12 @@ from markupsafe import Markup
 
 from grader.report.console import clean
 
+CHART_WIDTH = 720
+"""Pixels."""
+
 
 def element(name: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
-    """One element. `class_` is `class`, other underscores are hyphens; attributes that are None are left out."""
+    """One element; `class_` is `class`, other underscores are hyphens, None leaves an attribute out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
         for key, value in attributes.items()
@@ -59,7 +62,7 @@ def path(points: Iterable[tuple[float, float]], class_: str) -> Markup:
 
 @dataclass(frozen=True)
 class Scale:
-    """From a range of figures to a range of pixels, linear or in logarithms; what lies outside is put at the end."""
+    """Maps a range of figures to pixels, linear or logarithmic; figures outside go to the nearer end."""
 
     low: float
     high: float
@@ -79,3 +82,12 @@ class Scale:
 
 def _text(value: str | float) -> str:
     return escape(clean(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def apart(heights: Sequence[float], distance: float) -> list[float]:
+    """The heights of two labels, moved apart to a distance if they are nearer; others as they are."""
+    if len(heights) != 2 or abs(heights[0] - heights[1]) >= distance:
+        return list(heights)
+    middle, half = sum(heights) / 2, distance / 2
+    first_is_above = heights[0] <= heights[1]
+    return [middle - half, middle + half] if first_is_above else [middle + half, middle - half]

@@ -12,11 +12,14 @@ from pydantic import ValidationError
 
 from db.rows import Row
 from grader.report.site import names
-from grader.report.site.charts import light_chart, phases_chart, rounds_chart, seconds_chart
+from grader.report.site.charts import light_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
 from grader.report.site.figures import Light
 from grader.report.site.pages import STATIC, Frame, render, save
-from grader.verdict.models import PhaseTiming, StageStatus, TimingResult, Value, VariantResult, Verdict
+from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds_chart
+from grader.verdict.models import Verdict
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult, VariantResult
+from grader.verdict.value import Value
 
 
 class Other(NamedTuple):
@@ -42,7 +45,7 @@ class VerdictTask(NamedTuple):
 
 
 def write_verdict(task: VerdictTask) -> bool:
-    """Write the page. Returns whether another version of the grader wrote the verdict: little is shown of it then."""
+    """Write the page. Returns whether another version of the grader wrote the verdict."""
     verdict = read_verdict(task.document)
     page = verdict_page(task.row, verdict, task.source, task.others, task.newer)
     save(task.out / names.verdict_page(task.row.id), page)
@@ -120,7 +123,7 @@ class BaselineLine(NamedTuple):
 
 
 def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Iterator[BaselineLine]:
-    """Eager from this verdict's own timing, then what else was measured; nothing where that is all there is."""
+    """Eager from this verdict's own timing, then the other baselines; nothing without others."""
     others = [one for one in _timing(verdict).baselines if one.name != "eager"]
     if not others:
         return

@@ -1,4 +1,4 @@
-"""From a database to a folder of pages. Pages that are no longer made are removed; other people's files stop it."""
+"""Writes the site into a folder that is empty or has an earlier report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BATCH = 512
 
 @dataclass(frozen=True)
 class Written:
-    """What became of it."""
+    """The result of writing a site."""
 
     index: Path
     pages: int
@@ -76,6 +76,7 @@ class _Writer:
             (out / folder).mkdir(exist_ok=True)
 
     def write(self, page: str, text: str) -> None:
+        """Write one page."""
         save(self.out / page, text)
         self.written.add(page)
 

@@ -8,7 +8,8 @@ from grader.grading.pipeline import Pipeline
 from grader.grading.timing import baselines
 from grader.grading.timing.baselines import BaselineStore
 from grader.options import GraderOptions
-from grader.verdict.models import Baseline, Problem, Submission
+from grader.verdict.models import Problem, Submission
+from grader.verdict.stages import Baseline
 from tests import samples
 
 MODEL = """

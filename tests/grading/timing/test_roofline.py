@@ -13,7 +13,8 @@ from grader.grading.pipeline import Pipeline
 from grader.grading.timing import roofline
 from grader.grading.timing.roofline import Peaks, Roofline, above_roofline, bound_ms
 from grader.options import GraderOptions
-from grader.verdict.models import Device, PhaseTiming, Problem, StageStatus, Submission, TimingResult
+from grader.verdict.models import Device, Problem, Submission
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
 from grader.worker.timing.peaks import gauge
 

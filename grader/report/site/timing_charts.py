@@ -1,0 +1,174 @@
+"""The charts of speedups, samples and seconds, as SVG without a script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from db.rows import Row, Speedup
+from grader.report.site.formats import interval, power, times
+from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, text
+from grader.verdict.stages import PhaseTiming, StageSeconds
+
+_MOST_INTERVALS = 160
+"""Whiskers; more of them would be a grey area."""
+
+
+def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
+    """One whisker per submission, sorted by lower end; large sets are thinned out evenly."""
+    ordered = sorted(rows, key=lambda one: one[1].low)
+    step = max(1, math.ceil(len(ordered) / _MOST_INTERVALS))
+    shown = ordered[::-1][::step][::-1]
+    y = _log_scale([one for _, one in shown], 250, 16)
+    x = Scale(0, max(len(shown), 1), 56, 700)
+    parts = _log_grid(y)
+    for position, (row, speedup) in enumerate(shown):
+        place = x(position + 0.5)
+        tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
+        parts.append(
+            element(
+                "g",
+                element(
+                    "title", f"{row.problem}, {row.name}: {times(speedup.value)}, {interval(speedup.low, speedup.high)}"
+                ),
+                line(place, y(speedup.low), place, y(speedup.high), "whisker"),
+                element("circle", cx=place, cy=y(speedup.value), r=3 if len(shown) > 60 else 4),
+                class_=tone,
+            )
+        )
+    parts.append(
+        text(378, 276, "submissions, slowest to fastest" + (f"; one in {step} is shown" if step > 1 else ""), "axis")
+    )
+    faster = sum(one.low > 1 for _, one in rows)
+    slower = sum(one.high < 1 for _, one in rows)
+    return chart(
+        *parts,
+        title="Speedups over PyTorch with their 95% intervals",
+        description=f"{len(rows)} timed: {faster} faster beyond doubt, {slower} slower, "
+        f"{len(rows) - faster - slower} with 1 inside the interval",
+        key=key,
+        width=CHART_WIDTH,
+        height=284,
+    )
+
+
+def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
+    """One verdict's speedups with intervals, one line per phase."""
+    speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
+    bottom = 10 + 34 * len(phases)
+    scale = _log_scale(speedups, 90, 600)
+    parts = [
+        part
+        for tick in _ticks(scale)
+        for part in (
+            line(scale(tick), 8, scale(tick), bottom, "grid one" if tick == 1 else "grid"),
+            text(scale(tick), bottom + 18, power(tick)),
+        )
+    ]
+    for position, ((name, _), speedup) in enumerate(zip(phases, speedups, strict=True)):
+        middle = 26 + 34 * position
+        tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
+        parts.append(text(80, middle + 4, name, "label", "end"))
+        parts.append(
+            element(
+                "g",
+                line(scale(speedup.low), middle, scale(speedup.high), middle, "whisker"),
+                line(scale(speedup.low), middle - 6, scale(speedup.low), middle + 6, "whisker"),
+                line(scale(speedup.high), middle - 6, scale(speedup.high), middle + 6, "whisker"),
+                element("circle", cx=scale(speedup.value), cy=middle, r=5),
+                class_=tone,
+            )
+        )
+        parts.append(text(612, middle + 4, times(speedup.value), "value", "start"))
+    return chart(
+        *parts,
+        title="Speedup over PyTorch, with 95% intervals",
+        description="; ".join(
+            f"{name}: {times(one.value)}, {interval(one.low, one.high)}"
+            for (name, _), one in zip(phases, speedups, strict=True)
+        ),
+        key=key,
+        width=CHART_WIDTH,
+        height=bottom + 26,
+    )
+
+
+def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
+    """One bar with a part per stage: the wall time of one grading."""
+    parts, spent = [], [(name, took) for name, took in seconds if took > 0]
+    x = Scale(0, sum(took for _, took in spent) or 1.0, 0, 700)
+    at = 0.0
+    for position, (name, took) in enumerate(spent):
+        width, label = x(at + took) - x(at), f"{name} {took:.1f} s"
+        class_ = "stage even" if position % 2 else "stage"
+        parts.append(element("rect", x=x(at), y=0, width=max(width - 1, 0.5), height=26, class_=class_))
+        if width > 12 + 7 * len(label):
+            parts.append(text(x(at) + 8, 17, label, "stage-label", "start"))
+        at += took
+    return chart(
+        *parts,
+        title="Where the time of this grading went",
+        description="; ".join(f"{name}: {took:.1f} s" for name, took in spent),
+        key=key,
+        width=CHART_WIDTH,
+        height=30,
+    )
+
+
+def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
+    """Each sample's time in the order taken, candidate and reference."""
+    candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
+    finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]
+    y = Scale(0, max(finite) * 1.08 or 1.0, 170, 12)
+    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 64, 620)
+    parts = [line(56, y(y.high * level / 2), 630, y(y.high * level / 2), "grid") for level in range(3)]
+    parts += [text(48, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
+    parts.append(text(344, 192, "samples in the order taken; milliseconds from zero", "axis"))
+    parts += [
+        element("rect", x=x(at) - 3, y=y(one) - 3, width=6, height=6, class_="sample reference")
+        for at, one in enumerate(reference)
+        if math.isfinite(one)
+    ]
+    parts += [
+        element("circle", cx=x(at), cy=y(one), r=3.5, class_="sample candidate")
+        for at, one in enumerate(candidate)
+        if math.isfinite(one)
+    ]
+    ends = [
+        (y(samples[-1]), label) for label, samples in (("candidate", candidate), ("reference", reference)) if samples
+    ]
+    for position, (_, label) in zip(apart([height for height, _ in ends], 15), ends, strict=True):
+        parts.append(text(636, position + 4, label, f"curve-label {label}", "start"))
+    return chart(
+        *parts,
+        title=f"{name}: time of each sample",
+        description=f"candidate {phase.candidate_ms:.4g} ms, reference {phase.reference_ms:.4g} ms in the middle; "
+        f"{len(candidate)} and {len(reference)} samples",
+        key=key,
+        width=CHART_WIDTH,
+        height=200,
+    )
+
+
+def _log_scale(speedups: Sequence[Speedup], start: float, end: float) -> Scale:
+    """A scale between whole powers of two that contains all intervals and 1."""
+    low = min([one.low for one in speedups if one.low > 0], default=1.0)
+    high = max([one.high for one in speedups if one.high > 0], default=1.0)
+    bottom, top = math.floor(math.log2(min(low, 0.9))), math.ceil(math.log2(max(high, 1.1)))
+    return Scale(2.0**bottom, 2.0**top, start, end, logarithmic=True)
+
+
+def _ticks(scale: Scale) -> list[float]:
+    bottom, top = round(math.log2(scale.low)), round(math.log2(scale.high))
+    every = max(1, math.ceil((top - bottom) / 8))
+    return [2.0**power for power in range(bottom, top + 1) if power % every == 0]
+
+
+def _log_grid(y: Scale) -> list[Markup]:
+    parts: list[Markup] = []
+    for tick in _ticks(y):
+        parts.append(line(56, y(tick), 700, y(tick), "grid one" if tick == 1 else "grid"))
+        parts.append(text(48, y(tick) + 4, power(tick), anchor="end"))
+    return parts

@@ -1,0 +1,249 @@
+"""Labels from a submission's source: from its syntax tree, and from the C++ and CUDA in its strings.
+
+Nothing is imported; comments and docstrings are left out. Every step takes time linear in the length of the source:
+regular expressions never scan a stretch twice, and no syntax tree is made of more than `MOST_CODE` characters.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+MOST_CODE = 32_000
+"""Characters of Python outside of comments, blanks and plain strings. Parsing takes microseconds for each, and for
+f-strings time that grows with the square of it. Longer sources are read by their strings alone."""
+
+_COMPILERS = {
+    "load_inline",
+    "load",
+    "RawKernel",
+    "RawModule",
+    "ElementwiseKernel",
+    "ReductionKernel",
+    "_compile_kernel",
+}
+_JITS = {"triton", "numba", "cupy", "pycuda", "tilelang", "cutlass", "cute", "warp"}
+_OPERATIONS = {"matmul", "mm", "bmm", "addmm", "einsum", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d"}
+_OPERATIONS |= {"conv_transpose3d", "relu", "gelu", "softmax", "layer_norm", "batch_norm", "tanh", "sigmoid", "sum"}
+
+_NATIVE = re.compile(r"#\s*include|__global__|\btorch::|\bat::|\bextern\s+\"C\"|@triton")
+_COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
+"""An unclosed comment ends with the text: looking for its end from every start would take quadratic time."""
+
+_OWN_WORK = re.compile(r"__global__|\bfor\s*\(|\bwhile\s*\(|\bparallel_for\b|tl\.program_id")
+_QUALIFIED_CALL = re.compile(r"(?<![\w:])(?:::)?((?:\w++::)++)(\w++)\s*+\(")
+"""A call with all of its namespaces. It starts where a chain of them starts, so that each chain is read once."""
+
+_VENDOR_FUNCTION = re.compile(
+    r"matmul|mm|bmm|addmm|baddbmm|linear|einsum|_?conv\w*|layer_norm|batch_norm|scaled_dot\w*"
+)
+_VENDOR = re.compile(
+    r"\.(?:matmul|mm|bmm|addmm)\s*\(|\bcublas\w+|\bcudnn\w+|\bcutlass\b|\bcusparse\w+|\bmkldnn\w*|\bcblas_\w+"
+)
+_NARROW = re.compile(
+    r"\b(?:__half2?|half2?|__nv_bfloat16\w*|nv_bfloat16|bfloat16|float16|at::Half|at::BFloat16|kHalf|kBFloat16|__nv_fp8\w*)\b"
+    r"|precision::tf32|\btf32\b|allow_?tf32|CUBLAS_TF32\w*|CUBLAS_COMPUTE_32F_FAST\w*",
+    re.IGNORECASE,
+)
+_GRAPH = re.compile(r"\bcudaGraph\w+|\bcuGraph\w+|\bcudaStreamBeginCapture\b|\bCUDAGraph\b")
+_STREAMS = re.compile(r"\b(?:cudaStreamCreate\w*|cuStreamCreate\w*|getStreamFromPool)\b")
+
+_LITERAL = re.compile(
+    r"""\#[^\n]*|(?P<prefix>\b[a-zA-Z]{1,2})?(?:
+        \"{3}(?P<long>(?:[^"\\]|\\.|"(?!""))*+)(?:\"{3})?
+        |'{3}(?P<other_long>(?:[^'\\]|\\.|'(?!''))*+)(?:'{3})?
+        |"(?P<short>(?:[^"\\\n]|\\.)*+)"?
+        |'(?P<other_short>(?:[^'\\\n]|\\.)*+)'?
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+"""A comment or a string of Python; an unclosed one ends with the text or the line."""
+
+_COMPILING = re.compile(rf"\b(?:{'|'.join(sorted(_COMPILERS))})\s*\(|@\s*(?:{'|'.join(sorted(_JITS))}|njit)\b")
+
+
+class SourceReading(NamedTuple):
+    """What a source says about itself."""
+
+    labels: dict[str, bool]
+    compiled: bool
+    """Whether it hands code to a compiler, or has a function that is compiled by a decorator."""
+
+
+def read_source(source: str, reference: str) -> SourceReading | None:
+    """Labels of a submission's source; None if it is not Python. `reference` is the problem's source."""
+    code, strings = _split(source)
+    if len(code) > MOST_CODE:
+        native, compiled = _native_code(strings), bool(_COMPILING.search(code))
+        return SourceReading(_native_labels(native, compiled=compiled), compiled)
+    try:
+        tree, other = ast.parse(source), ast.parse(reference)
+        nodes = list(ast.walk(tree))
+        native, compiled = _native_code(_strings(nodes)), _compiles(nodes)
+        found = _native_labels(native, compiled=compiled)
+        found["wraps_reference"] = _wraps(tree, nodes, other)
+        found["torch_fallback"] = _falls_back(nodes)
+        found["reduced_precision"] |= any(_narrows(node) for node in nodes)
+        found["cuda_graph"] |= any(_graphs(node) for node in nodes)
+        found["extra_streams"] |= any(_name(node) == "Stream" for node in nodes)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return SourceReading(found, compiled)
+
+
+def _split(source: str) -> tuple[str, list[str]]:
+    """The Python code without blanks, comments and plain strings, and the strings. f-strings are in both."""
+    code: list[str] = []
+    strings: list[str] = []
+    end = 0
+    for found in _LITERAL.finditer(source):
+        prefix = found["prefix"] or ""
+        code += [source[end : found.start()], found[0] if "f" in prefix.lower() else " "]
+        strings += [text for name, text in found.groupdict().items() if name != "prefix" and text]
+        end = found.end()
+    return " ".join("".join([*code, source[end:]]).split()), strings
+
+
+def _native_code(strings: Iterable[str]) -> str:
+    return "\n".join(_COMMENT.sub(" ", text) for text in strings if _NATIVE.search(text))
+
+
+def _native_labels(native: str, *, compiled: bool) -> dict[str, bool]:
+    """Labels from the C++ and CUDA alone."""
+    return {
+        "vendor_library": compiled and _calls_vendor(native),
+        "no_custom_kernel": not compiled or (bool(native) and not _OWN_WORK.search(native)),
+        "reduced_precision": bool(_NARROW.search(native)),
+        "cuda_graph": bool(_GRAPH.search(native)),
+        "extra_streams": bool(_STREAMS.search(native)),
+    }
+
+
+def _calls_vendor(native: str) -> bool:
+    if _VENDOR.search(native):
+        return True
+    return any(
+        not {"at", "torch"}.isdisjoint(found[1].split("::")) and _VENDOR_FUNCTION.fullmatch(found[2])
+        for found in _QUALIFIED_CALL.finditer(native)
+    )
+
+
+def _strings(nodes: list[ast.AST]) -> Iterator[str]:
+    """String constants that are not docstrings."""
+    unused = {id(text) for text in _docstrings(nodes)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unused:
+            yield node.value
+
+
+def _compiles(nodes: list[ast.AST]) -> bool:
+    """Whether something hands code to a compiler, or is compiled by a decorator."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and _name(node.func) in _COMPILERS:
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_is_jit, node.decorator_list)):
+            return True
+    return False
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    names = {node.id for node in ast.walk(decorator) if isinstance(node, ast.Name)}
+    return bool(names & _JITS) or _name(decorator.func if isinstance(decorator, ast.Call) else decorator) == "njit"
+
+
+def _wraps(tree: ast.Module, nodes: list[ast.AST], reference: ast.Module) -> bool:
+    model = _class(tree, "ModelNew")
+    if model is None:
+        return False
+    if any(_name(base) == "Model" for base in model.bases):
+        return True
+    if any(isinstance(node, ast.Call) and _name(node.func) == "Model" for node in nodes):
+        return True
+    original = _class(reference, "Model")
+    same = original is not None and _forward(original) == _forward(model)
+    return same and _forward(model) is not None
+
+
+def _class(tree: ast.Module, name: str) -> ast.ClassDef | None:
+    return next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
+
+
+def _forward(model: ast.ClassDef) -> str | None:
+    """The statements of `forward` without docstring, and the names of its arguments; None without one."""
+    for node in model.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            body = [
+                part for part in node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+            ]
+            names = [argument.arg for argument in node.args.args]
+            return f"{names}" + "".join(ast.dump(part) for part in body)
+    return None
+
+
+def _falls_back(nodes: list[ast.AST]) -> bool:
+    """Whether an except branch, or a branch for tensors that are on no GPU, computes with PyTorch."""
+    branches = [statement for node in nodes for statement in _fallback_branch(node)]
+    if any(isinstance(one, ast.Return) and any(map(_calls_self, ast.walk(one))) for one in branches):
+        return True
+    # Branches contain branches (elif): each node is looked at once.
+    seen: set[int] = set()
+    pending: list[ast.AST] = list(branches)
+    while pending:
+        node = pending.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, ast.Call) and _name(node.func) in _OPERATIONS:
+                return True
+            pending += ast.iter_child_nodes(node)
+    return False
+
+
+def _fallback_branch(node: ast.AST) -> list[ast.stmt]:
+    if isinstance(node, ast.ExceptHandler):
+        return node.body
+    if isinstance(node, ast.If) and any(_name(part) in ("is_cuda", "is_available") for part in ast.walk(node.test)):
+        negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+        return node.body if negated else node.orelse
+    return []
+
+
+def _calls_self(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"))):
+            return True
+    return False
+
+
+def _narrows(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="float16" | "bfloat16" | "half" | "autocast"):
+            return True
+        case ast.Assign(targets=targets, value=ast.Constant(value=True)):
+            return any(_name(target) == "allow_tf32" for target in targets)
+        case ast.Call(args=[ast.Constant(value="high" | "medium"), *_]):
+            return _name(node.func) == "set_float32_matmul_precision"
+    return False
+
+
+def _graphs(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="CUDAGraph" | "make_graphed_callables"):
+            return True
+        case ast.keyword(arg="mode", value=ast.Constant(value="reduce-overhead")):
+            return True
+    return False
+
+
+def _name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:
+    for node in nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
