@@ -90,7 +90,7 @@ class Grader:
         """
         record, settings = Record(), self.settings_for(submission)
         try:
-            status = self._grade(problem, submission, settings.device, record, more_to_come)
+            self._grade(problem, submission, settings.device, record, more_to_come)
             add_roofline_and_baselines(
                 self.resources,
                 problem,
@@ -100,22 +100,19 @@ class Grader:
                 baselines=self._baselines,
             )
         except Stopped as stopped:
-            status = stopped.status
             record.diagnoses.insert(0, stopped.diagnosis)
             if isinstance(stopped, build.BuildFailed):
                 record.build = stopped.result
         except ProblemError as error:
-            status = Status.NOT_RUN
             record.diagnoses.insert(0, diagnose("problem_not_gradable", str(error)))
             self.resources.drop_oracle(problem, settings.device)
         except UserError:
             raise
         except Exception as error:
-            status = Status.GRADER_ERROR
             detail = {"traceback": traceback.format_exc()}
             record.diagnoses.insert(0, diagnose("grader_failed", f"{type(error).__name__}: {error}", detail=detail))
             self.resources.drop_oracle(problem, settings.device)
-        return record.verdict(problem, submission, status, settings, self.resources.environment(settings.device))
+        return record.verdict(problem, submission, settings, self.resources.environment(settings.device))
 
     def grade_many(
         self, work: Iterable[tuple[Problem, Submission]]
@@ -151,12 +148,13 @@ class Grader:
 
     def _grade(
         self, problem: Problem, submission: Submission, device: Device, record: Record, more_to_come: bool
-    ) -> Status:
+    ) -> None:
         build.check_source(submission)
         if device is Device.CPU or torch.cuda.is_available():
             self.resources.get_ready([problem], device)
         if device is Device.CUDA:
-            return self._grade_on_gpu(problem, submission, record, more_to_come)
+            self._grade_on_gpu(problem, submission, record, more_to_come)
+            return
         with record.stage("start"):
             worker = self.resources.launcher.take(Role.RUN, device, more_to_come=more_to_come)
         with worker:
@@ -166,9 +164,9 @@ class Grader:
                 )
                 record.build = built.result
             require_import(built)
-            return self._examine(problem, submission, Candidate(worker, device, self.resources.limits), record)
+            self._examine(problem, submission, Candidate(worker, device, self.resources.limits), record)
 
-    def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> Status:
+    def _grade_on_gpu(self, problem: Problem, submission: Submission, record: Record, more_to_come: bool) -> None:
         """Compiles without GPU devices in sight, then runs in another sandbox that has them."""
         launcher = self.resources.launcher
         with record.stage("build"):
@@ -176,8 +174,8 @@ class Grader:
         if not torch.cuda.is_available():
             seen = "it compiles" if record.build and record.build.extensions else "nothing was compiled by importing it"
             message = f"{seen}; running it needs a CUDA device, and there is none here"
-            record.diagnoses.append(diagnose("needs_cuda", message, severity="info"))
-            return Status.NOT_RUN
+            record.diagnoses.append(diagnose("needs_cuda", message))
+            return
         with record.stage("start"):
             worker = launcher.take(Role.RUN, Device.CUDA, more_to_come=more_to_come)
         with launcher.dismissing(worker) if more_to_come else worker:
@@ -190,7 +188,7 @@ class Grader:
             with PeakMemory(self._baseline_bytes, shared=lambda: launcher.leaving) as memory:
                 try:
                     candidate = Candidate(worker, Device.CUDA, self.resources.limits)
-                    return self._examine(problem, submission, candidate, record, memory)
+                    self._examine(problem, submission, candidate, record, memory)
                 finally:
                     record.peak_device_bytes = memory.peak_bytes
 
@@ -215,7 +213,7 @@ class Grader:
         candidate: Candidate,
         record: Record,
         memory: PeakMemory | None = None,
-    ) -> Status:
+    ) -> None:
         """Forward, backward and time, each only when the one before passed."""
         with record.stage("start"):
             oracle = self.resources.oracle(problem, candidate.device)
@@ -227,19 +225,18 @@ class Grader:
         record.forward = forward.result
         record.diagnoses += forward.diagnoses
         if forward.result.status is StageStatus.FAILED:
-            return Status.WRONG_OUTPUT
-        status = Status.CORRECT
+            return
         if todo.traps:
             with record.stage("backward"):
                 backward = judge_backward(candidate, oracle, todo.differentiated, todo.traps)
-            record.backward, status = backward.result, backward.status
+            record.backward = backward.result
             if memory is not None:
                 peak = {"peak_device_bytes": memory.peak_bytes}
                 record.backward = record.backward.model_copy(update=peak)
             record.diagnoses += backward.diagnoses
         else:
             record.backward = BackwardResult(status=StageStatus.SKIPPED)
-        if status in (Status.CORRECT, Status.MISSING_BACKWARD):
+        if record.status in (Status.CORRECT, Status.MISSING_BACKWARD):
             with record.stage("timing"):
                 self.resources.align(oracle, candidate, todo.timed, todo.rounds)
                 timing = judge_timing(
@@ -247,39 +244,31 @@ class Grader:
                     oracle,
                     todo.timed,
                     todo.rounds,
-                    training=status is Status.CORRECT,
+                    training=record.status is Status.CORRECT,
                     tf32=not self._strict_fp32,
                     quiet=lambda: self.resources.launcher.quiet(candidate.device),
                 )
             record.timing, record.timed = timing.result, todo.timed
-            record.diagnoses += timing.diagnoses
             if timing.result.status is StageStatus.FAILED:
+                record.fail_timing(timing.diagnoses)
                 oracle.release()
-                return record.failed_while_timed(timing.status)
+                return
+            record.diagnoses += timing.diagnoses
             with record.stage("inspection"), _meanwhile(oracle.release):
-                return self._inspect(candidate, oracle, todo.cases[0], record, status)
-        return status
+                self._inspect(candidate, oracle, todo.cases[0], record)
 
-    def _inspect(self, candidate: Candidate, oracle: Oracle, case: Case, record: Record, status: Status) -> Status:
+    def _inspect(self, candidate: Candidate, oracle: Oracle, case: Case, record: Record) -> None:
         """Which kernels ran, and do they stay within their tensors? A failure of the look itself changes nothing."""
         differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
         if candidate.device is Device.CPU or not self._quick:  # a GPU's profiler takes seconds to come up
             record.inspected = inspection.profile(candidate, oracle, case, backward=differentiated)
         for backward in (False, True) if differentiated else (False,):
-            found = inspection.judge_bounds(candidate, case, backward=backward)
-            if found is None:
-                continue
-            record.diagnoses.insert(0, found)
-            record.timing = None
-            failed = {"status": StageStatus.FAILED}
-            if backward:
-                assert record.backward is not None
-                record.backward = record.backward.model_copy(update=failed)
-                return Status.WRONG_BACKWARD
-            assert record.forward is not None
-            record.forward = record.forward.model_copy(update=failed)
-            return Status.WRONG_OUTPUT
-        return status
+            fault = inspection.judge_bounds(candidate, case, backward=backward)
+            if fault is not None:
+                record.diagnoses.insert(0, fault)
+                record.timing = None
+                record.fail_later([fault])
+                return
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""What is known so far about one submission, and the verdict that it becomes."""
+"""Collects what each stage says about a submission, and makes the verdict of it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import errors_first, streams_blamed
+from grader.grading.status import status_of
 from grader.verdict.labels import labels
 from grader.verdict.models import (
     BackwardResult,
@@ -31,7 +32,7 @@ from grader.verdict.models import (
 
 @dataclass
 class Record:
-    """Filled in by one stage after another."""
+    """What is known so far about one submission, filled in by one stage after another."""
 
     build: BuildResult | None = None
     forward: ForwardResult | None = None
@@ -53,20 +54,28 @@ class Record:
             total = getattr(self.seconds, name) + time.monotonic() - started
             self.seconds = self.seconds.model_copy(update={name: total})
 
-    def failed_while_timed(self, status: Status) -> Status:
-        """What a stage passed is wrong in a timed call."""
-        failed = {"status": StageStatus.FAILED}
+    @property
+    def status(self) -> Status:
+        """The verdict's status, as far as it is known."""
+        return status_of(self.diagnoses)
+
+    def fail_later(self, diagnoses: Sequence[Diagnosis]) -> None:
+        """Mark the stage that these errors belong to as failed, although it passed its own checks."""
+        failed, status = {"status": StageStatus.FAILED}, status_of(diagnoses)
         if status is Status.WRONG_BACKWARD and self.backward is not None:
             self.backward = self.backward.model_copy(update=failed)
         if status is Status.WRONG_OUTPUT and self.forward is not None:
             self.forward = self.forward.model_copy(update=failed)
-        self.diagnoses = streams_blamed(self.diagnoses)
-        return status
+
+    def fail_timing(self, diagnoses: Sequence[Diagnosis]) -> None:
+        """A timed call was wrong, as these diagnoses say."""
+        self.fail_later(diagnoses)
+        self.diagnoses = streams_blamed([*self.diagnoses, *diagnoses])
 
     def verdict(
-        self, problem: Problem, submission: Submission, status: Status, settings: Settings, environment: Environment
+        self, problem: Problem, submission: Submission, settings: Settings, environment: Environment
     ) -> Verdict:
-        """What the record says, with the status that was reached."""
+        """The verdict that the record amounts to."""
         return Verdict(
             submission=submission.name,
             author=submission.author,
@@ -74,7 +83,7 @@ class Record:
             sample=submission.sample,
             problem=problem.id,
             device=settings.device,
-            status=status,
+            status=self.status,
             diagnoses=tuple(errors_first(self.diagnoses)),
             labels=labels(submission.source, problem.source, self.inspected.seen),
             kernels=self.inspected.kernels,
