@@ -1,4 +1,4 @@
-"""Does it build? Imports the submission in a worker, which compiles its extensions, and keeps what was built."""
+"""Imports a submission in a worker, which compiles its extensions, and caches what was built."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from grader import protocol as p
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
-from grader.grading.candidate import first_compiler_error
-from grader.grading.outcome import Stopped, diagnose, lost
-from grader.verdict.models import Status, Submission
+from grader.grading.candidate import LOG_TAIL_CHARACTERS, build_failed
+from grader.grading.outcome import Stopped, diagnose, lost, usual_remedy
+from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
-LOG_TAIL_CHARACTERS = 16 << 10
 MAX_BUNDLE_BYTES = 512 << 20
+"""Of a submission's extensions in the cache, ten times what large ones take; more is not kept."""
 
 
 class BuildCache:
-    """Extensions by submission and toolchain.
+    """Built extensions by submission and toolchain.
 
-    A key holds only what that very source produced, so a submission can poison nothing but itself. Files are read-only,
-    appear whole (written aside, then renamed), and are opaque to the referee: it never looks inside.
+    A key holds only what that very source produced, so a submission can poison only itself. Files are read-only, appear
+    whole (written aside, then renamed), and are opaque to the referee: it never looks inside.
     """
 
     def __init__(self, folder: Path, toolchain_hash: str) -> None:
@@ -40,10 +40,12 @@ class BuildCache:
             raise UserError(f"{message}; set XDG_CACHE_HOME to a folder that can be written") from error
 
     def get(self, submission: Submission) -> Path | None:
+        """The file of the submission's extensions, if there is one."""
         path = self._path(submission)
         return path if path.exists() else None
 
     def put(self, submission: Submission, content: bytes) -> Path:
+        """Keep these extensions; the file that holds them."""
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             file.write(content)
         Path(file.name).chmod(0o400)
@@ -56,27 +58,26 @@ class BuildCache:
 
 @dataclass(frozen=True)
 class Built:
-    """`import_failure`: the file raised, and not because of a compiler; whether that matters is for the run to say."""
+    """The result of a build."""
 
     result: BuildResult
     import_failure: p.Failure | None = None
+    """The file raised, but not because of a compiler. A build without a GPU ignores that; a run does not."""
 
 
 def check_source(submission: Submission) -> None:
-    """What can be told without running anything. Raises Stopped."""
+    """Check what is visible without running anything. Raises Stopped."""
     if submission.unreadable is not None:
-        raise Stopped(Status.INVALID_SUBMISSION, diagnose("unreadable", submission.unreadable))
+        raise Stopped(diagnose("unreadable", submission.unreadable, remedy=usual_remedy("unreadable")))
     try:
         tree = ast.parse(submission.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        where = f" at line {line}" if line else ""
         text = getattr(error, "msg", None) or str(error)
-        raise Stopped(
-            Status.INVALID_SUBMISSION, diagnose("syntax_error", f"the file is not valid Python: {text}{where}")
-        ) from None
+        what, where = f"the file is not valid Python: {text}", f"line {line}" if line else None
+        raise Stopped(diagnose("syntax_error", what, where=where, remedy="fix the syntax error")) from None
     if not any("ModelNew" in names for names in map(_names_bound, ast.walk(tree))):
-        raise Stopped(Status.INVALID_SUBMISSION, diagnose("no_model_new", "the file defines no class ModelNew"))
+        raise _no_model_new()
 
 
 def import_submission(
@@ -105,8 +106,14 @@ def import_submission(
     except WorkerLost as error:
         stopped = lost(error, "build", "importing the file")
         if error.status is Status.TIMEOUT:
-            message = f"the file was not imported and compiled within {timeout_seconds:.0f} s"
-            stopped = Stopped(Status.TIMEOUT, diagnose("build_timeout", message, detail=stopped.diagnosis.detail))
+            stopped = Stopped(
+                diagnose(
+                    "build_timeout",
+                    f"the file was not imported and compiled within {timeout_seconds:.0f} s",
+                    remedy=usual_remedy("build_timeout"),
+                    detail=stopped.diagnosis.detail,
+                )
+            )
         raise stopped from error
     finally:
         for descriptor in descriptors:
@@ -127,21 +134,23 @@ def _judge(evidence: p.Evidence) -> Built:
         assert isinstance(imported, p.Imported)
         return Built(_result(imported.builds, StageStatus.PASSED, imported.seconds))
     if failure.kind == "build":
-        log = failure.builds[-1].log or failure.text
         result = _result(failure.builds, StageStatus.FAILED, sum(event.seconds for event in failure.builds))
-        message = f"building extension `{failure.builds[-1].name}` failed: {first_compiler_error(log)}"
-        raise BuildFailed(result, diagnose("compile_error", message))
+        raise BuildFailed(result, build_failed(failure.builds[-1], failure.text))
     if failure.kind == "missing_class":
-        raise Stopped(Status.INVALID_SUBMISSION, diagnose("no_model_new", "the file defines no class ModelNew"))
+        raise _no_model_new()
     return Built(_result(failure.builds, StageStatus.PASSED, None), import_failure=failure)
 
 
 class BuildFailed(Stopped):
-    """Carries the build's result with its log beside the diagnosis."""
+    """A build failed; carries its result, with the log, beside the diagnosis."""
 
-    def __init__(self, result: BuildResult, diagnosis: object) -> None:
-        super().__init__(Status.BUILD_ERROR, diagnosis)  # type: ignore[arg-type]
+    def __init__(self, result: BuildResult, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis)
         self.result = result
+
+
+def _no_model_new() -> Stopped:
+    return Stopped(diagnose("no_model_new", "the file defines no class ModelNew", remedy=usual_remedy("no_model_new")))
 
 
 def _result(builds: Sequence[p.BuildEvent], status: StageStatus, seconds: float | None) -> BuildResult:
@@ -164,5 +173,5 @@ def _names_bound(node: ast.AST) -> tuple[str, ...]:
         case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
             return tuple(alias.asname or alias.name for alias in aliases)
         case ast.Constant(value=str(text)) if "ModelNew" in text:
-            return ("ModelNew",)  # made by exec or setattr: the import will tell
+            return ("ModelNew",)  # exec or setattr may define it: importing the file shows
     return ()

@@ -1,4 +1,4 @@
-"""The submission under examination: its worker, its models, and how a case is put to it."""
+"""The submission being graded: its worker, its models, and how a case is given to it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -14,18 +15,25 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, Wor
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.large import is_large
-from grader.grading.outcome import Stopped, diagnose, lost, raised
-from grader.verdict.models import Device, Status, TimeLimits
+from grader.grading.outcome import Stopped, diagnose, first_line, lost, raised, usual_remedy
+from grader.verdict.models import Device, Diagnosis, TimeLimits
 
 MODEL = "model"
+"""The worker's key of the active model."""
+MAX_NAMED = 8
+"""Names that a message lists: more do not fit on a line."""
+MAX_ERROR_CHARACTERS = 500
+"""Characters of a compiler's error line that a message quotes: a template instance's type may take thousands."""
+LOG_TAIL_CHARACTERS = 16 << 10
+"""Last characters of a build log that a verdict keeps: a hundred lines or more."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """One model of a submission."""
+    """A constructed model of a submission."""
 
     key: str
-    """The worker's, beside MODEL."""
+    """The worker's key of this model, which stays its own while MODEL changes hands."""
     init_inputs: object
     tensors: tuple[p.TensorInfo, ...]
     """Parameters and buffers."""
@@ -34,88 +42,102 @@ class Made:
 
 
 class Candidate:
-    """One worker with the submission imported."""
+    """A worker that has imported the submission."""
 
     def __init__(self, worker: WorkerClient, device: Device, limits: TimeLimits) -> None:
         self.worker, self.device, self.limits = worker, device, limits
+        self.plain_right: WeakKeyDictionary[Case, bool] = WeakKeyDictionary()
+        """Whether the plain product of a case was right when it was last seen."""
         self._made: list[Made] = []
-        self._used: Made | None = None
+        self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
 
-    def prepare(self, case: Case) -> Matching:
-        """Have MODEL mean the one for the case's sizes, made when it is first asked for. Raises Stopped."""
+    def matching(self, case: Case) -> Matching:
+        """The reference's parameters and buffers beside the candidate's, for the case's sizes. Raises Stopped."""
         return self._model(case).matching
 
+    def prepare(self, case: Case) -> Matching:
+        """Make the model of the case's sizes the active one, for jobs that `script` does not start. Raises Stopped."""
+        model = self._model(case)
+        if model is not self._active:
+            doing = f"getting ready for variant {case.variant}"
+            evidence = self._do(_activation(model), doing)
+            if evidence.failure is not None:
+                raise raised(evidence.failure, "load", doing)
+            self._active = model
+        return model.matching
+
     def script(self, case: Case) -> JobBuilder:
-        """A job that starts with the case's parameters and buffers in place."""
-        self.prepare(case)
-        script = JobBuilder(self.worker, self.device)
-        self.reset(script, case)
-        return script
+        """A job that starts with the case's model active and its parameters and buffers in place. Raises Stopped.
 
-    def reset(self, script: JobBuilder, case: Case) -> None:
+        It must run before the next one is asked for.
+        """
+        job, model = JobBuilder(self.worker, self.device), self._model(case)
+        if model is not self._active:
+            for step in _activation(model):
+                job.step(step)
+            self._active = model
+        self.reset(job, case)
+        return job
+
+    def reset(self, job: JobBuilder, case: Case) -> None:
         """Put the case's parameters and buffers in place."""
-        names = self.prepare(case).names
-        script.set_state(MODEL, {names[name]: value for name, value in case.state.items() if name in names})
+        names = self.matching(case).names
+        job.set_state(MODEL, {names[name]: value for name, value in case.state.items() if name in names})
 
-    def reset_buffers(self, script: JobBuilder, case: Case) -> None:
-        """Put the case's buffers in place: a forward may hang on those that it moves."""
-        script.set_state(MODEL, {theirs: case.state[ours] for ours, theirs in self.buffers(case).items()})
+    def reset_buffers(self, job: JobBuilder, case: Case) -> None:
+        """Put the case's buffers in place: a forward may depend on buffers that it updates."""
+        job.set_state(MODEL, {theirs: case.state[ours] for ours, theirs in self.buffers(case).items()})
 
     def operand(self, case: Case, name: str) -> str | None:
-        """The candidate's name for an operand of the reference; None where it has none."""
-        return name if name.startswith("input[") else self.prepare(case).names.get(name)
+        """The candidate's name for an operand of the reference; None if it has none."""
+        return name if name.startswith("input[") else self.matching(case).names.get(name)
 
     def operands(self, case: Case) -> dict[str, str]:
-        """Reference name to candidate name, for every operand that the candidate has."""
+        """Reference names to candidate names, for every operand that the candidate has."""
         found = {name: self.operand(case, name) for name in case.wrt}
         return {name: theirs for name, theirs in found.items() if theirs is not None}
 
     def buffers(self, case: Case) -> dict[str, str]:
-        """Reference name to candidate name, for every buffer that the candidate has."""
-        matched = self.prepare(case).names
+        """Reference names to candidate names, for every buffer that the candidate has."""
+        matched = self.matching(case).names
         return {name: matched[name] for name in case.buffers if name in matched}
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
-        """Shape of an operand or buffer as the candidate keeps it."""
+        """The shape in which the candidate keeps an operand or buffer."""
         if name.startswith("input["):
             return tuple(case.operand(name).shape)
         model = self._model(case)
         return next(info.shape or () for info in model.tensors if info.name == model.matching.names[name])
 
-    def run(self, script: JobBuilder, stage: str, doing: str) -> JobResult:
-        """Raises Stopped when the worker is lost or a step raises."""
-        finding = self.attempt(script, stage, doing)
-        if finding.failure is not None:
-            raise raised(finding.failure, stage, doing)
-        return finding
+    def run(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
+        """The job's result. Raises Stopped when the worker is lost or a step raises."""
+        result = self.attempt(job, stage, doing)
+        if result.failure is not None:
+            raise raised(result.failure, stage, doing)
+        return result
 
-    def attempt(self, script: JobBuilder, stage: str, doing: str) -> JobResult:
-        """Raises Stopped only when the worker is lost."""
+    def attempt(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
+        """The job's result, or its failure. Raises Stopped only when the worker is lost."""
         try:
-            result = script.run(self.limits.call)
+            result = job.run(self.limits.call)
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
         result.lost_as(lambda error: lost(error, stage, doing))
         return result
 
     def forget(self) -> None:
-        """Have models with buffers constructed anew: what was asked may have left its graph in them."""
+        """Have models with buffers constructed anew: a job may have left its graph in them."""
         self._made = [made for made in self._made if not made.has_buffers]
-        self._used = None
+        self._active = None
 
     def _model(self, case: Case) -> Made:
-        if self._used is None or self._used.init_inputs != case.init_inputs:
-            made = next((made for made in self._made if made.init_inputs == case.init_inputs), None)
-            if made is None:
-                made = self._construct(case)
-                self._made.append(made)
-            doing = f"getting ready for variant {case.variant}"
-            used = self._do([p.Drop(empty_cache=False), p.Use(model=MODEL, constructed=made.key)], doing)
-            if used.failure is not None:
-                raise raised(used.failure, "load", doing)
-            self._used = made
-        return self._used
+        """The model of the case's sizes, constructed when it is first needed. Raises Stopped."""
+        made = next((made for made in self._made if made.init_inputs == case.init_inputs), None)
+        if made is None:
+            made = self._construct(case)
+            self._made.append(made)
+        return made
 
     def _construct(self, case: Case) -> Made:
         key, seed = next(self._keys), secrets.randbits(62)
@@ -127,11 +149,11 @@ class Candidate:
         evidence = self._do([step], doing)
         if evidence.failure is not None:
             raise _constructor_failed(evidence.failure, doing)
-        (found,) = evidence.results
-        assert isinstance(found, p.Constructed)
-        tensors = (*found.parameters, *found.buffers)
+        (constructed,) = evidence.results
+        assert isinstance(constructed, p.Constructed)
+        tensors = (*constructed.parameters, *constructed.buffers)
         reference = [info_of(name, value) for name, value in case.state.items()]
-        return Made(key, case.init_inputs, tensors, match(reference, tensors), bool(found.buffers))
+        return Made(key, case.init_inputs, tensors, match(reference, tensors), bool(constructed.buffers))
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""
@@ -142,34 +164,42 @@ class Candidate:
             raise lost(error, "load", doing) from error
 
 
+def _activation(model: Made) -> list[p.Step]:
+    """Steps after which MODEL means this model, and nothing that another one left is kept."""
+    return [p.Drop(empty_cache=False), p.Use(model=MODEL, constructed=model.key)]
+
+
 def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:
     if failure.kind == "build":
-        log = failure.builds[-1].log
-        return Stopped(
-            Status.BUILD_ERROR, diagnose("compile_error", first_compiler_error(log), detail={"log": log[-8192:]})
-        )
+        diagnosis, log = build_failed(failure.builds[-1]), failure.builds[-1].log
+        return Stopped(diagnosis.model_copy(update={"detail": {"log": log[-LOG_TAIL_CHARACTERS:]}}))
     if failure.type_name == "TypeError" and "__init__()" in failure.text:
-        message = f"ModelNew does not take the problem's constructor arguments: {failure.text.splitlines()[0]}"
-        return Stopped(Status.INVALID_SUBMISSION, diagnose("constructor_signature", message))
-    stopped = raised(failure, "load", doing)
-    if stopped.diagnosis.code == "raised":
-        return Stopped(
-            stopped.status, diagnose("constructor_raised", stopped.diagnosis.message, detail=stopped.diagnosis.detail)
-        )
-    return stopped
+        what = f"ModelNew does not take the problem's constructor arguments: {first_line(failure)}"
+        return Stopped(diagnose("constructor_signature", what, remedy=usual_remedy("constructor_signature")))
+    return raised(failure, "load", doing, usual_code="constructor_raised")
+
+
+def build_failed(event: p.BuildEvent, text: str = "") -> Diagnosis:
+    """`compile_error` for a build that failed; `text` if it left no log."""
+    return diagnose(
+        "compile_error",
+        f"building extension `{event.name}` failed: {first_compiler_error(event.log or text)}",
+        remedy="correct that line; the build log has the rest",
+    )
 
 
 def first_compiler_error(log: str) -> str:
-    """The line that an author must look at first."""
+    """The line of a build log that an author must look at first."""
     markers = (" error:", "error:", "fatal error", "undefined reference", "error   :", "Error:", " error ")
     for line in log.splitlines():
         if any(marker in line for marker in markers) and not line.startswith(("FAILED", "ninja:")):
-            return line.strip()[:500]
+            return line.strip()[:MAX_ERROR_CHARACTERS]
     lines = [line for line in log.strip().splitlines() if line.strip()]
-    return lines[-1].strip()[:500] if lines else "the build failed and printed nothing"
+    return lines[-1].strip()[:MAX_ERROR_CHARACTERS] if lines else "the compiler printed nothing"
 
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
+    """The description of a reference's tensor."""
     return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
 
 
@@ -179,19 +209,22 @@ def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, T
 
 
 def output_specs(case: Case) -> dict[str, TensorSpec]:
+    """What each output must be, by name."""
     return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
 
 
-def export_buffers(script: JobBuilder, candidate: Candidate, case: Case) -> None:
-    """As they are after the steps so far, by the candidate's names."""
+def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
+    """Bring back the buffers as they are after the steps so far, by the candidate's names."""
     specs = {
         theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
         for ours, theirs in candidate.buffers(case).items()
     }
-    script.export(exports("state", MODEL, specs))
+    job.export(exports("state", MODEL, specs))
 
 
 def names(items: Sequence[str]) -> str:
-    """`a`, `b` and `c`, in backticks."""
-    quoted = [f"`{item}`" for item in items]
+    """`a`, `b` and `c`, in backticks; of more than MAX_NAMED the first ones, and how many more there are."""
+    quoted = [f"`{item}`" for item in items[:MAX_NAMED]]
+    if len(items) > MAX_NAMED:
+        return f"{', '.join(quoted)} and {len(items) - MAX_NAMED} more"
     return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]

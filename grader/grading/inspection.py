@@ -1,7 +1,7 @@
-"""A last look at a submission that passed: does it stay within its tensors, and which kernels ran?
+"""Checks a submission that passed for accesses outside its tensors, and lists the kernels that ran.
 
-On the first case, which is small, and after everything else, so that neither the redzones nor the profiler disturb a
-time, and that a worker which is lost here changes no verdict. What the worker tells is a claim: whoever rewrites it can
+It runs on the first case, which is small, after everything else: neither redzones nor the profiler disturb a time, and
+losing the worker here changes no verdict. The worker's answers are claims: a submission that rewrites its worker can
 hide a fault here, and gains nothing else.
 """
 
@@ -27,57 +27,68 @@ from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import KernelUse
 
 SHOWN_BREACHES = 4
+"""Accesses out of bounds that a message lists: more follow from the same index."""
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """What a profiler saw in one forward and backward, and in the reference's."""
+    """What a profiler recorded in one forward and backward of the submission and of the reference."""
 
     kernels: tuple[KernelUse, ...] = ()
     seen: Seen | None = None
 
 
 def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnosis | None:
-    """Writes outside its tensors, or results that hang on memory that nobody wrote, in this pass."""
-    finding = _guarded(candidate, case, backward, "nan")
-    if finding is None:
+    """A write outside the pass's tensors, or a result that depends on memory that nobody wrote."""
+    result = _guarded(candidate, case, backward, "nan")
+    if result is None:
         return None
     stage = "backward" if backward else "forward"
-    told = finding.of(p.Guarded)[0].breaches
-    if told:
-        shown = [_said(breach, _display_names(candidate, case)) for breach in told[:SHOWN_BREACHES]]
-        message = f"the {stage} writes {' and '.join(shown)} (variant {case.name}): check the index against the size"
-        return diagnose("out_of_bounds_write", message, stage=stage)
-    wrong = _first_wrong(candidate, case, finding, backward)
+    where = f"variant {case.name}"
+    breaches = result.of(p.Guarded)[0].breaches
+    if breaches:
+        displayed = _display_names(candidate, case)
+        shown = " and ".join(_described(breach, displayed) for breach in breaches[:SHOWN_BREACHES])
+        return diagnose(
+            "out_of_bounds_write",
+            f"the {stage} writes {shown}",
+            where=where,
+            remedy="check the index against the size",
+            stage=stage,
+        )
+    wrong = _first_wrong(candidate, case, result, backward)
     if wrong is None:
         return None
     zeroed = _guarded(candidate, case, backward, "zero")
     if zeroed is None or _first_wrong(candidate, case, zeroed, backward) is not None:
         return None
-    message = (
-        f"{wrong} is wrong once uninitialised memory, and what lies around each tensor, is NaN, and right once it is "
-        f"zero (variant {case.name}): initialise what is added to, and check the index against the size"
+    return diagnose(
+        "reads_unwritten_memory",
+        f"{wrong} is wrong when uninitialised memory and the memory around each tensor are filled with NaN, and right "
+        "when they are filled with zeros",
+        where=where,
+        remedy="initialise accumulators, and check the index against the size",
+        stage=stage,
     )
-    return diagnose("reads_unwritten_memory", message, stage=stage)
 
 
 def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool) -> Inspected:
-    """Empty where the profiler, or the submission under it, failed."""
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=backward)
-    script.step(_profile_step(script, case, tuple(candidate.operands(case).values()) if backward else ()))
-    script.step(p.Drop())
+    """The kernels of a forward and, with `backward`, a backward; empty if the profiler or the submission failed."""
+    job = candidate.script(case)
+    job.put_inputs("a", case.inputs, requires_grad=backward)
+    job.step(_profile_step(job, case, tuple(candidate.operands(case).values()) if backward else ()))
+    job.step(p.Drop())
     try:
-        finding = candidate.attempt(script, "timing", "looking at kernels")
+        result = candidate.attempt(job, "timing", "profiling its kernels")
     except Stopped:
         return Inspected()
-    if finding.failure is not None:
+    if result.failure is not None:
         return Inspected()
-    told = finding.of(p.Profiled)[0]
-    total = sum(kernel.ms for kernel in told.kernels)
+    profiled = result.of(p.Profiled)[0]
+    total = sum(kernel.ms for kernel in profiled.kernels)
     calls: dict[str, int] = {}
     shares: dict[str, float] = {}
-    for kernel in told.kernels:
+    for kernel in profiled.kernels:
         calls[kernel.name] = calls.get(kernel.name, 0) + kernel.calls
         shares[kernel.name] = shares.get(kernel.name, 0.0) + (kernel.ms / total if total else 0.0)
     uses = [KernelUse(name=name, calls=calls[name], share=shares[name] if total else None) for name in calls]
@@ -85,8 +96,8 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
         on_gpu=candidate.device is Device.CUDA,
         calls=calls,
         reference_calls=_reference_calls(oracle, case, backward),
-        streams=told.streams,
-        graphs=told.graphs,
+        streams=profiled.streams,
+        graphs=profiled.graphs,
     )
     return Inspected(tuple(sorted(uses, key=lambda use: -(use.share or 0.0))), seen)
 
@@ -94,41 +105,41 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
 def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, int]:
     def ask() -> dict[str, int]:
         oracle.ready(case)
-        script = JobBuilder(oracle.worker, oracle.device)
-        script.set_state(MODEL, case.state)
-        script.put_inputs("a", case.inputs, requires_grad=backward)
-        script.step(_profile_step(script, case, case.wrt if backward else ()))
-        script.step(p.Drop())
+        job = JobBuilder(oracle.worker, oracle.device)
+        job.set_state(MODEL, case.state)
+        job.put_inputs("a", case.inputs, requires_grad=backward)
+        job.step(_profile_step(job, case, case.wrt if backward else ()))
+        job.step(p.Drop())
         try:
-            told = oracle.run(script).of(p.Profiled)[0]
+            profiled = oracle.run(job).of(p.Profiled)[0]
         except ProblemError:
             return {}
-        return {kernel.name: kernel.calls for kernel in told.kernels}
+        return {kernel.name: kernel.calls for kernel in profiled.kernels}
 
-    if not backend(oracle.device).profiles_quickly:  # it would slow this worker, whose times are needed
+    if not backend(oracle.device).profiles_quickly:  # the profiler leaves state behind, and this worker is still timed
         return {}
     return oracle.remember(("profile", case.seed, backward), ask)
 
 
-def _profile_step(script: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Profile:
-    return p.Profile(forward=_forward(case, bool(wrt)), backward=_backward(script, case, wrt) if wrt else None)
+def _profile_step(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Profile:
+    return p.Profile(forward=_forward(case, bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
 
 
 def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["nan", "zero"]) -> JobResult | None:
-    """None where the pass raised, or the worker was lost: whose fault that is cannot be told."""
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=backward)
-    differentiate = _backward(script, case, tuple(candidate.operands(case).values())) if backward else None
-    script.step(p.Guard(forward=_forward(case, backward), backward=differentiate, fill=fill))
-    script.export(exports("output", "a", output_specs(case)))
+    """None if the pass raised or the worker was lost, which the redzones themselves may cause."""
+    job = candidate.script(case)
+    job.put_inputs("a", case.inputs, requires_grad=backward)
+    differentiate = _backward(job, case, tuple(candidate.operands(case).values())) if backward else None
+    job.step(p.Guard(forward=_forward(case, backward), backward=differentiate, fill=fill))
+    job.export(exports("output", "a", output_specs(case)))
     if backward:
-        export_gradients(script, candidate, case, "a", case.wrt)
-    script.step(p.Drop(empty_cache=False))  # giving back what timing took would take a GPU longer than the look
+        export_gradients(job, candidate, case, "a", case.wrt)
+    job.step(p.Drop(empty_cache=False))  # on a GPU, emptying the cache takes longer than the check
     try:
-        finding = candidate.attempt(script, "forward", "running between redzones")
+        result = candidate.attempt(job, "forward", "running between redzones")
     except Stopped:
         return None
-    return finding if finding.failure is None else None
+    return result if result.failure is None else None
 
 
 def _forward(case: Case, grad: bool) -> p.Forward:
@@ -137,17 +148,17 @@ def _forward(case: Case, grad: bool) -> p.Forward:
     )
 
 
-def _backward(script: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Backward:
-    return p.Backward(tape="a", grads="a", cotangents=script.cotangents(case.cotangents), wrt=wrt)
+def _backward(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Backward:
+    return p.Backward(tape="a", grads="a", cotangents=job.cotangents(case.cotangents), wrt=wrt)
 
 
-def _first_wrong(candidate: Candidate, case: Case, finding: JobResult, backward: bool) -> str | None:
+def _first_wrong(candidate: Candidate, case: Case, result: JobResult, backward: bool) -> str | None:
     if not case.values_comparable:
         return None
     for name in case.outputs:
-        if check_output(case, finding, f"output:a:{name}", name).status == "failed":
+        if check_output(case, result, f"output:a:{name}", name).status == "failed":
             return f"`{name}`"
-    gradients = product(candidate, case, finding).gradients if backward else {}
+    gradients = product(candidate, case, result).gradients if backward else {}
     for name, gradient in gradients.items():
         expected = case.gradients[name]
         if gradient is not None and expected is not None and check(expected, gradient).status == "failed":
@@ -156,13 +167,13 @@ def _first_wrong(candidate: Candidate, case: Case, finding: JobResult, backward:
 
 
 def _display_names(candidate: Candidate, case: Case) -> dict[str, str]:
-    """By what the worker calls an operand."""
-    return {theirs: case.operand_names.get(ours, ours) for ours, theirs in candidate.prepare(case).names.items()} | {
+    """Display names by the worker's names."""
+    return {theirs: case.operand_names.get(ours, ours) for ours, theirs in candidate.matching(case).names.items()} | {
         name: shown for name, shown in case.operand_names.items() if name.startswith("input[")
     }
 
 
-def _said(breach: p.Breach, displayed: Mapping[str, str]) -> str:
+def _described(breach: p.Breach, displayed: Mapping[str, str]) -> str:
     where = "past the end of" if breach.side == "after" else "before the start of"
     kind, _, name = breach.name.partition(":")
     if breach.temporary:

@@ -1,4 +1,4 @@
-"""How a stage ends early: the submission cannot be taken any further."""
+"""Composes diagnoses, and ends the grading of a submission that cannot be taken any further."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from collections.abc import Iterable, Mapping
 
 from grader.executor import WorkerLost
 from grader.protocol import Failure
-from grader.verdict.codes import CODES
+from grader.verdict.codes import CODES, Severity
 from grader.verdict.models import Diagnosis, Status
+
+MAX_QUOTED = 400
+"""Characters of a submission's own text that a message quotes: two lines of a wide terminal. It also bounds the text
+that patterns are searched in."""
+
+OUTPUT_TAIL_CHARACTERS = 4096
+"""Last characters of a lost worker's output that a diagnosis keeps: about one screen."""
 
 
 class Stopped(Exception):
-    """Carries the verdict's status and its diagnosis up to the pipeline. No error of ours."""
+    """Ends the grading of a submission; the diagnosis decides the verdict's status."""
 
-    def __init__(self, status: Status, diagnosis: Diagnosis) -> None:
+    def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(diagnosis.message)
-        self.status, self.diagnosis = status, diagnosis
+        self.diagnosis = diagnosis
 
 
 def diagnose(
@@ -26,65 +33,80 @@ def diagnose(
     amount: str | None = None,
     remedy: str | None = None,
     stage: str | None = None,
-    severity: str = "error",
+    severity: Severity | None = None,
     detail: Mapping[str, object] | None = None,
 ) -> Diagnosis:
     """A diagnosis under a code of `grader.verdict.codes`. Its message reads `what (where), amount: remedy`.
 
     `what` is wrong, `where` (variant, mode, layout), by what `amount` (numbers with units), and the `remedy` that mends
-    it. The stage is the code's own unless `stage` says otherwise.
+    it. Stage and severity are the code's own unless given.
     """
     message = what + (f" ({where})" if where else "") + (f", {amount}" if amount else "")
     return Diagnosis(
         code=code,
         stage=stage or CODES[code].stage,  # type: ignore[arg-type]
         message=f"{message}: {remedy}" if remedy else message,
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity or CODES[code].severity,
         detail=dict(detail or {}),
     )
 
 
 def in_eval(diagnosis: Diagnosis) -> Diagnosis:
-    """The same, found there alone."""
+    """The same diagnosis, for a fault that only eval() shows."""
     return diagnosis.model_copy(update={"message": f"in eval(), {diagnosis.message}"})
 
 
 def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
-    """The worker died or fell silent while it was `doing` something."""
+    """The worker died or gave no answer while it was `doing` something."""
     codes = {
         Status.TIMEOUT: "timed_out",
         Status.OUT_OF_MEMORY: "out_of_memory",
         Status.INTEGRITY_VIOLATION: "protocol_violation",
     }
     code = codes.get(worker_lost.status, "crashed")
-    detail = {"output_tail": worker_lost.output[-4096:]} if worker_lost.output else {}
-    message = f"{doing}: the submission's process {worker_lost}"
-    return Stopped(worker_lost.status, diagnose(code, message, stage=stage, detail=detail))
+    detail = {"output_tail": worker_lost.output[-OUTPUT_TAIL_CHARACTERS:]} if worker_lost.output else {}
+    what = f"the submission's process {worker_lost}"
+    return Stopped(diagnose(code, what, where=doing, remedy=usual_remedy(code), stage=stage, detail=detail))
 
 
-def raised(failure: Failure, stage: str, doing: str) -> Stopped:
-    """A step raised while it was `doing` something."""
-    message = f"{doing}: {first_line(failure)}"
-    detail = {"traceback": failure.traceback}
+def raised(failure: Failure, stage: str, doing: str, *, usual_code: str = "raised") -> Stopped:
+    """A step raised while the worker was `doing` something; `usual_code` unless memory or CUDA failed."""
+    code = usual_code
     if failure.kind == "out_of_memory":
-        return Stopped(Status.OUT_OF_MEMORY, diagnose("out_of_memory", message, stage=stage, detail=detail))
-    code = "cuda_error" if "CUDA error" in failure.text or failure.type_name == "AcceleratorError" else "raised"
-    return Stopped(Status.RUNTIME_ERROR, diagnose(code, message, stage=stage, detail=detail))
+        code = "out_of_memory"
+    elif "CUDA error" in failure.text or failure.type_name == "AcceleratorError":
+        code = "cuda_error"
+    return Stopped(
+        diagnose(
+            code,
+            first_line(failure),
+            where=doing,
+            remedy=usual_remedy(code),
+            stage=stage,
+            detail={"traceback": failure.traceback},
+        )
+    )
+
+
+def usual_remedy(code: str) -> str:
+    """The code's general remedy, in the form that ends a message."""
+    remedy = CODES[code].remedy.rstrip(".")
+    return remedy[:1].lower() + remedy[1:]
 
 
 def first_line(failure: Failure) -> str:
-    """The exception's type, and the first line of what it says."""
-    first = (failure.text.strip().splitlines() or [""])[0]
+    """The exception's type and the first line of its text, at most MAX_QUOTED characters of it."""
+    first = (failure.text.strip().splitlines() or [""])[0][:MAX_QUOTED]
     return f"{failure.type_name}: {first}" if first else failure.type_name
 
 
 def errors_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """Errors, warnings, information; among each, in the order in which they came."""
+    """Errors, then warnings, then information; the order among equals is kept."""
     return sorted(diagnoses, key=lambda diagnosis: ("error", "warning", "info").index(diagnosis.severity))
 
 
 def streams_blamed(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """Of a wrong timed call: a stream that the checks could only warn of is its cause, and comes first."""
+    """A `wrong_stream` warning becomes the first error, as the cause of a timed call that went wrong."""
     causes, others = [], []
     for diagnosis in diagnoses:
         if diagnosis.code == "wrong_stream":

@@ -81,17 +81,16 @@ class Pipeline:
         """Raises ReferenceLost the first time, so that a fresh process shows whose fault it is."""
         record = Record(request)
         try:
-            status = _Grading(self, request, record).run(more_to_come)
+            _Grading(self, request, record).run(more_to_come)
         except Exception as error:
-            status, diagnosis = _verdict_of(error, lost_before)
-            record.diagnoses.insert(0, diagnosis)
+            record.diagnoses.insert(0, _diagnosis_of(error, lost_before))
             if isinstance(error, build.BuildFailed):
                 record.build = error.result
             if not isinstance(error, Stopped):
                 self.resources.drop_oracle(request.problem, request.device)
             if isinstance(error, ReferenceLost) and lost_before is None:
                 raise
-        return record.verdict(status, self.settings(request), self.environment(request))
+        return record.verdict(self.settings(request), self.environment(request))
 
     def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:
         """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead, in parallel."""
@@ -104,8 +103,7 @@ class Pipeline:
                 if not ahead:
                     return
                 self._look_ahead(ahead)
-                current = ahead.popleft()
-                yield self.grade(current, more_to_come=bool(ahead))
+                yield self.grade(ahead.popleft(), more_to_come=bool(ahead))
 
     def _look_ahead(self, requests: deque[Request]) -> None:
         """While the first is being compiled and its device is idle, have references compute what is compared."""
@@ -138,9 +136,8 @@ class _Grading:
         self.pipeline, self.request, self.record = pipeline, request, record
         self.options, self.resources = pipeline.options, pipeline.resources
         self.backend = backend(request.device)
-        self.status = Status.CORRECT
 
-    def run(self, more_to_come: bool) -> Status:
+    def run(self, more_to_come: bool) -> None:
         """Each stage runs only if the one before lets the submission through. Raises Stopped, ProblemError."""
         self.check()
         self.build()
@@ -149,7 +146,6 @@ class _Grading:
             if self.forward() and self.backward() and self.time():
                 self.inspect()
         self.appraise()
-        return self.status
 
     def check(self) -> None:
         """Raises Stopped for a source that no worker needs to see."""
@@ -164,11 +160,11 @@ class _Grading:
             with self.record.stage("build"):
                 self.record.build = self.pipeline.builds.get(self.request)
         if not available:
-            compiled = self.record.build is not None and self.record.build.extensions
-            seen = "it compiles" if compiled else "nothing was compiled by importing it"
+            built = self.record.build
+            seen = "it compiles" if built and built.extensions else "nothing was compiled by importing it"
             what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
             remedy = "grade it on a machine with one"
-            raise Stopped(Status.NOT_RUN, diagnose("needs_cuda", what, remedy=remedy, severity="info"))
+            raise Stopped(diagnose("needs_cuda", what, remedy=remedy))
 
     @contextmanager
     def start(self, more_to_come: bool) -> Iterator[None]:
@@ -213,10 +209,7 @@ class _Grading:
             judged = judge_forward(self.candidate, self.oracle, self.todo.cases, self.todo.probed)
             self.record.forward = judged.result
         self.record.diagnoses += judged.diagnoses
-        if judged.result.status is StageStatus.FAILED:
-            self.status = Status.WRONG_OUTPUT
-            return False
-        return True
+        return judged.result.status is StageStatus.PASSED
 
     def backward(self) -> bool:
         """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
@@ -226,9 +219,9 @@ class _Grading:
         with self.record.stage("backward"):
             judged = judge_backward(self.candidate, self.oracle, self.todo.differentiated, self.todo.traps)
             peak = {"peak_device_bytes": self.memory.peak_bytes}
-            self.record.backward, self.status = judged.result.model_copy(update=peak), judged.status
+            self.record.backward = judged.result.model_copy(update=peak)
         self.record.diagnoses += judged.diagnoses
-        return self.status in (Status.CORRECT, Status.MISSING_BACKWARD)
+        return self.record.status in (Status.CORRECT, Status.MISSING_BACKWARD)
 
     def time(self) -> bool:
         """Time candidate and reference; whether every timed result is right."""
@@ -239,16 +232,16 @@ class _Grading:
                 self.oracle,
                 self.todo.timed,
                 self.todo.rounds,
-                training=self.status is Status.CORRECT,
+                training=self.record.status is Status.CORRECT,
                 tf32=not self.options.strict_fp32,
                 quiet=lambda: self.resources.launcher.quiet(self.request.device),
             )
             self.record.timing, self.record.timed = judged.result, self.todo.timed
-        self.record.diagnoses += judged.diagnoses
         if judged.result.status is StageStatus.FAILED:
+            self.record.fail_timing(judged.diagnoses)
             self.oracle.release()
-            self.status = self.record.failed_while_timed(judged.status)
             return False
+        self.record.diagnoses += judged.diagnoses
         return True
 
     def inspect(self) -> None:
@@ -262,33 +255,32 @@ class _Grading:
             for backward in (False, True) if differentiated else (False,):
                 fault = inspection.judge_bounds(self.candidate, case, backward=backward)
                 if fault is not None:
-                    self.status = record.failed_inspection(fault, backward=backward)
+                    record.diagnoses.insert(0, fault)
+                    record.timing = None
+                    record.fail_later([fault])
                     break
             released.result()
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""
+        request, resources, tf32 = self.request, self.resources, not self.options.strict_fp32
+        baselines = self.options.baselines
         add_roofline_and_baselines(
-            self.resources,
-            self.request.problem,
-            self.request.device,
-            self.record,
-            tf32=not self.options.strict_fp32,
-            baselines=self.options.baselines,
+            resources, request.problem, request.device, self.record, tf32=tf32, baselines=baselines
         )
 
 
-def _verdict_of(error: Exception, lost_before: str | None) -> tuple[Status, Diagnosis]:
-    """What an exception makes of the verdict. Raises it again where it is the caller's own mistake.
+def _diagnosis_of(error: Exception, lost_before: str | None) -> Diagnosis:
+    """The diagnosis that an exception becomes. Raises it again where it is the caller's own mistake.
 
     A lost reference is the problem's fault only if a fresh process was lost in the same way; otherwise the host's.
     """
     if isinstance(error, Stopped):
-        return error.status, error.diagnosis
+        return error.diagnosis
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != lost_before):
-        return Status.NOT_RUN, diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
+        return diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
     if isinstance(error, UserError) and not isinstance(error, ProblemError):
         raise error
     what = f"{type(error).__name__}: {error}"
     detail = {"traceback": "".join(traceback.format_exception(error))}
-    return Status.GRADER_ERROR, diagnose("grader_failed", what, remedy="grade it again", detail=detail)
+    return diagnose("grader_failed", what, remedy="grade it again", detail=detail)

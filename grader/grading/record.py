@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import errors_first, streams_blamed
+from grader.grading.status import status_of
 from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Environment, Settings, Status, Verdict
 from grader.verdict.stages import BackwardResult, BuildResult, ForwardResult, StageSeconds, StageStatus, TimingResult
@@ -54,31 +55,27 @@ class Record:
         extra = {"submission": name, "device": self.request.device.value, "seconds": round(seconds, 4), **fields}
         log.info("%s: %s in %.2f s", name, event, seconds, extra=extra)
 
-    def failed_while_timed(self, status: Status) -> Status:
-        """Mark the stage failed whose result is wrong in a timed call; returns the status."""
-        failed = {"status": StageStatus.FAILED}
+    @property
+    def status(self) -> Status:
+        """The verdict's status, as far as it is known."""
+        return status_of(self.diagnoses)
+
+    def fail_later(self, diagnoses: Sequence[Diagnosis]) -> None:
+        """Mark the stage that these errors belong to as failed, although it passed its own checks."""
+        failed, status = {"status": StageStatus.FAILED}, status_of(diagnoses)
         if status is Status.WRONG_BACKWARD and self.backward is not None:
             self.backward = self.backward.model_copy(update=failed)
         if status is Status.WRONG_OUTPUT and self.forward is not None:
             self.forward = self.forward.model_copy(update=failed)
-        self.diagnoses = streams_blamed(self.diagnoses)
-        return status
 
-    def failed_inspection(self, fault: Diagnosis, *, backward: bool) -> Status:
-        """Mark the pass failed that reads or writes outside its tensors, and drop its times; returns the status."""
-        self.diagnoses.insert(0, fault)
-        self.timing = None
-        failed = {"status": StageStatus.FAILED}
-        if backward:
-            assert self.backward is not None
-            self.backward = self.backward.model_copy(update=failed)
-            return Status.WRONG_BACKWARD
-        assert self.forward is not None
-        self.forward = self.forward.model_copy(update=failed)
-        return Status.WRONG_OUTPUT
+    def fail_timing(self, diagnoses: Sequence[Diagnosis]) -> None:
+        """A timed call was wrong, as these diagnoses say."""
+        self.fail_later(diagnoses)
+        self.diagnoses = streams_blamed([*self.diagnoses, *diagnoses])
 
-    def verdict(self, status: Status, settings: Settings, environment: Environment) -> Verdict:
-        """The verdict with this status and everything that is recorded."""
+    def verdict(self, settings: Settings, environment: Environment) -> Verdict:
+        """The verdict that the record amounts to."""
+        status = self.status
         self._log(f"{status}", sum(self.seconds.model_dump().values()), stage="verdict", status=status.value)
         problem, submission = self.request.problem, self.request.submission
         return Verdict(

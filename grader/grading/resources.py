@@ -17,7 +17,7 @@ from grader.grading import build
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose, raised
+from grader.grading.outcome import raised
 from grader.grading.timing import BaselineStore, Roofline, workload
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
@@ -169,10 +169,4 @@ def require_import(built: build.Built) -> None:
     """Raises Stopped for a file that could not be imported where it is to run."""
     if built.import_failure is None:
         return
-    stopped = raised(built.import_failure, "load", "importing the file")
-    if stopped.diagnosis.code == "raised":
-        diagnosis = diagnose(
-            "import_raised", stopped.diagnosis.message, remedy="see the traceback", detail=stopped.diagnosis.detail
-        )
-        stopped = Stopped(stopped.status, diagnosis)
-    raise stopped
+    raise raised(built.import_failure, "load", "importing the file", usual_code="import_raised")

@@ -1,4 +1,4 @@
-"""A part of the process alone, many times over: how the grader itself is tried."""
+"""Runs single stages many times: the trials by which the grader itself is tested."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 
 from grader.grading import inspection, plan
-from grader.grading.backward.judge import judge_products
-from grader.grading.forward.input_sensitivity import run_probes
+from grader.grading.backward.products import judge_products
+from grader.grading.forward.probes import run_probes
 from grader.grading.oracle.case import Case
 from grader.grading.resources import Resources
 from grader.grading.timing import TimingJudgement, judge_timing
@@ -17,9 +17,9 @@ from grader.verdict.models import Device, Diagnosis, Problem, Submission
 def judge_draws(
     resources: Resources, problem: Problem, submission: Submission, device: Device, variant: str, draws: int
 ) -> Iterator[tuple[Case, list[Diagnosis]]]:
-    """What gradients and probes find wrong in many draws of a variant, in each mode: how false rejects are hunted.
+    """The errors that gradients and probes find in many draws of a variant, in each mode: a search for false rejects.
 
-    Raises Stopped where the submission does not import or run.
+    Raises Stopped if the submission does not import or run.
     """
     oracle = resources.oracle(problem, device)
     modes = (True, False) if oracle.modes_differ(variant) else (True,)
@@ -36,8 +36,7 @@ def judge_draws(
 def time_alone(
     resources: Resources, problem: Problem, submission: Submission, device: Device, *, training: bool = True
 ) -> TimingJudgement:
-    """Times alone, of a source that needs no judging, such as a reference against itself; the forward's alone without
-    `training`.
+    """Times a source that needs no checks, such as a reference against itself; without `training`, the forward only.
 
     Raises Stopped, ProblemError.
     """

@@ -1,4 +1,4 @@
-"""Does the backward match? Vector-Jacobian products against float64, then experiments that find the cause."""
+"""Judges the backward: vector-Jacobian products against float64, then experiments that find causes."""
 
 from grader.grading.backward.judge import BackwardJudgement, judge_backward
 

@@ -1,10 +1,10 @@
-"""One vector-Jacobian product of the candidate, asked for and brought back by the reference's operand names."""
+"""Composes vector-Jacobian products of the candidate, and reads them by the reference's operand names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,61 +15,84 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.oracle.case import Case
 
 LIGHT_BYTES = 64 << 20
-"""Of all grad_outputs and gradients of one job, where it could be several."""
+"""Bytes of grad_outputs and gradients that one job may bring together: beyond, a job of its own costs little beside
+the copying."""
 LIGHT_TENSORS = 1024
-"""Of all gradients, likewise."""
+"""Gradients that one job may bring together: a job's answer lists at most 4096 tensors."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """What one backward gave. A gradient is None where autograd gave none, or the candidate has no such operand."""
+    """The gradients of one backward: None where autograd gave none, or the candidate has no such operand."""
 
     gradients: Mapping[str, torch.Tensor | None]
     misshapen: Mapping[str, p.TensorInfo]
     """Gradients that do not have their operand's shape or dtype."""
 
 
+class Part(NamedTuple):
+    """One of several questions that a job may ask together."""
+
+    case: Case
+    add: Callable[[JobBuilder, str], None]
+    """Adds the steps, and exports the gradients under this key."""
+
+
+class Answer(NamedTuple):
+    """The answer to one part."""
+
+    result: JobResult
+    key: str
+    """The key of its gradients."""
+
+
 def ask(candidate: Candidate, case: Case, **how: Any) -> JobBuilder:
-    """A job that runs forward and backward of a case once; `how` is as for `add_product`."""
-    script = candidate.script(case)
-    add_product(script, candidate, case, "a", **how)
-    return script
+    """A job that runs forward and backward of a case once, key "a"; `how` is as for `add_product`."""
+    job = candidate.script(case)
+    add_product(job, candidate, case, "a", **how)
+    return job
 
 
-def attempt_each(
-    candidate: Candidate, case: Case, hows: Sequence[Mapping[str, Any]], doing: str
-) -> Iterator[tuple[JobResult, str]]:
-    """A finding for each way to ask, with the key of its gradients; none after one that raised.
+def one_product(candidate: Candidate, case: Case, **how: Any) -> Part:
+    """Forward and backward of a case once, as a part; `how` is as for `add_product`."""
+    return Part(case, lambda job, key: add_product(job, candidate, case, key, **how))
 
-    All in one job where that is light: on a GPU the job takes longer than the backward of a small case.
+
+def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:
+    """The answer to each part, all of one variant; none after one that raised. Raises Stopped when the worker is lost.
+
+    The parts are one job if that is light: on a GPU, a job takes longer than the backward of a small case.
     """
-    if _bytes_of_one(case) * len(hows) > LIGHT_BYTES or len(case.wrt) * len(hows) > LIGHT_TENSORS:
-        for how in hows:
-            finding = candidate.attempt(ask(candidate, case, **how), "backward", doing)
-            yield finding, "a"
-            if finding.failure is not None:
+    nbytes = sum(_bytes_of_one(part.case) for part in parts)
+    if nbytes > LIGHT_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
+        for turn, part in enumerate(parts):
+            job = candidate.script(part.case)
+            part.add(job, str(turn))
+            result = candidate.attempt(job, "backward", doing)
+            yield Answer(result, str(turn))
+            if result.failure is not None:
                 return
         return
-    script, ends = candidate.script(case), []
-    for turn, how in enumerate(hows):
+    job, ends = candidate.script(parts[0].case), []
+    for turn, part in enumerate(parts):
         if turn:
-            candidate.reset(script, case)
-        add_product(script, candidate, case, str(turn), **how)
-        ends.append(script.length)
-    finding = candidate.attempt(script, "backward", doing)
-    so_far = replace(finding, evidence=finding.evidence.model_copy(update={"failure": None}))
+            candidate.reset(job, part.case)
+        part.add(job, str(turn))
+        ends.append(job.length)
+    result = candidate.attempt(job, "backward", doing)
+    before_failure = replace(result, evidence=result.evidence.model_copy(update={"failure": None}))
     for turn, end in enumerate(ends):
-        raised = finding.failure is not None and finding.failure.step < end
-        yield finding if raised else so_far, str(turn)
+        raised = result.failure is not None and result.failure.step < end
+        yield Answer(result if raised else before_failure, str(turn))
         if raised:
             return
 
 
 def add_product(
-    script: JobBuilder,
+    job: JobBuilder,
     candidate: Candidate,
     case: Case,
-    grads: str,
+    key: str,
     *,
     cotangents: Mapping[str, torch.Tensor] | None = None,
     layout: CotangentLayout = "contiguous",
@@ -78,29 +101,27 @@ def add_product(
     double: bool = False,
     contiguous_grads: bool = False,
 ) -> None:
-    """Forward and backward once, the gradients exported by the key `grads`; `frozen` operands require no gradient."""
+    """Forward and backward once, the gradients exported under `key`; `frozen` operands require no gradient."""
     operands = candidate.operands(case)
     wrt = [name for name in operands if name not in frozen]
-    script.put_inputs("a", case.inputs, requires_grad=True)
-    add_forward(
-        script, case, "a", frozen=[operands[name] for name in frozen if name in operands], side_stream=side_stream
-    )
-    script.step(
+    job.put_inputs("a", case.inputs, requires_grad=True)
+    add_forward(job, case, "a", frozen=[operands[name] for name in frozen if name in operands], side_stream=side_stream)
+    job.step(
         p.Backward(
             tape="a",
-            grads=grads,
-            cotangents=script.cotangents(case.cotangents if cotangents is None else cotangents, layout),
+            grads=key,
+            cotangents=job.cotangents(case.cotangents if cotangents is None else cotangents, layout),
             wrt=tuple(operands[name] for name in wrt),
             side_stream=side_stream,
             double=double,
             contiguous_grads=contiguous_grads,
         )
     )
-    export_gradients(script, candidate, case, grads, wrt)
+    export_gradients(job, candidate, case, key, wrt)
 
 
 def add_forward(
-    script: JobBuilder,
+    job: JobBuilder,
     case: Case,
     key: str,
     *,
@@ -108,7 +129,8 @@ def add_forward(
     frozen: Sequence[str] = (),
     side_stream: bool = False,
 ) -> None:
-    script.step(
+    """A forward with a graph, of the inputs under `key`; its outputs stay under `tape`, or else under `key`."""
+    job.step(
         p.Forward(
             model=MODEL,
             inputs=key,
@@ -123,29 +145,31 @@ def add_forward(
     )
 
 
-def export_gradients(script: JobBuilder, candidate: Candidate, case: Case, key: str, wrt: Sequence[str]) -> None:
+def export_gradients(job: JobBuilder, candidate: Candidate, case: Case, key: str, wrt: Sequence[str]) -> None:
+    """Bring back the gradients of the operands `wrt` under `key`."""
     operands = candidate.operands(case)
     specs = {
         operands[name]: TensorSpec(candidate.shape(case, name), case.operand(name).dtype)
         for name in wrt
         if name in operands
     }
-    script.export(exports("grad", key, specs))
+    job.export(exports("grad", key, specs))
 
 
-def export_outputs(script: JobBuilder, case: Case, key: str) -> None:
-    script.export(exports("output", key, output_specs(case)))
+def export_outputs(job: JobBuilder, case: Case, key: str) -> None:
+    """Bring back the outputs of the tape `key`."""
+    job.export(exports("output", key, output_specs(case)))
 
 
-def product(candidate: Candidate, case: Case, finding: JobResult, key: str = "a") -> Product:
-    """Reads the gradients of a finding, each in its operand's shape in the reference."""
+def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a") -> Product:
+    """The gradients of a job, each in its operand's shape in the reference."""
     operands = candidate.operands(case)
     gradients: dict[str, torch.Tensor | None] = {}
     misshapen: dict[str, p.TensorInfo] = {}
     for name in case.wrt:
         source = f"grad:{key}:{operands.get(name)}"
-        value = finding.sealed.get(source)
-        refused = finding.refused.get(source)
+        value = result.sealed.get(source)
+        refused = result.refused.get(source)
         if value is None and refused is not None and refused.kind == "tensor":
             misshapen[name] = refused
         gradients[name] = None if value is None else value.view(case.operand(name).shape)

@@ -75,3 +75,12 @@ def gradients(
         else:
             found[name] = expected.around(value)
     return found
+
+
+def rounded_to(value: torch.Tensor) -> str | None:
+    """`bfloat16` or `float16` if every float32 element has that type's precision, and not all are whole numbers."""
+    if value.dtype is torch.float32 and bool((value != value.round()).any()):
+        for dtype in (torch.bfloat16, torch.float16):
+            if torch.equal(value.to(dtype).float(), value):
+                return str(dtype).removeprefix("torch.")
+    return None

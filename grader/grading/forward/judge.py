@@ -1,43 +1,34 @@
-"""Does the forward match? Every case's outputs, sealed, beside the float64 reference."""
+"""Judges the forward: every case's outputs, sealed, beside the float64 reference; then the probes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
-from grader.grading.compare import known_mistakes, tolerance
-from grader.grading.compare.outputs import check_buffers, check_output, differ, shape_text
-from grader.grading.forward.input_sensitivity import run_probes
+from grader.grading.compare.outputs import check_buffers, check_output, differ
+from grader.grading.forward.explain import explain
+from grader.grading.forward.probes import run_probes
+from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.random.distribution import judge_distribution
-from grader.verdict.models import Device, Diagnosis
+from grader.grading.status import stage_status
+from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
-
-MAX_NAMED = 8
-"""Outputs that a message lists."""
-
-GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str], ...] = (
-    (
-        "gelu_tanh",
-        "gelu_tanh_for_erf",
-        "by its tanh approximation, the reference uses the exact erf form (largest gap 4.7e-4)",
-    ),
-    ("gelu_erf", "gelu_erf_for_tanh", "in its exact erf form, the reference uses the tanh approximation"),
-)
 
 
 @dataclass(frozen=True)
 class ForwardJudgement:
+    """The stage's result, and its diagnoses, errors first."""
+
     result: ForwardResult
     diagnoses: tuple[Diagnosis, ...]
 
@@ -45,161 +36,97 @@ class ForwardJudgement:
 def judge_forward(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case]
 ) -> ForwardJudgement:
-    """Without a graph, as at inference. Stops at the first case that fails. Raises Stopped."""
+    """Judge every case without a graph, as at inference, up to the first that fails; then probe. Raises Stopped."""
     started = time.monotonic()
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()
     for case in cases:
-        checks, diagnoses = judge_case(candidate, oracle, case)
-        failed = any(check.status in ("failed", "missing") for check in checks)
-        status = StageStatus.FAILED if failed else StageStatus.PASSED
+        checks, diagnosis = judge_case(candidate, oracle, case)
+        status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
-        if failed:
-            diagnoses = _other_mode(candidate, oracle, cases, case, diagnoses) + diagnoses
+        if diagnosis is not None:
+            diagnoses = (*_other_mode(candidate, oracle, cases, case, diagnosis), diagnosis)
             break
     else:
         diagnoses = run_probes(candidate, oracle, probed)
-    result = _summary(variants, time.monotonic() - started)
-    if any(diagnosis.severity == "error" for diagnosis in diagnoses):
-        result = result.model_copy(update={"status": StageStatus.FAILED})
-    return ForwardJudgement(result, diagnoses)
+    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses)
 
 
-def _other_mode(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], case: Case, diagnoses: Sequence[Diagnosis]
-) -> tuple[Diagnosis, ...]:
-    """The same variant is right in the other one of train() and eval()."""
-    other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
-    told = any(diagnosis.code in ("output_wrong", "output_nan") for diagnosis in diagnoses)
-    if other is None or not told or not (case.values_comparable and other.values_comparable):
-        return ()
-    if any(check.status in ("failed", "missing") for check in judge_case(candidate, oracle, other)[0]):
-        return ()
-    modes = ("eval()", "train()") if case.training else ("train()", "eval()")
-    message = (
-        f"the output is right in {modes[0]} and wrong in {modes[1]}: honour self.training (variant {case.variant})"
-    )
-    return (diagnose("train_eval_mismatch", message),)
-
-
-def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], tuple[Diagnosis, ...]]:
-    doing = f"forward of variant {case.name}"
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs)
-    script.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
-    script.export(exports("output", "a", output_specs(case)))
-    export_buffers(script, candidate, case)
-    script.step(p.Drop())
-    finding = candidate.run(script, "forward", doing)
-    wrong = structure(case, finding, candidate.device)
-    if wrong:
-        return wrong[0], (wrong[1],)
-    checks = [check_output(case, finding, f"output:a:{name}", name) for name in case.outputs]
-    bad = [check for check in checks if check.status == "failed"]
-    if bad:
-        sealed = finding.sealed.get(f"output:a:{bad[0].name}")
-        if sealed is None:  # not what it was described as when it was to be copied out
-            return checks, (diagnose("output_structure", bad[0].message or f"{bad[0].name} is missing"),)
-        return checks, (explain(candidate, oracle, case, bad[0], sealed),)
+def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
+    """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
+    job = candidate.script(case)
+    job.put_inputs("a", case.inputs)
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.export(exports("output", "a", output_specs(case)))
+    export_buffers(job, candidate, case)
+    job.step(p.Drop())
+    result = candidate.run(job, "forward", f"forward of variant {case.name}")
+    other_structure = judge_structure(case, result, candidate.device)
+    if other_structure is not None:
+        return _all_failed(case, other_structure.message), other_structure
+    checks = [check_output(case, result, f"output:a:{name}", name) for name in case.outputs]
+    wrong = next((check for check in checks if check.status == "failed"), None)
+    if wrong is not None:
+        return checks, _wrong_output(candidate, oracle, case, result, wrong)
     if not case.values_comparable:
-        other = judge_distribution(candidate, oracle, case)
-        if other is not None:
-            name, diagnosis = other
+        other_distribution = judge_distribution(candidate, oracle, case)
+        if other_distribution is not None:
+            name, diagnosis = other_distribution
             failed = TensorCheck(name=name, status="failed", message=diagnosis.message)
-            return [*(check for check in checks if check.name != name), failed], (diagnosis,)
-    held = candidate.buffers(case)
-    states = check_buffers(case, finding, held)
-    if differ(states) is not None:
-        states = check_buffers(questions.without_gradients(oracle, case), finding, held)
-    missing = [name for name in case.buffers if name not in held]
-    checks += states + [
-        TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing
-    ]
-    stale = differ(states)
+            return [*(check for check in checks if check.name != name), failed], diagnosis
+    buffers, stale = _judge_buffers(candidate, oracle, case, result)
+    return checks + buffers, stale
+
+
+def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobResult, wrong: TensorCheck) -> Diagnosis:
+    sealed = result.sealed.get(f"output:a:{wrong.name}")
+    if sealed is None:  # another tensor when it was exported than when it was described
+        what, where = wrong.message or f"{wrong.name} is missing", f"variant {case.name}"
+        return diagnose("output_structure", what, where=where, remedy="return a dense tensor on the input's device")
+    return explain(candidate, oracle, case, wrong, sealed)
+
+
+def _judge_buffers(
+    candidate: Candidate, oracle: Oracle, case: Case, result: JobResult
+) -> tuple[list[TensorCheck], Diagnosis | None]:
+    """Rows of the buffers after the forward. A reference may update them differently without a graph."""
+    matched = candidate.buffers(case)
+    checks = check_buffers(case, result, matched)
+    if differ(checks) is not None:
+        checks = check_buffers(questions.without_gradients(oracle, case), result, matched)
+    where, remedy = f"variant {case.name}", "update buffers as the reference does"
+    stale = differ(checks)
     if stale is not None:
-        message = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
-        return checks, (diagnose("buffers_not_updated", message),)
+        what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
+        return checks, diagnose("buffers_not_updated", what, where=where, remedy=remedy)
+    missing = [name for name in case.buffers if name not in matched]
     if missing and _changes(case, missing):
-        message = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
-        return checks, (diagnose("buffers_not_updated", message),)
-    return [check for check in checks if check.status != "missing"], ()
-
-
-def structure(case: Case, finding: JobResult, device: Device) -> tuple[list[TensorCheck], Diagnosis] | None:
-    """Another number, kind, shape, dtype or device of outputs than the reference returns."""
-    outputs = {info.name: info for info in finding.of(p.Outputs)[0].tensors}
-    due = (*case.outputs, *sorted(case.others))
-    if set(outputs) != set(due):
-        some = list(outputs)[:MAX_NAMED]
-        wanted, got = names(due), names(some) if some else "nothing"
-        got += f" and {len(outputs) - len(some)} more" if len(outputs) > len(some) else ""
-        message = f"the reference returns {wanted}, ModelNew returns {got}"
-        return _all_failed(case, message), diagnose("output_structure", message)
-    for name in case.others:
-        if outputs[name].kind == "tensor":
-            message = f"{name} is a tensor, the reference's is none"
-            return _all_failed(case, message), diagnose("output_structure", message)
-    for name, expected in case.outputs.items():
-        info = outputs[name]
-        dtype = str(expected.dtype).removeprefix("torch.")
-        if info.kind != "tensor":
-            message = f"{name} is {'None' if info.kind == 'none' else 'a ' + info.type_name}, not a tensor"
-            return _all_failed(case, message), diagnose("output_structure", message)
-        if info.shape != expected.shape:
-            shapes = f"{shape_text(info.shape)}, the reference's has {shape_text(expected.shape)}"
-            message = f"{name} has shape {shapes} (variant {case.name})"
-            return _all_failed(case, message), diagnose("output_shape", message)
-        if info.dtype != dtype:
-            message = f"{name} has dtype {info.dtype}, the reference's has {dtype}"
-            return _all_failed(case, message), diagnose("output_dtype", message)
-        if info.device != device.value:
-            message = f"{name} is on {info.device}, the reference's is on {device.value}"
-            return _all_failed(case, message), diagnose("output_device", message)
-    return None
-
-
-def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
-    """The one sentence for a wrong output; names the mistake where it is a known one."""
-    where = f" (variant {case.name})"
-    if check.message and "NaN or infinity" in check.message:
-        return diagnose("output_nan", check.message + where)
-    missing = [name for name in candidate.prepare(case).missing if name not in case.buffers]
-    if missing:
-        message = f"ModelNew has no parameter for the reference's {names(missing)}; {check.message}{where}"
-        return diagnose("parameters_missing", message)
-    known = known_mistake(oracle, case, check, sealed, where)
-    return known or diagnose("output_wrong", f"{check.message}{_left_out(oracle, case, check, sealed)}{where}")
-
-
-def known_mistake(oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor, where: str) -> Diagnosis | None:
-    """A mistake that can be told from the values: rounded to fewer bits, or the other form of GELU."""
-    for dtype in (torch.bfloat16, torch.float16):
-        if (
-            sealed.dtype is torch.float32
-            and torch.equal(sealed.to(dtype).float(), sealed)
-            and bool((sealed != sealed.round()).any())
-        ):
-            narrow = str(dtype).removeprefix("torch.")
-            return diagnose("low_precision", f"{check.name} was rounded to {narrow}: {check.message}{where}")
-    for substitute, code, said in GELU_FORMS:
-        lookalike = known_mistakes.outputs(oracle, case, substitute).get(check.name)
-        if lookalike is not None and tolerance.check(lookalike, sealed).status == "passed":
-            return diagnose(code, f"{check.name} matches GELU {said}: {check.message}{where}")
-    return None
-
-
-def _left_out(oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> str:
-    """What is right but for parameters or buffers that start as zeros or ones, or all alike."""
-    for moved, expected in known_mistakes.as_constructed(oracle, case):
-        if tolerance.check(expected[check.name], sealed).status == "passed":
-            return f"; it would be right with {names(moved)} as constructed, and values move in training: read them"
-    return ""
+        checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
+        what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
+        return checks, diagnose("buffers_not_updated", what, where=where, remedy="register it, and update it")
+    return checks, None
 
 
 def _changes(case: Case, buffers: Sequence[str]) -> bool:
     return any(
         not torch.equal(case.buffers[name].reference64.to(case.state[name]), case.state[name]) for name in buffers
     )
+
+
+def _other_mode(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], case: Case, diagnosis: Diagnosis
+) -> tuple[Diagnosis, ...]:
+    """`train_eval_mismatch` if the same variant is right in the other mode."""
+    other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
+    if other is None or diagnosis.code not in ("output_wrong", "output_nan"):
+        return ()
+    if not (case.values_comparable and other.values_comparable):
+        return ()
+    if judge_case(candidate, oracle, other)[1] is not None:
+        return ()
+    right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
+    what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
+    return (diagnose("train_eval_mismatch", what, where=where, remedy="honour self.training"),)
 
 
 def _all_failed(case: Case, message: str) -> list[TensorCheck]:
@@ -209,20 +136,18 @@ def _all_failed(case: Case, message: str) -> list[TensorCheck]:
     ]
 
 
-def _summary(variants: Sequence[VariantResult], seconds: float) -> ForwardResult:
+def _result(variants: Sequence[VariantResult], diagnoses: Sequence[Diagnosis], seconds: float) -> ForwardResult:
     checks = [check for variant in variants for check in variant.tensors]
-    compared = [check for check in checks if check.max_abs_error is not None]
-    failed = any(variant.status is StageStatus.FAILED for variant in variants)
 
     def all_pass(field: str) -> bool | None:
         votes = [getattr(check, field) for check in checks if getattr(check, field) is not None]
         return all(votes) and not any(check.status == "missing" for check in checks) if votes else None
 
     return ForwardResult(
-        status=StageStatus.FAILED if failed else StageStatus.PASSED,
+        status=stage_status(diagnoses),
         variants=tuple(variants),
-        max_abs_error=max((check.max_abs_error for check in compared if check.max_abs_error is not None), default=None),
-        rel_rms_error=max((check.rel_rms_error for check in compared if check.rel_rms_error is not None), default=None),
+        max_abs_error=max((check.max_abs_error for check in checks if check.max_abs_error is not None), default=None),
+        rel_rms_error=max((check.rel_rms_error for check in checks if check.rel_rms_error is not None), default=None),
         passes_1e_4=all_pass("passes_1e_4"),
         passes_1e_2=all_pass("passes_1e_2"),
         seconds=seconds,

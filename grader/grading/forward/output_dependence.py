@@ -1,8 +1,8 @@
-"""Is every part of the output computed, from every element that it hangs on, in every call?
+"""Probes whether every part of the output is computed, from every input element it depends on, in every call.
 
-The output is tiled into blocks. For each, one element of one input that an element of the block hangs on, by the
-reference's gradient, changes in place, and the outputs must change as the reference's do. A result that is remembered
-by a sample or a checksum of the inputs stays as it was; the last edit swaps two elements, which leaves sums alone.
+The output is tiled into blocks. For each block, one input element that an element of the block depends on, by the
+reference's gradient, changes in place; the outputs must change as the reference's do. A result that is cached by a
+sample or a checksum of the inputs does not. The last edit swaps two elements, which leaves sums as they were.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from grader.errors import ProblemError
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.outputs import check_output
+from grader.grading.forward.probes import probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float, whole_numbers
@@ -29,56 +30,62 @@ from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 BLOCKS = 8
+"""Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time."""
 MAX_BYTES = 256 << 20
-"""Of all edits together: fewer blocks where the tensors are large."""
+"""Bytes of all edits together: fewer blocks for large tensors."""
 Structures = Mapping[int, Structure]
-"""By the argument's position."""
+"""The structure of each tensor argument, by position."""
 _CHOICE = random.SystemRandom()
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One input changed, and what the reference makes of it."""
+    """One changed input, with the reference's outputs."""
 
     case: Case
-    said: str
+    change: str
+    """What changed, for a message."""
     output: str
     element: int
-    """Of that output, in row-major order: it hangs on what changed."""
+    """Position in that output, in row-major order: an element that depends on what changed."""
 
 
-def judge_load_bearing(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """Each edit, at the addresses of the inputs before it."""
+@probe(
+    "ignores_input_element",
+    question="Each block of the output changes when one input element that it depends on changes in place.",
+    rank=30,
+)
+def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     if not case.values_comparable:
         return None
     edits = oracle.remember(("edits", case.seed), lambda: _edits(oracle, case))
     if not edits:
         return None
     turns = [case, *(edit.case for edit in edits)]
-    script = candidate.script(case)
+    job = candidate.script(case)
     for index, turn in enumerate(turns):
-        candidate.reset_buffers(script, case)
-        script.put_inputs("a", turn.inputs, reuse_addresses=True)
-        script.step(p.Forward(model=MODEL, inputs="a", tape=f"t{index}", training=case.training))
-        script.export(exports("output", f"t{index}", output_specs(case)))
-    script.step(p.Drop())
-    finding = candidate.run(script, "forward", "forwards after one element changed")
+        candidate.reset_buffers(job, case)
+        job.put_inputs("a", turn.inputs, reuse_addresses=True)
+        job.step(p.Forward(model=MODEL, inputs="a", tape=f"t{index}", training=case.training))
+        job.export(exports("output", f"t{index}", output_specs(case)))
+    job.step(p.Drop())
+    result = candidate.run(job, "forward", "forwards after one element changed")
     for index, edit in enumerate(edits, 1):
         for name in case.outputs:
             if not case.outputs[name].dtype.is_floating_point:
                 continue
-            check = check_output(edit.case, finding, f"output:t{index}:{name}", name)
+            check = check_output(edit.case, result, f"output:t{index}:{name}", name)
             if check.status == "failed":
                 return _diagnosis(edit, check.message or name)
-        before, after = (finding.sealed[f"output:t{turn}:{edit.output}"].view(-1)[edit.element] for turn in (0, index))
+        before, after = (result.sealed[f"output:t{turn}:{edit.output}"].view(-1)[edit.element] for turn in (0, index))
         if torch.equal(before, after) and _must_move(case, edit):
             return _diagnosis(edit, f"element {edit.element} of {edit.output} stays the same in every bit")
     return None
 
 
 def _diagnosis(edit: Edit, what: str) -> Diagnosis:
-    message = f"after {edit.said}, {what}: compute each output from all that it hangs on, in every call"
-    return diagnose("ignores_input_element", message)
+    remedy = "compute each output from everything it depends on, in every call"
+    return diagnose("ignores_input_element", what, where=f"after {edit.change}", remedy=remedy)
 
 
 def _must_move(case: Case, edit: Edit) -> bool:
@@ -92,7 +99,7 @@ def _must_move(case: Case, edit: Edit) -> bool:
 
 
 def _edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
-    """By values far from an input's own, unless the reference refuses them, as of what is to be a probability."""
+    """Edits to values far from an input's own, unless the reference refuses them, as it does for a probability."""
     for far in (True, False):
         with contextlib.suppress(ProblemError):
             return _made(oracle, case, far=far)
@@ -100,7 +107,7 @@ def _edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
 
 
 def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
-    """Empty where there is no input to change. Raises ProblemError where the reference does not take the changes."""
+    """The edits; empty if there is no input to change. Raises ProblemError if the reference refuses the changes."""
     floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.reference64.numel()]
     structures = questions.structures(oracle, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
@@ -116,9 +123,10 @@ def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
         for element, gradient in zip(elements, gradients, strict=True)
     ]
     made.append((_swap(case, structures), elements[-1]))
+    expected = questions.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
     return tuple(
-        Edit(replace(case, inputs=inputs, outputs=questions.outputs_for(oracle, case, inputs)), said, output, element)
-        for (inputs, said), element in made
+        Edit(replace(case, inputs=inputs, outputs=outputs), change, output, element)
+        for ((inputs, change), element), outputs in zip(made, expected, strict=True)
     )
 
 
@@ -130,7 +138,7 @@ def _one_in_each(count: int, blocks: int) -> Iterator[int]:
 def _poke(
     case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, element: int, *, far: bool
 ) -> tuple[tuple[object, ...], str]:
-    """One element moves: `far` enough that the output does by about its own size, where that is not too far."""
+    """Inputs with one element moved, `far` enough to move the output by about its own size unless that is too far."""
     slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}
     reached = [i for i, slope in slopes.items() if bool(slope.any())]
     if not reached:
@@ -145,15 +153,16 @@ def _poke(
     most = 8 * blocks.norm(value) / math.sqrt(value.numel()) + 1
     step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
     structure = structures[index]
-    # Whole numbers may be codes or labels, of which there are no others.
+    # Whole numbers may be codes or labels: values between them mean nothing.
     usual = not far or structure.sums_alike or whole_numbers(value)
     new = structure.usual(value, where) if usual else {where: old + _CHOICE.choice((-step, step))}
     what = f"element {list(tolerance.unravel(where, value.shape))} of `{_argument(case, index)}`"
-    moved = "changed, and what goes with it" if structure.symmetric or len(new) > 1 else "alone changed"
+    moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"
     return _with(case, index, structure.changed(value, new)), f"{what} {moved}"
 
 
 def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
+    """Inputs with two elements of one of them swapped."""
     tensors = [i for i, of in structures.items() if of.count > 1]
     index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
     value, structure = case.inputs[index], structures[index]

@@ -126,6 +126,32 @@ class Streamed(Mapping[str, "torch.Tensor | None"]):
         return len(self._wanted)
 
 
+def forward_each(
+    reference: ReferenceProcess,
+    model: str,
+    traits: Traits,
+    others: Sequence[Sequence[object]],
+    state: Mapping[str, torch.Tensor],
+    training: bool,
+) -> list[Evaluation]:
+    """The outputs of one forward for each of several inputs, none of them large, in one job."""
+    wide = model == MODEL64
+    job = JobBuilder(reference.worker, reference.device)
+    outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
+    for turn, inputs in enumerate(others):
+        job.set_state(model, state)
+        job.put_inputs("a", inputs, float64=wide)
+        clone = traits.clone_inputs
+        job.step(p.Forward(model=model, inputs="a", tape=str(turn), training=training, clone_inputs=clone))
+        wanted = {f"output:{turn}:{name}": widened(spec, wide) for name, spec in outputs.items()}
+        job.export(wanted, widen=wide)
+    job.step(p.Drop())
+    sealed = reference.run(job).sealed
+    return [
+        Evaluation({name: sealed[f"output:{turn}:{name}"] for name in outputs}, {}, {}) for turn in range(len(others))
+    ]
+
+
 class Named(Mapping[str, Any]):
     """One table of a run: tensors by name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -14,9 +15,10 @@ from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare import tolerance
 from grader.grading.oracle import input_structure
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_inputs, is_float
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, evaluate
+from grader.grading.oracle.drawing import draw_inputs, is_float, perturbed, perturbed_state
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, evaluate, forward_each
 from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, track
 
@@ -77,8 +79,36 @@ def _forwards(oracle: Oracle, case: Case, inputs: Sequence[object]) -> Trackers:
 
 
 def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:
-    """What the same parameters make of other inputs of the same sizes, as exactly as the case has them at least."""
-    trackers = _forwards(oracle, case, inputs)
+    """What the same parameters make of other inputs of the same sizes, at least as exactly as the case has them."""
+    return _as_exact_as(case, _forwards(oracle, case, inputs))
+
+
+def outputs_for_each(
+    oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
+) -> list[dict[str, tolerance.Expected]]:
+    """`outputs_for` of several inputs, in one job for each of the reference's models. Raises ProblemError."""
+    if any(is_large(value) for inputs in others for value in inputs):
+        return [outputs_for(oracle, case, inputs) for inputs in others]
+    traits = oracle.traits(case)
+    oracle.ready(case, MODEL64 if traits.has_float64 else MODEL)
+    eager = forward_each(oracle, MODEL, traits, others, case.state, case.training)
+    if not traits.has_float64:
+        return [_as_exact_as(case, Trackers(one, None, has_float64=False)) for one in eager]
+
+    def run(inputs: Sequence[object], ulps: float) -> Evaluation:
+        oracle.ready(case)
+        device = oracle.device
+        moved, state = perturbed(inputs, device, ulps), perturbed_state(case.state, device, ulps)
+        return evaluate(oracle, MODEL, traits, moved, state, {}, (), case.training)
+
+    exact = forward_each(oracle, MODEL64, traits, others, case.state, case.training)
+    return [
+        _as_exact_as(case, Trackers(one, other, has_float64=True, run=partial(run, inputs)))
+        for one, other, inputs in zip(eager, exact, others, strict=True)
+    ]
+
+
+def _as_exact_as(case: Case, trackers: Trackers) -> dict[str, tolerance.Expected]:
     found = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():
         of = case.outputs[name]

@@ -7,7 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.grading.backward.classify import classify, describe, scale_of
+from grader.grading.backward.classify import classify
+from grader.grading.backward.describe import describe
+from grader.grading.backward.scaling import scale_of
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.case import Case
@@ -140,7 +142,7 @@ def test_names_one_perturbed_element(example, name, data):
     )
     if faults[0].code == "grad_wrong":
         worst = [int(i) for i in torch.unravel_index(torch.tensor(position), value.shape)]
-        assert f"worst at {worst}" in faults[0].said
+        assert f"worst at {worst}" in faults[0].amount
 
 
 @EXAMPLES
@@ -158,7 +160,7 @@ def test_names_gradients_in_each_others_place_whatever_their_shapes(seed, size, 
     example = Example(seed, size, inner, size, magnitude, function)
     x, weight = example.eager["input[0]"], example.eager["weight"]
     faults = faults_of(example, {"input[0]": weight.reshape(x.shape), "weight": x.reshape(weight.shape)})
-    assert [(fault.code, fault.said) for fault in faults] == [
+    assert [(fault.code, fault.text) for fault in faults] == [
         ("grad_wrong", "that of `weight`"),
         ("grad_wrong", "that of `x`"),
     ]
@@ -180,7 +182,7 @@ def test_names_nan_and_infinity(example, name, special, data):
     value.view(-1)[position] = special
     faults = faults_of(example, {name: value})
     assert [(fault.code, fault.name) for fault in faults] == [("grad_nan", name)]
-    assert f"in 1 of {value.numel()} elements" in faults[0].said
+    assert f"in 1 of {value.numel()} elements" in faults[0].text
 
 
 @EXAMPLES
@@ -202,7 +204,7 @@ def test_names_several_faults_at_once(example, order, factor):
         scaled: "grad_scaled",
         missing: "grad_none",
     }
-    messages = [description.message for description in describe(faults)]
+    messages = [diagnosis.message for diagnosis in describe(faults, "small")]
     assert all(any(f"`{label(name)}`" in message for message in messages) for name in order)
 
 
@@ -218,8 +220,17 @@ def test_a_single_number_is_scaled_by_whole_numbers_only(seed, whole, inverse):
 def test_messages_say_the_same_thing_once():
     example = Example(1, 6, 5, 4, 1.0, torch.tanh)
     doubled = {name: example.eager[name] * 2 for name in ("weight", "bias")}
-    [description] = describe(faults_of(example, doubled))
-    assert description.message == (
-        "gradients of `weight` and `bias` are 2 times the reference's: "
+    [diagnosis] = describe(faults_of(example, doubled), "small")
+    assert diagnosis.message == (
+        "gradients of `weight` and `bias` are 2 times the reference's (variant small): "
         "remove the factor 2, or look for a term that is added more than once"
     )
+
+
+def test_of_several_wrong_gradients_the_first_is_described_in_full():
+    example = Example(1, 6, 5, 4, 1.0, torch.tanh)
+    changed = {name: example.eager[name] + torch.randn(example.eager[name].shape) for name in ("weight", "bias")}
+    [diagnosis] = describe(faults_of(example, changed), "small")
+    assert diagnosis.message.startswith("gradient of `weight` is wrong in ")
+    assert "; so is `bias` (variant small), relative error " in diagnosis.message
+    assert diagnosis.message.endswith(": check its derivative by hand")

@@ -1,4 +1,4 @@
-"""Do equal calls give equal gradients, and two backwards into the same .grad add up?"""
+"""Experiments on repeated backwards: equal calls give equal gradients, and gradients add up in .grad."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from typing import Literal
 import torch
 
 from grader import protocol as p
-from grader.executor import JobResult
-from grader.grading.backward.experiments._conditions_common import Cases, first_wrong, plain_is_right
-from grader.grading.backward.vjp import add_forward, attempt_each, export_gradients, product
+from grader.executor import JobBuilder
+from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right
+from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.vjp import (
+    Answer,
+    Part,
+    add_forward,
+    attempt_each,
+    export_gradients,
+    one_product,
+    product,
+)
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
 from grader.grading.oracle.case import Case
@@ -18,30 +27,42 @@ from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 NOT_RETAINED = "donated buffers"
-"""Of PyTorch's message: what torch.compile made keeps no graph, whatever is asked of it."""
+"""In PyTorch's message for code from torch.compile, which keeps no graph even if retain_graph asks for it."""
 CARRIED_SHARE = 1e-3
-"""Two equal calls that differ by more than this share something other than rounding."""
+"""Relative change between two equal calls that is more than rounding: float32 sums in another order differ by less."""
+FRESH = "return a fresh tensor from each backward, not a buffer that is kept"
 
 
+@experiment(
+    "accumulation_broken",
+    question="Equal calls give equal gradients, whatever ran before, and two backwards into the same .grad add up.",
+    remedy=FRESH,
+    rank=30,
+    phases=("cause", "post-check"),
+    lasting=True,
+)
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Equal calls give equal gradients, whatever ran before them, and two backwards into the same .grad add up."""
     case = cases.first
     carried = carried_over(candidate, case)
     if carried is not None or not plain_is_right(candidate, case):
         return carried
-    return _not_added(candidate, case) or _not_repeatable(candidate, case) or _overwritten(candidate, case)
+    return _adds_up(candidate, case)
 
 
 def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """What an earlier call left shows in a later one: asked twice, then for a grad_output of zeros, then once more."""
+    """State of an earlier call that shows in a later one: asked twice, for a grad_output of zeros, then once more."""
     if not case.values_comparable:
         return None
     zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
-    hows = [{"cotangents": cotangents} for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents)]
-    asked = list(attempt_each(candidate, case, hows, "repeating the backward"))
-    if asked[-1][0].failure is not None:
+    parts = [
+        one_product(candidate, case, cotangents=cotangents)
+        for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents)
+    ]
+    answers = list(attempt_each(candidate, parts, "repeating the backward"))
+    if answers[-1].result.failure is not None:
         return None
-    products = [product(candidate, case, finding, key).gradients for finding, key in asked]
+    note_plain(candidate, case, *answers[-1])
+    products = [product(candidate, case, *answer).gradients for answer in answers]
     for name in case.wrt:
         first, second, left, last = (gradients[name] for gradients in products)
         if first is None or second is None or left is None or last is None:
@@ -51,105 +72,127 @@ def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
         if change > CARRIED_SHARE and bool(left.any()):
             return diagnose(
                 "accumulation_broken",
-                f"gradient of `{operand}` changes by {change:.2g} of its size when the same backward is repeated, and "
-                "is not zero for a grad_output of zeros: zero the buffer that backward adds to, or return a fresh "
-                "tensor from each backward",
+                f"gradient of `{operand}` changes when the same backward is repeated, and is not zero for a "
+                "grad_output of zeros",
+                amount=f"by {change:.2g} of its size",
+                remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
         change = max(change, _change(first, last))
-        if change > CARRIED_SHARE and _any_wrong(candidate, case, [asked[0], asked[1], asked[3]]):
+        if change > CARRIED_SHARE and _any_wrong(candidate, case, [answers[0], answers[1], answers[3]]):
             return diagnose(
                 "nondeterministic_grad",
-                f"gradient of `{operand}` changes by {change:.2g} of its size between equal calls, far more than "
-                "rounding does: look for a missing __syncthreads(), a race between threads, or memory that is read "
-                "before it is written",
+                f"gradient of `{operand}` changes between equal calls",
+                amount=f"by {change:.2g} of its size, far more than rounding does",
+                remedy="look for a missing __syncthreads(), a race between threads, or memory that is read before it "
+                "is written",
             )
     return None
 
 
-def _any_wrong(candidate: Candidate, case: Case, found: Sequence[tuple[JobResult, str]]) -> bool:
-    """Where a gradient is zero but for rounding, all of it may change, and yet each is right."""
-    return any(first_wrong(candidate, case, finding, key=key) is not None for finding, key in found)
+def _any_wrong(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> bool:
+    """A gradient that is zero up to rounding may change entirely, and yet be right each time."""
+    return any(first_wrong(candidate, case, answer.result, key=answer.key) is not None for answer in answers)
 
 
 def _change(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Relative to the size before, in the Euclidean norm; NaN, which no comparison holds for, where either has one."""
+    """Relative to the size before, in the Euclidean norm; NaN, for which no comparison holds, if either has one."""
     distance = float(torch.linalg.vector_norm(reals(after) - reals(before)))
     return distance / max(float(torch.linalg.vector_norm(reals(before))), 1e-300)
 
 
-def _overwritten(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """What one backward returned is still right after the next two: they do not share a buffer, or two in turn."""
-    script = candidate.script(case)
-    script.put_inputs("a", case.inputs, requires_grad=True)
-    wrt = tuple(candidate.operands(case).values())
-    halves = {name: -0.5 * value for name, value in case.cotangents.items()}
-    given = {"a": case.cotangents, "b": halves, "c": halves}
-    for tape in given:
-        add_forward(script, case, "a", tape=tape)
-    for tape, cotangents in given.items():
-        script.step(p.Backward(tape=tape, grads=tape, cotangents=script.cotangents(cotangents), wrt=wrt))
-    export_gradients(script, candidate, case, "a", case.wrt)
-    finding = candidate.attempt(script, "backward", "keeping one backward's gradients during the next")
-    operand = None if finding.failure is not None else first_wrong(candidate, case, finding)
+def _adds_up(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """Two backwards into one .grad, through two graphs or one retained graph; and three whose gradients are all kept.
+
+    One job: the retained graph comes last, since code from torch.compile refuses it.
+    """
+    added, kept, retained = (
+        Part(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
+        Part(case, lambda job, key: _three_times(job, key, candidate, case)),
+        Part(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
+    )
+    answers = list(attempt_each(candidate, [added, kept, retained], "two backwards into the same .grad"))
+    diagnosis = _not_added(candidate, case, answers[0])
+    if diagnosis is not None:
+        return diagnosis
+    if len(answers) < 3:
+        answers[2:] = attempt_each(candidate, [retained], "a second backward through a retained graph")
+    return _not_repeatable(candidate, case, answers[2]) or _overwritten(candidate, case, answers[1])
+
+
+def _not_added(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+    if answer.result.failure is not None:
+        what = f"a second backward raises {first_line(answer.result.failure)}"
+        return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
+    operand = first_wrong(candidate, case, answer.result, key=answer.key, factor=2.0)
     if operand is None:
         return None
-    return diagnose(
-        "accumulation_broken",
-        f"the next backward overwrites the gradient of `{operand}` that the one before returned: "
-        "return a fresh tensor from each backward, not a buffer that is kept",
-    )
+    what = f"two backwards into the same .grad do not add up for `{operand}`"
+    return diagnose("accumulation_broken", what, remedy=FRESH)
 
 
-def _not_added(candidate: Candidate, case: Case) -> Diagnosis | None:
-    finding = _twice(candidate, case, "two backwards into the same .grad", retained=False)
-    if finding.failure is not None:
-        return diagnose("accumulation_broken", f"a second backward raises {first_line(finding.failure)}")
-    operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
-    if operand is None:
-        return None
-    return diagnose(
-        "accumulation_broken",
-        f"two backwards into the same .grad do not add up for `{operand}`: "
-        "return a fresh tensor from each backward, not a buffer that is kept",
-    )
-
-
-def _not_repeatable(candidate: Candidate, case: Case) -> Diagnosis | None:
-    finding = _twice(candidate, case, "a second backward through a retained graph", retained=True)
-    if finding.failure is not None:
-        if NOT_RETAINED in finding.failure.text:
+def _not_repeatable(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+    failure = answer.result.failure
+    if failure is not None:
+        if NOT_RETAINED in failure.text:
             return None
         return diagnose(
             "accumulation_broken",
-            f"a second backward through a retained graph raises {first_line(finding.failure)}: keep what it needs "
-            "with ctx.save_for_backward, and drop nothing in backward",
+            f"a second backward through a retained graph raises {first_line(failure)}",
+            remedy="keep what it needs with ctx.save_for_backward, and drop nothing in backward",
         )
-    operand = first_wrong(candidate, case, finding, key="sum", factor=2.0)
+    operand = first_wrong(candidate, case, answer.result, key=answer.key, factor=2.0)
     if operand is None:
         return None
     return diagnose(
         "accumulation_broken",
-        f"a second backward through a retained graph gives another gradient of `{operand}`: "
-        "do not write into what forward saved",
+        f"a second backward through a retained graph gives another gradient of `{operand}`",
+        remedy="do not write into tensors that forward saved",
     )
 
 
-def _twice(candidate: Candidate, case: Case, doing: str, *, retained: bool) -> JobResult:
+def _overwritten(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+    """The first backward's gradients are still right after two more: the three share no buffer, not even in turn."""
+    if answer.result.failure is not None:
+        return None
+    operand = first_wrong(candidate, case, answer.result, key=answer.key)
+    if operand is None:
+        return None
+    what = f"the next backward overwrites the gradient of `{operand}` that the one before returned"
+    return diagnose("accumulation_broken", what, remedy=FRESH)
+
+
+def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retained: bool) -> None:
     """Two backwards into the same .grad, through one `retained` graph or through one each.
 
-    The second gets -1/2 of the first's grad_output, which leaves half.
+    The second gets -1/2 of the first's grad_output, so that half of the gradient remains.
     """
-    script, wrt = candidate.script(case), tuple(candidate.operands(case).values())
-    script.put_inputs("a", case.inputs, requires_grad=True)
+    wrt = tuple(candidate.operands(case).values())
+    job.put_inputs("a", case.inputs, requires_grad=True)
 
     def backward(cotangents: Mapping[str, torch.Tensor], into: Literal["fresh", "add"], retain: bool) -> None:
-        given = script.cotangents(cotangents)
-        script.step(p.Backward(tape="a", grads="sum", cotangents=given, wrt=wrt, into=into, retain_graph=retain))
+        given = job.cotangents(cotangents)
+        job.step(p.Backward(tape="a", grads=key, cotangents=given, wrt=wrt, into=into, retain_graph=retain))
 
-    add_forward(script, case, "a")
+    add_forward(job, case, "a")
     backward(case.cotangents, "fresh", retain=retained)
     if not retained:
-        add_forward(script, case, "a")
-    backward({name: -0.5 * value for name, value in case.cotangents.items()}, "add", retain=False)
-    export_gradients(script, candidate, case, "sum", case.wrt)
-    return candidate.attempt(script, "backward", doing)
+        add_forward(job, case, "a")
+    backward(_minus_half(case), "add", retain=False)
+    export_gradients(job, candidate, case, key, case.wrt)
+
+
+def _three_times(job: JobBuilder, key: str, candidate: Candidate, case: Case) -> None:
+    """Three forwards, then their backwards in turn; the first one's gradients are kept and exported."""
+    job.put_inputs("a", case.inputs, requires_grad=True)
+    wrt = tuple(candidate.operands(case).values())
+    half = _minus_half(case)
+    given = {key: case.cotangents, f"{key}.second": half, f"{key}.third": half}
+    for tape in given:
+        add_forward(job, case, "a", tape=tape)
+    for tape, cotangents in given.items():
+        job.step(p.Backward(tape=tape, grads=tape, cotangents=job.cotangents(cotangents), wrt=wrt))
+    export_gradients(job, candidate, case, key, case.wrt)
+
+
+def _minus_half(case: Case) -> dict[str, torch.Tensor]:
+    return {name: -0.5 * value for name, value in case.cotangents.items()}

@@ -1,8 +1,6 @@
-"""What the experiments run on, and whether an answer is right."""
+"""Compares the gradients of an experiment with the reference's."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from grader.executor import JobResult
 from grader.grading.backward.vjp import ask, product
@@ -11,33 +9,21 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 
 
-@dataclass(frozen=True)
-class Cases:
-    """What the experiments run on: the same sizes, other inputs and parameters."""
-
-    first: Case
-    second: Case
-    constant: Case
-    """Its grad_output is constant along one dimension, so that it can be given expanded."""
-    keeps_outputs: bool
-    """The reference's next forward leaves alone what the one before returned."""
-
-
 def first_wrong(
     candidate: Candidate,
     case: Case,
-    finding: JobResult,
+    result: JobResult,
     *,
     key: str = "a",
     skip: tuple[str, ...] = (),
     factor: float = 1.0,
 ) -> str | None:
     """Display name of the first operand whose gradient, times `factor`, is not the reference's."""
-    found = product(candidate, case, finding, key)
+    actual = product(candidate, case, result, key)
     for name, expected in case.gradients.items():
         if name in skip or expected is None:
             continue
-        gradient = found.gradients[name]
+        gradient = actual.gradients[name]
         if gradient is None:
             if bool(expected.reference64.any()):
                 return case.operand_names[name]
@@ -47,6 +33,15 @@ def first_wrong(
 
 
 def plain_is_right(candidate: Candidate, case: Case) -> bool:
-    """The product for a contiguous grad_output, asked once more."""
-    finding = candidate.attempt(ask(candidate, case), "backward", "backward with a contiguous grad_output")
-    return finding.failure is None and first_wrong(candidate, case, finding) is None
+    """Whether the product for a contiguous grad_output is right, as it was last seen. Raises Stopped."""
+    if case not in candidate.plain_right:
+        result = candidate.attempt(ask(candidate, case), "backward", "backward with a contiguous grad_output")
+        note_plain(candidate, case, result, "a")
+    return candidate.plain_right[case]
+
+
+def note_plain(candidate: Candidate, case: Case, result: JobResult, key: str) -> bool:
+    """Remember whether this plain product is right."""
+    right = result.failure is None and first_wrong(candidate, case, result, key=key) is None
+    candidate.plain_right[case] = right
+    return right

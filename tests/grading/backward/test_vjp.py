@@ -1,4 +1,4 @@
-"""Many products of a small case are one job, and each is what it would be in a job of its own."""
+"""Many products of a small case are one job, and each is as in a job of its own."""
 
 import pytest
 import torch
@@ -68,8 +68,9 @@ def test_each_is_what_it_would_be_alone(asked, monkeypatch, light):
     (g,) = case.cotangents.values()
     hows = [{"cotangents": dict.fromkeys(case.cotangents, factor * g)} for factor in (1.0, 0.0, 2.0)]
     hows.append({"frozen": ("weight",)})
+    parts = [vjp.one_product(candidate, case, **how) for how in hows]
     seen = jobs(candidate, monkeypatch)
-    found = [vjp.product(candidate, case, *answer).gradients for answer in vjp.attempt_each(candidate, case, hows, "?")]
+    found = [vjp.product(candidate, case, *answer).gradients for answer in vjp.attempt_each(candidate, parts, "?")]
     assert len(seen) == (1 if light else 4)
     x, weight = case.inputs[0], case.state["weight"]
     for gradients, factor in zip(found, (1.0, 0.0, 2.0, 1.0), strict=True):
@@ -79,13 +80,13 @@ def test_each_is_what_it_would_be_alone(asked, monkeypatch, light):
 
 
 @pytest.mark.parametrize("limit", [None, "LIGHT_BYTES", "LIGHT_TENSORS"])
-def test_those_before_one_that_raises_are_told_and_none_after_it(asked, monkeypatch, limit):
+def test_parts_before_one_that_raises_are_answered_and_none_after_it(asked, monkeypatch, limit):
     candidate, case = asked
     if limit is not None:
         monkeypatch.setattr(vjp, limit, 0)
-    hows = [{}, {"frozen": ("input[0]",)}, {}]
+    parts = [vjp.one_product(candidate, case, frozen=frozen) for frozen in ((), ("input[0]",), ())]
     seen = jobs(candidate, monkeypatch)
-    found = list(vjp.attempt_each(candidate, case, hows, "?"))
+    found = list(vjp.attempt_each(candidate, parts, "?"))
     assert len(seen) == (1 if limit is None else 2)
-    assert [finding.failure and finding.failure.text for finding, _ in found] == [None, "no x"]
+    assert [answer.result.failure and answer.result.failure.text for answer in found] == [None, "no x"]
     assert vjp.product(candidate, case, *found[0]).gradients["weight"] is not None

@@ -1,0 +1,86 @@
+"""The registry of backward experiments: each declares what it asks, where it is asked, and what its finding means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from grader.grading.candidate import Candidate
+from grader.grading.oracle.case import Case
+from grader.verdict.codes import CODES
+from grader.verdict.models import Diagnosis
+
+Mode = Literal["train", "eval"]
+Phase = Literal["cause", "post-check"]
+"""`cause`: asked when a product is wrong, as an explanation. `post-check`: asked when all products are right."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The cases that experiments run on: one variant and mode, other inputs and parameters."""
+
+    first: Case
+    second: Case
+    constant: Case
+    """Its grad_output is constant along one dimension, so that it can be expanded."""
+    keeps_outputs: bool
+    """The reference's next forward leaves the previous output as it was."""
+
+
+Function = Callable[[Candidate, Cases], Diagnosis | None]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run that a right gradient passes and a plausible mistake does not."""
+
+    code: str
+    """The code of its diagnosis, and its name in a verdict."""
+    question: str
+    remedy: str
+    """The general remedy, for a worker that is lost during the experiment."""
+    run: Function
+    rank: int
+    """Experiments run by ascending rank: those that explain what later ones would see come first."""
+    modes: frozenset[Mode]
+    phases: frozenset[Phase]
+    lasting: bool
+    """An error that it finds ends the experiments: it leaves state behind, changes from call to call, or is in the
+    values that later experiments compare with, so that they would misread it."""
+
+
+_EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(
+    code: str,
+    *,
+    question: str,
+    remedy: str,
+    rank: int,
+    modes: Sequence[Mode] = ("train", "eval"),
+    phases: Sequence[Phase] = ("post-check",),
+    lasting: bool = False,
+) -> Callable[[Function], Function]:
+    """Register a function as an experiment. It returns a diagnosis, or None if all is well.
+
+    A step that raises gets the experiment's own code, since the plain product of the same case ran.
+    """
+
+    def register(function: Function) -> Function:
+        assert code in CODES, f"{code} is not in grader.verdict.codes"
+        assert code not in _EXPERIMENTS, f"{code} has an experiment already"
+        assert rank not in {other.rank for other in _EXPERIMENTS.values()}, f"rank {rank} is taken"
+        _EXPERIMENTS[code] = Experiment(
+            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting
+        )
+        return function
+
+    return register
+
+
+def experiments(phase: Phase, mode: Mode) -> tuple[Experiment, ...]:
+    """The experiments of a phase and mode, in the order in which they run."""
+    chosen = (one for one in _EXPERIMENTS.values() if phase in one.phases and mode in one.modes)
+    return tuple(sorted(chosen, key=lambda one: one.rank))

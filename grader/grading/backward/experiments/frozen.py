@@ -1,0 +1,104 @@
+"""Experiments with frozen operands: the gradients of the others stay right, and buffers are updated."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+from grader.grading.backward.experiments._compare import first_wrong
+from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
+from grader.grading.candidate import MAX_NAMED, Candidate, export_buffers, names
+from grader.grading.compare.outputs import check_buffers, differ
+from grader.grading.oracle.case import Case
+from grader.grading.outcome import diagnose, first_line
+from grader.verdict.models import Diagnosis
+
+MAX_SUBSETS = 48
+"""Subsets that are tried. Of more, a third are random halves of the operands: one in four freezes one of two given
+operands and not the other."""
+SUBSETS_OF_A_JOB = 12
+"""Subsets that one job tries, so that FROZEN_SECONDS is looked at in between."""
+FROZEN_SECONDS = 20.0
+"""After so many seconds no other job follows: torch.compile takes seconds for each subset that is new to it."""
+NEEDS = "check ctx.needs_input_grad"
+
+
+@experiment(
+    "ignores_needs_input_grad",
+    question="With some operands frozen, and with all but one, the others' gradients stay right.",
+    remedy=NEEDS,
+    rank=70,
+)
+def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    case = cases.first
+    present = [name for name, expected in case.gradients.items() if expected is not None]
+    for frozen, answer in _with_frozen(candidate, case, _subsets(present)):
+        few = len(frozen) <= MAX_NAMED
+        shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
+        if answer.result.failure is not None:
+            what = f"with {shown} frozen, {first_line(answer.result.failure)} is raised"
+            return diagnose("ignores_needs_input_grad", what, remedy=NEEDS)
+        operand = first_wrong(candidate, case, answer.result, key=answer.key, skip=frozen)
+        if operand is not None:
+            what = f"with {shown} frozen, the gradient of `{operand}` is wrong"
+            return diagnose("ignores_needs_input_grad", what, remedy=NEEDS)
+    return None
+
+
+def _with_frozen(
+    candidate: Candidate, case: Case, subsets: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], Answer]]:
+    """Each subset with its answer, while there is time and none raises."""
+    started = time.monotonic()
+    for first in range(0, len(subsets), SUBSETS_OF_A_JOB):
+        if time.monotonic() - started > FROZEN_SECONDS:
+            return
+        some = subsets[first : first + SUBSETS_OF_A_JOB]
+        parts = [one_product(candidate, case, frozen=frozen) for frozen in some]
+        answers = attempt_each(candidate, parts, "backward with some operands frozen")
+        yield from zip(some, answers, strict=False)
+
+
+def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
+    """All inputs, all parameters, then in any order each alone, and all but one; of many, some, and random halves."""
+    singles = [(name,) for name in operands]
+    groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
+    others = [tuple(name for name in operands if name != left) for left in operands]
+    found = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
+    first, rest = [subset for subset in groups if subset in found], [subset for subset in found if subset not in groups]
+    if len(found) > MAX_SUBSETS:
+        third = MAX_SUBSETS // 3
+        halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
+        rest = [*random.sample(rest, 2 * third - len(first)), *halves]
+    return [*first, *random.sample(rest, len(rest))]
+
+
+@experiment(
+    "buffers_not_updated",
+    question="Buffers are updated with all inputs frozen, as in a first layer, and with all parameters frozen.",
+    remedy="update buffers whatever requires a gradient",
+    rank=80,
+)
+def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    case = cases.first
+    if not (case.buffers and case.values_comparable):
+        return None
+    inputs = tuple(name for name in case.wrt if name.startswith("input["))
+    parameters = tuple(name for name in case.wrt if name not in inputs)
+    for what, frozen in (("inputs", inputs), ("parameters", parameters)):
+        if not frozen or len(frozen) == len(case.wrt):
+            continue
+        job = ask(candidate, case, frozen=frozen)
+        export_buffers(job, candidate, case)
+        result = candidate.attempt(job, "backward", f"backward with all {what} frozen")
+        wrong = None if result.failure else differ(check_buffers(case, result, candidate.buffers(case)))
+        if wrong is not None:
+            return diagnose(
+                "buffers_not_updated",
+                f"with all {what} frozen, {wrong} after one forward and its backward",
+                remedy="update it whatever requires a gradient",
+                stage="backward",
+            )
+    return None

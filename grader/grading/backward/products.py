@@ -1,0 +1,151 @@
+"""Judges the plain vector-Jacobian product of one case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from grader import protocol as p
+from grader.executor import JobResult
+from grader.grading.backward.classify import classify
+from grader.grading.backward.describe import describe
+from grader.grading.backward.missing import explain_missing, ordinal
+from grader.grading.backward.vjp import Product, ask, export_outputs, product
+from grader.grading.candidate import Candidate, export_buffers
+from grader.grading.compare.outputs import check_buffers, check_output, differ
+from grader.grading.oracle.case import Case
+from grader.grading.outcome import diagnose, first_line, raised
+from grader.grading.status import status_of
+from grader.protocol import Failure
+from grader.verdict.models import Diagnosis, Status
+from grader.verdict.stages import TensorCheck
+
+NO_DERIVATIVE = ("derivative for", "no autograd formula", "does not have an autograd", "not differentiable")
+"""In PyTorch's messages for an operation without a backward."""
+INVALID_GRADIENT = re.compile(
+    r"Function (\w+) returned an invalid gradient at index (\d+) - got (\[[^\]]*\])"
+    r" but expected shape compatible with (\[[^\]]*\])"
+)
+"""PyTorch's message for a gradient of the wrong shape."""
+
+
+@dataclass(frozen=True)
+class JudgedProduct:
+    """One product of one case."""
+
+    checks: list[TensorCheck]
+    diagnoses: list[Diagnosis]
+    """Empty when it is right."""
+    product: Product | None = None
+    """None if the backward raised."""
+
+    @property
+    def gradients_are_right(self) -> bool:
+        """Nothing is wrong but a buffer."""
+        return all(diagnosis.code == "buffers_not_updated" for diagnosis in self.diagnoses)
+
+    @property
+    def missing(self) -> bool:
+        """Some gradient does not exist."""
+        return status_of(self.diagnoses) is Status.MISSING_BACKWARD
+
+
+def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
+    """Judge one product for a random grad_output, with the outputs and buffers that its forward leaves.
+
+    Raises Stopped when the worker is lost, or the forward raises.
+    """
+    job = ask(candidate, case)
+    export_outputs(job, case, "a")
+    export_buffers(job, candidate, case)
+    result = candidate.attempt(job, "backward", f"backward of variant {case.name}")
+    if result.failure is not None:
+        return _judge_failure(candidate, case, result, result.failure)
+    outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
+    detached = (
+        [name for name in case.cotangents if not outputs[name].requires_grad]
+        if set(outputs) >= set(case.cotangents)
+        else []
+    )
+    actual = product(candidate, case, result)
+    checks, faults = classify(case, actual)
+    lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
+    diagnoses = explain_missing(candidate, case, lost, detached) if lost or detached else []
+    diagnoses += describe([fault for fault in faults if fault.name not in lost], case.name)
+    for name in case.outputs:
+        check = check_output(case, result, f"output:a:{name}", name)
+        if check.status == "failed":
+            diagnoses.append(
+                diagnose(
+                    "output_wrong",
+                    f"with gradients enabled, {check.message}",
+                    where=f"variant {case.name}",
+                    remedy="compute the same output with and without gradients",
+                    stage="backward",
+                )
+            )
+    if not diagnoses:
+        diagnoses = _buffers_differ(case, check_buffers(case, result, candidate.buffers(case)))
+    return JudgedProduct(checks, diagnoses, actual)
+
+
+def _buffers_differ(case: Case, buffers: Sequence[TensorCheck]) -> list[Diagnosis]:
+    """Buffers that are right without gradients: with them nothing updates them, or the backward does so again."""
+    wrong = differ(buffers)
+    if wrong is None:
+        return []
+    mode = "train()" if case.training else "eval()"
+    return [
+        diagnose(
+            "buffers_not_updated",
+            f"{wrong} after one forward with gradients and its backward in {mode}, and not after a forward without",
+            where=f"variant {case.name}",
+            remedy="update buffers in the forward, once",
+            stage="backward",
+        )
+    ]
+
+
+def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure: Failure) -> JudgedProduct:
+    """The diagnosis for a backward that raised. Raises Stopped if the forward did, or for an unknown reason."""
+    doing = f"backward of variant {case.name}"
+    if not any(isinstance(one, p.Outputs) for one in result.evidence.results):
+        raise raised(failure, "backward", doing)
+
+    def judged(code: str, status: Literal["failed", "missing"], what: str, remedy: str) -> JudgedProduct:
+        where, detail = f"variant {case.name}", {"traceback": failure.traceback, "variant": case.name}
+        diagnosis = diagnose(code, what, where=where, remedy=remedy, detail=detail)
+        names = (case.operand_names[name] for name in case.wrt)
+        rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in names]
+        return JudgedProduct(rows, [diagnosis])
+
+    text = first_line(failure)
+    if failure.type_name == "NotImplementedError" or any(mark in text for mark in NO_DERIVATIVE):
+        what, remedy = f"the backward is not implemented: {text}", "write the Function's backward"
+        return judged("backward_not_implemented", "missing", what, remedy)
+    if "invalid gradient" in text or "incorrect number of gradients" in text:
+        return judged("grad_shape", "failed", *_invalid_gradient(text))
+    if "modified by an inplace operation" in text:
+        what = f"a tensor that backward needs was changed in place: {text}"
+        return judged("saved_tensor_mutated", "failed", what, "write into a new tensor")
+    again = candidate.attempt(ask(candidate, case, contiguous_grads=True), "backward", doing)
+    if again.failure is None:
+        what = f"backward raises {text} unless grad_output is made contiguous"
+        remedy = "call grad_output.contiguous() before view() or data_ptr()"
+        return judged("assumes_contiguous_grad_output", "failed", what, remedy)
+    raise raised(failure, "backward", doing)
+
+
+def _invalid_gradient(text: str) -> tuple[str, str]:
+    """What PyTorch says of a gradient of the wrong shape or number, and the remedy. `text` is bounded: `first_line`."""
+    match = INVALID_GRADIENT.search(text)
+    if match is None:
+        return text, "return one gradient for each argument of forward"
+    function, index, got, due = match.groups()
+    what = (
+        f"the backward of autograd.Function `{function.removesuffix('Backward')}` returns a gradient of shape {got} "
+        f"for its {ordinal(int(index) + 1)} input of shape {due}"
+    )
+    return what, "return gradients shaped like the inputs"

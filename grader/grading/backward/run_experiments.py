@@ -1,0 +1,55 @@
+"""Runs backward experiments on a candidate, and on the reference wherever one finds something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grader.grading.backward.experiments import Cases, Experiment
+from grader.grading.candidate import Candidate
+from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import Stopped, diagnose, errors_first
+from grader.grading.random.other_sizes import unlike_its_forward
+from grader.grading.random.own_terms import in_own_terms
+from grader.verdict.models import Diagnosis
+
+
+def run_experiments(
+    candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
+) -> list[Diagnosis]:
+    """Their diagnoses, errors before warnings before information. A lost worker ends them."""
+    found: list[Diagnosis] = []
+    own_cases = in_own_terms(candidate, cases)
+    for experiment in experiments:
+        try:
+            diagnosis = experiment.run(candidate, own_cases)
+        except Stopped as stopped:
+            found.append(_lost(experiment, stopped))
+            break
+        if diagnosis is None:
+            continue
+        error = diagnosis.severity == "error"
+        if (error or diagnosis.code == "not_comparable") and not _reference_passes(
+            oracle, experiment, cases, diagnosis
+        ):
+            if error and diagnosis.code == "inconsistent_with_forward":
+                found.append(unlike_its_forward(cases.first))
+            continue
+        found.append(diagnosis)
+        if error and experiment.lasting:
+            break
+    return errors_first(found)
+
+
+def _lost(experiment: Experiment, stopped: Stopped) -> Diagnosis:
+    """The experiment's own finding: the plain product of the same case ran."""
+    what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
+    return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
+
+
+def _reference_passes(oracle: Oracle, experiment: Experiment, cases: Cases, diagnosis: Diagnosis) -> bool:
+    key = experiment.code, cases.first.seed, cases.first.training
+    severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
+    return reference_passes(
+        oracle, key, lambda reference: experiment.run(reference, in_own_terms(reference, cases)), severities
+    )

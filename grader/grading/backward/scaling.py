@@ -1,0 +1,62 @@
+"""Recognises a gradient that is a constant multiple of the right one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from grader.grading.compare import blocks
+
+SCALED_RESIDUAL = 1e-4
+"""||c - a g|| / ||c|| below which c counts as a multiple of g: ten times what float32 reductions leave."""
+SCALE_DISTANCE = 1e-3
+"""A factor closer to 1 than this is an error of another kind: reduced precision errs by as much."""
+WHOLE_DISTANCE = 1e-4
+"""Distance of a factor from a whole number, relative to the factor, at which it is taken for that number: as
+SCALED_RESIDUAL."""
+
+
+def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
+    """The factor a with gradient = a * reference64 up to a small residual; None if there is none, or it is 1.
+
+    Any two single numbers are multiples of each other: for those the factor must be a whole number or the inverse of
+    one.
+    """
+    c, g = blocks.reals(gradient).reshape(-1), blocks.reals(reference64.to(gradient.device)).reshape(-1)
+    size = float(g @ g)
+    if size == 0.0:
+        return None
+    factor = float(c @ g) / size
+    residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
+    if not residual < SCALED_RESIDUAL or abs(factor - 1) <= SCALE_DISTANCE:
+        return None
+    return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
+
+
+def factor_text(factor: float) -> str:
+    """`2`, `-1`, `1/64`, or the number with five digits."""
+    whole, part = _whole(factor), _whole(1 / factor)
+    if whole is not None:
+        return f"{whole}"
+    if part is not None:
+        return f"{'-' if part < 0 else ''}1/{abs(part)}"
+    return f"{factor:.5g}"
+
+
+def scale_remedy(factor: float) -> str:
+    """What removes the factor."""
+    shown = factor_text(factor)
+    if shown == "-1":
+        return "flip its sign"
+    if abs(factor) < 1 and "/" in shown:
+        return f"do not divide by {shown.rpartition('/')[2]}; sum over the batch instead of averaging, if it is a mean"
+    if shown.lstrip("-").isdigit():
+        return f"remove the factor {shown}, or look for a term that is added more than once"
+    return "look for a constant that does not belong to the chain rule, or is missing from it"
+
+
+def _whole(number: float) -> int | None:
+    """The whole number that this one is, up to rounding; None for 0 and for what is too large to decide."""
+    nearest = round(number) if math.isfinite(number) else 0
+    return nearest if nearest and abs(number - nearest) < WHOLE_DISTANCE * min(abs(number), 10.0) else None

@@ -1,0 +1,59 @@
+"""Explains a wrong output: NaN, a missing parameter, a known mistake, or wrong values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from grader.grading.candidate import Candidate, names
+from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import diagnose
+from grader.verdict.models import Diagnosis
+from grader.verdict.stages import TensorCheck
+
+GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str, str], ...] = (
+    (
+        "gelu_tanh",
+        "gelu_tanh_for_erf",
+        "by its tanh approximation, the reference uses the exact erf form",
+        "use the erf form; the largest gap between the two is 4.7e-4",
+    ),
+    (
+        "gelu_erf",
+        "gelu_erf_for_tanh",
+        "in its exact erf form, the reference uses the tanh approximation",
+        "use the tanh approximation; the largest gap between the two is 4.7e-4",
+    ),
+)
+"""A substitute in the reference, the code for an output that matches it, what that output is, and the remedy."""
+
+
+def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
+    """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
+    wrong, where = check.message or f"{check.name} is wrong", f"variant {case.name}"
+    if "NaN or infinity" in wrong:
+        return diagnose("output_nan", wrong, where=where, remedy="look for reads of unwritten memory")
+    missing = [name for name in candidate.matching(case).missing if name not in case.buffers]
+    if missing:
+        what = f"ModelNew has no parameter for the reference's {names(missing)}; {wrong}"
+        remedy = "keep names and shapes of Model's parameters"
+        return diagnose("parameters_missing", what, where=where, remedy=remedy)
+    narrow = known_mistakes.rounded_to(sealed)
+    if narrow is not None:
+        what = f"{check.name} was rounded to {narrow}; {wrong}"
+        return diagnose("low_precision", what, where=where, remedy="compute and store it in float32")
+    for substitute, code, text, remedy in GELU_FORMS:
+        lookalike = known_mistakes.outputs(oracle, case, substitute).get(check.name)
+        if lookalike is not None and tolerance.check(lookalike, sealed).status == "passed":
+            what = f"{check.name} matches GELU {text}; {wrong}"
+            return diagnose(code, what, where=where, remedy=remedy)
+    for moved, expected in known_mistakes.as_constructed(oracle, case):
+        if tolerance.check(expected[check.name], sealed).status == "passed":
+            what = f"{wrong}; it would be right with {names(moved)} as constructed"
+            remedy = f"read {names(moved)} in every forward: training changes their values"
+            return diagnose("output_wrong", what, where=where, remedy=remedy)
+    remedy = "compute that element by hand from the reference's operations"
+    return diagnose("output_wrong", wrong, where=where, remedy=remedy)

@@ -1,0 +1,35 @@
+"""Probes whether an output stays as it was when the next forward runs."""
+
+from __future__ import annotations
+
+from grader.grading.candidate import Candidate
+from grader.grading.compare.outputs import check_output
+from grader.grading.forward.probes import probe
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import diagnose, first_line
+from grader.verdict.models import Diagnosis
+
+FRESH = "return a fresh tensor from each forward, not a buffer that is kept"
+
+
+@probe(
+    "output_overwritten",
+    question="The next forwards leave a returned output as it was, if the reference's do.",
+    rank=20,
+)
+def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    if not case.values_comparable or not questions.keeps_outputs(oracle, case):
+        return None
+    job = candidate.script(case)
+    questions.add_forwards(job, oracle, case)
+    result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
+    if result.failure is not None:
+        what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
+        return diagnose("output_overwritten", what, remedy=FRESH)
+    for name in case.outputs:
+        if check_output(case, result, f"output:a:{name}", name).status == "failed":
+            what = f"the next forward overwrites the {name} that the previous one returned"
+            return diagnose("output_overwritten", what, remedy=FRESH)
+    return None

@@ -1,0 +1,47 @@
+"""Derives a verdict's status from its diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grader.verdict.codes import CODES
+from grader.verdict.models import Diagnosis, Status
+from grader.verdict.stages import StageStatus
+
+PRECEDENCE = (
+    Status.GRADER_ERROR,
+    Status.NOT_RUN,
+    Status.INTEGRITY_VIOLATION,
+    Status.INVALID_SUBMISSION,
+    Status.BUILD_ERROR,
+    Status.CRASHED,
+    Status.TIMEOUT,
+    Status.OUT_OF_MEMORY,
+    Status.RUNTIME_ERROR,
+    Status.WRONG_OUTPUT,
+    Status.MISSING_BACKWARD,
+    Status.WRONG_BACKWARD,
+)
+"""Of several statuses, the first one counts: what ended the grading before what it found, a missing gradient before a
+wrong one."""
+
+STATUS_OF_STAGE = {"forward": Status.WRONG_OUTPUT, "backward": Status.WRONG_BACKWARD}
+"""The status of an error whose code has none of its own."""
+
+
+def status_of(diagnoses: Iterable[Diagnosis]) -> Status:
+    """The status that the most decisive diagnosis gives a verdict, CORRECT if there is none."""
+    statuses = {status for diagnosis in diagnoses if (status := _status(diagnosis)) is not None}
+    return min(statuses, key=PRECEDENCE.index, default=Status.CORRECT)
+
+
+def stage_status(diagnoses: Iterable[Diagnosis]) -> StageStatus:
+    """FAILED if a stage's diagnoses contain an error."""
+    return StageStatus.PASSED if status_of(diagnoses) is Status.CORRECT else StageStatus.FAILED
+
+
+def _status(diagnosis: Diagnosis) -> Status | None:
+    own = CODES[diagnosis.code].status
+    if own is not None or diagnosis.severity != "error":
+        return own
+    return STATUS_OF_STAGE[diagnosis.stage]
