@@ -114,8 +114,7 @@ class Pipeline:
                 if not ahead:
                     return
                 self._look_ahead(ahead)
-                current = ahead.popleft()
-                yield self.grade(current, more_to_come=bool(ahead))
+                yield self.grade(ahead.popleft(), more_to_come=bool(ahead))
 
     def _look_ahead(self, requests: deque[Request]) -> None:
         """While the first is being compiled and its device is idle, have references compute what is compared."""
@@ -174,8 +173,8 @@ class _Grading:
             with self.record.stage("build"):
                 self.record.build = self.pipeline.builds.get(self.request)
         if not available:
-            compiled = self.record.build is not None and self.record.build.extensions
-            seen = "it compiles" if compiled else "nothing was compiled by importing it"
+            built = self.record.build
+            seen = "it compiles" if built and built.extensions else "nothing was compiled by importing it"
             what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
             remedy = "grade it on a machine with one"
             raise Stopped(Status.NOT_RUN, diagnose("needs_cuda", what, remedy=remedy, severity="info"))
@@ -278,13 +277,10 @@ class _Grading:
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""
+        request, resources, tf32 = self.request, self.resources, not self.options.strict_fp32
+        baselines = self.options.baselines
         add_roofline_and_baselines(
-            self.resources,
-            self.request.problem,
-            self.request.device,
-            self.record,
-            tf32=not self.options.strict_fp32,
-            baselines=self.options.baselines,
+            resources, request.problem, request.device, self.record, tf32=tf32, baselines=baselines
         )
 
 
