@@ -27,7 +27,7 @@ COMMANDS = {
         "showing:doctor",
         "Tell what this machine offers: GPUs, nvcc, compiler, torch, each layer of the sandbox.",
     ),
-    "selftest": ("selftest:selftest", "Tell whether times on this machine can be believed."),
+    "selftest": ("selftest:selftest", "Measure timing noise on this machine."),
 }
 """By name: a function or typer application in a module of this package, and the first line of the command's help."""
 _SPACING = 6

@@ -19,6 +19,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.clocks import Time
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 Part = Literal["inference", "forward", "backward"]
@@ -196,7 +197,7 @@ class Caller:
 def flush_bytes(device: Device) -> int:
     """Bytes to write so that caches are cold: twice the L2 cache's size on a GPU."""
     if device is Device.CUDA:
-        return 2 * int(torch.cuda.get_device_properties(0).L2_cache_size)
+        return 2 * (backend(device).cache_bytes() or 0)
     return HOST_FLUSH_BYTES
 
 

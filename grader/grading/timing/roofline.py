@@ -14,17 +14,14 @@ A bound that the reference itself beats is wrong and left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-import torch
 
 from grader import protocol as p
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import PhaseTiming, TimingResult
 
@@ -32,7 +29,6 @@ SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make up one of nearly float32 precision."""
 WINOGRAD = 4
 """Times fewer operations that a convolution may need than the direct sum: F(4x4, 3x3)."""
-_CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class Roofline:
 
     def _measure(self, oracle: Oracle) -> Peaks:
         measured, before = workload.measure_peaks(oracle), self._peaks.get(oracle.device)
-        best = Peaks(measured.float32, measured.tf32, measured.bytes, cache_bytes(oracle.device))
+        best = Peaks(measured.float32, measured.tf32, measured.bytes, backend(oracle.device).cache_bytes())
         if before is not None:
             better = {name: max(getattr(best, name), getattr(before, name)) for name in ("float32", "tf32", "bytes")}
             best = replace(best, **better)
@@ -105,18 +101,6 @@ def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
             severity="warning",
         ),
     )
-
-
-def cache_bytes(device: Device) -> int | None:
-    """Size of the last-level cache, from the driver or the kernel."""
-    if device is Device.CUDA:
-        return int(torch.cuda.get_device_properties(0).L2_cache_size)
-    sizes = []
-    for path in _CPU_CACHES.glob("index*/size"):
-        match = re.fullmatch(r"(\d+)([KM]?)", path.read_text().strip())
-        if match:
-            sizes.append(int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]])
-    return max(sizes, default=None)
 
 
 def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: Device, tf32: bool) -> TimingResult:

@@ -72,6 +72,9 @@ class DeviceBackend(Protocol):
     def ample_memory(self) -> bool:
         """Most of the device's own memory is free, so that what is kept there is in nobody's way."""
 
+    def cache_bytes(self) -> int | None:
+        """Size of the last-level cache, where the driver or the kernel says it."""
+
 
 def backend(device: Device) -> DeviceBackend:
     """The backend of a device, imported when it is first used."""

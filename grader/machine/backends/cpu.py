@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from grader.errors import UserError
 from grader.verdict.models import Device
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 
 
 class CpuBackend:
@@ -66,6 +70,15 @@ class CpuBackend:
 
     def ample_memory(self) -> bool:
         return False
+
+    def cache_bytes(self) -> int | None:
+        """The largest cache that the kernel lists for the first core."""
+        sizes = []
+        for path in _CACHES.glob("index*/size"):
+            size = re.fullmatch(r"(\d+)([KM]?)", path.read_text().strip())
+            if size:
+                sizes.append(int(size[1]) * _UNITS[size[2]])
+        return max(sizes, default=None)
 
 
 BACKEND = CpuBackend()

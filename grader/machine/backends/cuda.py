@@ -113,6 +113,11 @@ class CudaBackend:
         free, total = torch.cuda.mem_get_info()
         return free >= AMPLE_SHARE * total
 
+    def cache_bytes(self) -> int | None:
+        import torch
+
+        return int(torch.cuda.get_device_properties(0).L2_cache_size)
+
 
 def _device_count() -> int:
     """Without torch, whose own count would fix CUDA_VISIBLE_DEVICES."""
