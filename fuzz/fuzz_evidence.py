@@ -1,10 +1,10 @@
-"""Coverage-guided fuzzing of everything that reads a worker's answer. Needs atheris:
+"""Coverage-guided fuzzing of the code that reads a worker's answer. Needs atheris:
 
     pip install atheris
     python fuzz/fuzz_evidence.py $(mktemp -d) fuzz/corpus -max_total_time=600 -rss_limit_mb=2048
 
-Without the corpus it finds no message that decodes. A crash is any exception but MalformedMessage; so is a run that
-takes long or much memory.
+Without the corpus it finds no message that decodes. A crash is any exception except MalformedMessage, or a run that
+takes too long or too much memory.
 """
 
 import sys
@@ -29,6 +29,7 @@ JOB = p.Job(
 
 
 def test_one_input(data: bytes) -> None:
+    """Decode the bytes and check them against a job."""
     try:
         evidence = p.decode_evidence(data)
         p.check_answer(JOB, evidence)

@@ -5,7 +5,6 @@ GraderError
 │   ├── ProblemError
 │   │   └── ReferenceLost
 │   └── StoreError
-├── WorkerError
 ├── DeviceError
 └── SandboxError
     └── SandboxUnavailable
@@ -32,10 +31,6 @@ class ReferenceLost(ProblemError):
 
 class StoreError(UserError):
     """The database cannot be opened, read or written: locked, read-only, no SQLite file, from a newer grader."""
-
-
-class WorkerError(GraderError):
-    """A worker of ours could not be started, or the worker that runs the trusted reference failed."""
 
 
 class DeviceError(GraderError):

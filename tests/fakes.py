@@ -1,4 +1,4 @@
-"""A grader without workers, at the seam that the command line calls."""
+"""A grader without workers, in place of the one that the command line uses."""
 
 import time
 from collections import deque
@@ -15,11 +15,11 @@ Work = tuple[Problem, Submission]
 
 
 class FakeGrader:
-    """Reads the status that it is to give from the source's first line (`# status: wrong_output`)."""
+    """Returns the status that the first line of the source names (`# status: wrong_output`)."""
 
     seconds_each = 0.0
     graded: list[str] = []
-    """Names, in order, over all instances; tests clear it."""
+    """Names of the graded submissions of all instances, in order; tests clear it."""
 
     def __init__(self, options: GraderOptions) -> None:
         self._options = options
@@ -44,17 +44,17 @@ class FakeGrader:
         time.sleep(self.seconds_each)
         self.graded.append(submission.name)
         first_line = submission.source.partition("\n")[0]
-        asked = first_line.removeprefix("# status: ") if first_line.startswith("# status: ") else Status.CORRECT
+        status = first_line.removeprefix("# status: ") if first_line.startswith("# status: ") else Status.CORRECT
         return samples.verdict(
             submission,
-            Status.INVALID_SUBMISSION if submission.unreadable else Status(asked),
+            Status.INVALID_SUBMISSION if submission.unreadable else Status(status),
             problem_source=request.problem.source,
             where=self.environment_for(request),
             settings=self.settings_for(request),
         )
 
     def grade_many(self, work: Iterable[Request]) -> Iterator[Verdict]:
-        """Reads one item ahead, as the real one does, so that waiting for work that is not there yet would show."""
+        """Read one item ahead, as the real one does, so that a wait for an item that does not exist yet shows."""
         pending = iter(work)
         ahead: deque[Request] = deque()
         while True:

@@ -1,11 +1,11 @@
-"""A call timed on the referee's own GPU timeline.
+"""Times a call on the referee's own GPU timeline.
 
     referee's stream:  gate | event | copy inputs into the inbox | write `released` | wait for `answered` | event | seal
     worker's stream:   wait for `released` | take the inputs | the call | copy results to the outbox | write `answered`
 
-Nobody inside can forge it: who answers early has wrong outputs sealed, who answers late is slower. Both hosts queue
-their part before the gate opens, so that no launch gap is timed. A submission that waits for the device while it queues
-cannot do that, and is let in after RELEASE_SECONDS all the same.
+A submission cannot forge the time: if it writes `answered` early, wrong outputs are sealed; if late, it is slower. Both
+hosts queue their part before the gate opens, so that no launch gap is timed. A submission that waits for the device
+while it queues cannot do that; for it the gate opens after RELEASE_SECONDS.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ import torch
 from grader import protocol as p
 from grader.errors import DeviceError
 from grader.executor.client import WorkerClient
-from grader.executor.job import JobBuilder, JobResult, Segment
+from grader.executor.job import JobBuilder, Segment
+from grader.executor.job_result import JobResult
 from grader.executor.shared_memory import typed
 from grader.verdict.models import Device, Status
 
 RELEASE_SECONDS = 0.5
-"""A call's launches take milliseconds."""
+"""Longest wait for the worker to queue a call, whose launches take milliseconds."""
 ANSWER_SECONDS = 5.0
-"""For the flag to come, after the worker's host has said that all is done."""
+"""Longest wait for the flag after the worker's host has reported that all is done."""
 POLL_SECONDS = 20e-6
+"""Between looks at the flag."""
 IDLE_KERNELS = 16
-"""Fewer than so many come before a call: how many is drawn. What a launch costs a GPU depends on how many came before,
-with some period: on an H200, calls of 16 us differed by up to 1 us by their place in a sample, and so did one process
-from another, steadily. Drawn for each call, and here, where no submission seeds anything, that is noise."""
-MOST_COPIES = 64
-"""Of tensors into the inbox, for one call."""
+"""A random number of empty kernels, below this one, precedes a call. The cost of a launch depends periodically on the
+number of launches before it: on an H200, calls of 16 us differed by up to 1 us by their position, and so did processes
+from each other. A number drawn for each call, by the referee, turns that into noise."""
+MAX_COPIES = 64
+"""Most copies of tensors into the inbox for one call; with more tensors they are packed into one."""
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
 
@@ -43,24 +45,27 @@ class TimelineJob(JobBuilder):
     _queues = True
 
     def __init__(self, worker: WorkerClient, *, queued: bool, drop: bool) -> None:
-        """Without `queued`, the gate opens before the worker is asked: for both sides where one cannot queue. With
-        `drop` the worker keeps nothing of the call."""
+        """Start the job with its wait for the gate.
+
+        Without `queued`, the gate opens before the job is sent: for both sides of a pair if one cannot queue. With
+        `drop`, the worker keeps nothing of the call.
+        """
         super().__init__(worker, Device.CUDA, at_once=True)
         self._queued, self._drop = queued, drop
         self._packed: torch.Tensor | None = None
-        self._released = self._back.place(torch.int32, (1,))
-        self._answered = self._back.place(torch.int32, (1,))
+        self._released = self._outbox.place(torch.int32, (1,))
+        self._answered = self._outbox.place(torch.int32, (1,))
         self._token = 1 + secrets.randbits(30)
         idle_kernels = secrets.randbelow(IDLE_KERNELS)
         self.step(p.Await(flag=self._released, token=self._token, idle_kernels=idle_kernels))
 
     def run(self, timeout_seconds: float) -> JobResult:
-        """Raises WorkerLost."""
+        """Run the job and return its result. Raises WorkerLost."""
         self._worker.forget_results()
-        self.step(p.Answer(flag=self._answered, token=self._token))
+        self.step(p.Signal(flag=self._answered, token=self._token))
         self._pack()
         seal, timeline = self._make_seal(), _Timeline(self._token)
-        outbox = self._worker.region("outbox", "cuda", self._back.nbytes)
+        outbox = self._worker.region("outbox", "cuda", self._outbox.nbytes)
         try:
             with timeline:
                 self._release(self._segments[0])
@@ -68,26 +73,31 @@ class TimelineJob(JobBuilder):
                 timeline.wait(outbox.address(self._answered))
                 timeline.stop()
                 seal.queue()
-            if self._queued:
-                first = self._worker.run(
-                    self._steps, timeout_seconds, at_answer=timeline.open, patience_seconds=RELEASE_SECONDS
-                )
-            else:
+            if not self._queued:
                 timeline.open()
-                first = self._worker.run(self._steps, timeout_seconds)
+            first = self._worker.run(
+                self._steps,
+                timeout_seconds,
+                at_answer=timeline.open if self._queued else None,
+                patience_seconds=RELEASE_SECONDS if self._queued else None,
+                bytes_in=self._segments[0].layout.nbytes,
+                bytes_out=self._outbox.nbytes,
+            )
             evidence = self._with_claim(first, timeout_seconds)
             if evidence.failure is None and not timeline.over_within(ANSWER_SECONDS):
-                raise self._worker.lost(Status.INTEGRITY_VIOLATION, "said that a call was done which was not")
+                raise self._worker.lost(Status.INTEGRITY_VIOLATION, "reported a call as done that was not")
         finally:
             timeline.end(outbox.address(self._answered))
         in_time = timeline.opened_after < RELEASE_SECONDS
-        return self._found(evidence, seal, bracket_ms=timeline.milliseconds, queued=in_time)
+        return self._result(evidence, seal, bracket_ms=timeline.milliseconds, queued=in_time)
 
     def _pack(self) -> None:
-        """Many tensors as one: a GPU takes a thousand launches behind a gate, and one more would be waited for, here,
-        where the gate is opened."""
+        """Pack many tensors into one.
+
+        A GPU queues a thousand launches behind a gate; with one more this process would block before it opens the gate.
+        """
         (segment,) = self._segments
-        if len(segment.values) > MOST_COPIES:
+        if len(segment.values) > MAX_COPIES:
             self._packed = torch.empty(segment.layout.nbytes, dtype=torch.uint8, device="cuda")
             for slot, value in segment.values:
                 typed(self._packed, slot).copy_(value)
@@ -105,12 +115,12 @@ class TimelineJob(JobBuilder):
         last: list[p.Step] = [p.Elapsed()]
         if self._drop:
             last.append(p.Drop(empty_cache=False))
-        told = self._worker.run(last, timeout_seconds)
-        return evidence.model_copy(update={"results": evidence.results + told.results, "failure": told.failure})
+        claim = self._worker.run(last, timeout_seconds)
+        return evidence.model_copy(update={"results": evidence.results + claim.results, "failure": claim.failure})
 
 
 class _Timeline:
-    """A stream of ours. As a context manager: what is done inside is queued behind a gate and an event."""
+    """A stream of the referee. Work of the `with` block is queued on it behind a gate and an event."""
 
     def __init__(self, token: int) -> None:
         self._token = token
@@ -120,7 +130,7 @@ class _Timeline:
         self._start, self._stop, self._over = events
         self._made = time.perf_counter()
         self.opened_after = 0.0
-        """Seconds, from when all was queued here."""
+        """Seconds between the end of the block and the opening of the gate."""
         torch.cuda.synchronize()
 
     def __enter__(self) -> None:
@@ -135,26 +145,26 @@ class _Timeline:
         self._made = time.perf_counter()
 
     def write(self, address: int) -> None:
-        """In the order of the stream."""
+        """Write the token, in the order of the stream."""
         _write(self._stream, address, self._token)
 
     def wait(self, address: int) -> None:
-        """In the order of the stream."""
+        """Wait for the token, in the order of the stream."""
         from cuda.bindings import driver
 
         _call(driver.cuStreamWaitValue32(self._stream.cuda_stream, address, self._token, WAIT_UNTIL_EQUAL))
 
     def stop(self) -> None:
-        """Time runs until here."""
+        """Record the end of the timed interval."""
         self._stop.record()
 
     def open(self) -> None:
-        """Let the stream begin."""
+        """Open the gate."""
         self.opened_after = time.perf_counter() - self._made
         _write(self._other, self._gate.data_ptr(), self._token)
 
     def over_within(self, seconds: float) -> bool:
-        """All that was queued is done."""
+        """Wait for all queued work; return False if it takes longer."""
         deadline = time.monotonic() + seconds
         while not self._over.query():  # type: ignore[no-untyped-call]
             if time.monotonic() > deadline:
@@ -163,13 +173,14 @@ class _Timeline:
         return True
 
     def end(self, awaited: int) -> None:
-        """Whatever happened inside the worker: nothing is left waiting."""
+        """Release every wait on the GPU, whatever happened in the worker, and synchronize."""
         for address in (self._gate.data_ptr(), awaited):
             _write(self._other, address, self._token)
         torch.cuda.synchronize()
 
     @property
     def milliseconds(self) -> float:
+        """Length of the timed interval."""
         return float(self._start.elapsed_time(self._stop))
 
 

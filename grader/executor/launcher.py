@@ -1,4 +1,4 @@
-"""Starts workers: what they may see, how much they may use, and a spare one that is ready before it is needed."""
+"""Starts workers with their limits, and keeps spare ones that are ready before they are needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 
 from grader.errors import SandboxError
-from grader.executor.client import WorkerClient, WorkerLost, WorkerOptions
+from grader.executor.client import WorkerClient, WorkerLost
+from grader.executor.worker_process import WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
 from grader.machine.backends import backend
 from grader.sandbox import Limits, Sandbox
@@ -18,23 +19,25 @@ from grader.verdict.models import Device
 
 GIB = 1 << 30
 WORKER_LIFETIME_SECONDS = 3600.0
-"""Backstop only: every job has a limit of its own."""
+"""A backstop: every job has a shorter limit of its own."""
 
 
 class Role(StrEnum):
-    """Why a worker is started; decides whether it sees the GPU."""
+    """The purpose of a worker, which decides whether it sees the GPU."""
 
     BUILD = "build"
-    """Compiles a CUDA submission; no GPU devices."""
+    """Compiles a CUDA submission; sees no GPU."""
     RUN = "run"
+    """Runs a submission."""
     REFERENCE = "reference"
+    """Runs the reference."""
 
 
 class Launcher:
-    """Owns spare workers, and what all are copied from; a context manager."""
+    """Owns the spare workers and the template that all workers are copied from."""
 
     def __init__(self, sandbox: Sandbox, worker_template: WorkerTemplate, *, architecture: str | None) -> None:
-        """Closes the worker_template, too."""
+        """The launcher owns the template, and closes it."""
         self.sandbox, self.worker_template = sandbox, worker_template
         self._architecture = architecture or DEFAULT_ARCHITECTURE
         self._spares: defaultdict[tuple[Role, Device], deque[Future[WorkerClient]]] = defaultdict(deque)
@@ -42,9 +45,9 @@ class Launcher:
         self._leaving: list[WorkerClient] = []
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> WorkerClient:
-        """A worker of our own from now on; with `more_to_come` the next one starts in the background."""
+        """Return a worker that the caller owns; with `more_to_come` the next one starts in the background."""
         self.prepare(role, device)
-        while (worker := self._spares[role, device].popleft().result()).ended:  # no submission's doing
+        while (worker := self._spares[role, device].popleft().result()).ended:  # not caused by a submission
             worker.close()
             self.prepare(role, device)
         if more_to_come:
@@ -52,23 +55,24 @@ class Launcher:
         return worker
 
     def prepare(self, role: Role, device: Device, count: int = 1) -> None:
-        """Have so many that are ready or start in the background, their contexts on the GPU too."""
+        """Start spare workers in the background, with their GPU contexts, until there are `count`."""
         spares = self._spares[role, device]
         while len(spares) < count:
             spares.append(self._starter.submit(self._start_warm, role, device))
 
     @contextmanager
     def quiet(self, device: Device) -> Iterator[None]:
-        """No spare disturbs what is measured meanwhile: on a CPU they stand still, on a GPU they have started.
+        """Keep spare workers from disturbing a measurement.
 
-        There a context that is made beside costs a call of 16 us some percent, for as long as both are there.
+        On a CPU they are stopped; on a GPU they have all started. A GPU context that is created meanwhile slows a call
+        of 16 us by some percent for as long as both exist.
         """
-        with ExitStack() as standing:
+        with ExitStack() as paused:
             for spares in self._spares.values():
                 for spare in list(spares):
                     try:
                         if backend(device).pauses_spares:
-                            standing.enter_context(spare.result().paused())
+                            paused.enter_context(spare.result().paused())
                         else:
                             spare.result().wait_ready()
                     except (WorkerLost, SandboxError):
@@ -78,22 +82,23 @@ class Launcher:
 
     @contextmanager
     def dismissing(self, worker: WorkerClient) -> Iterator[WorkerClient]:
-        """As the worker itself would be a context manager, but that its end is not waited for."""
+        """End the worker after the block, without waiting for it."""
         try:
             yield worker
         finally:
             worker.dismiss()
-            gone = [other for other in self._leaving if other.ended]
-            self._leaving = [worker, *(other for other in self._leaving if other not in gone)]
-            for other in gone:
+            ended = [other for other in self._leaving if other.ended]
+            self._leaving = [worker, *(other for other in self._leaving if other not in ended)]
+            for other in ended:
                 other.close()
 
     @property
     def leaving(self) -> bool:
-        """One that was dismissed is still there, and holds memory of the GPU."""
+        """A dismissed worker has not ended yet, and holds memory of the GPU."""
         return not all(worker.ended for worker in self._leaving)
 
     def close(self) -> None:
+        """End all spare and dismissed workers, and close the template."""
         for worker in self._leaving:
             worker.close()
         for spares in self._spares.values():
@@ -110,12 +115,13 @@ class Launcher:
         self.close()
 
     def start(self, role: Role, device: Device, *, niceness: int = 0) -> WorkerClient:
-        """A new worker, which does not listen yet. Safe in any thread."""
+        """Start a worker, which does not listen yet. Safe in any thread."""
         gpu = device is Device.CUDA and role is not Role.BUILD
         options = WorkerOptions(
             limits=limits(),
+            role=role,
             gpu=gpu,
-            roomy=role is Role.RUN,  # at full size a reference takes more than all else, and all that it can have
+            roomy=role is Role.RUN,  # a reference at full size needs all memory that it can get
             environment=self.worker_template.environment,
             readonly=self.worker_template.readonly,
             hidden=self.worker_template.hidden,
@@ -138,7 +144,7 @@ def _close(spare: Future[WorkerClient]) -> None:
 
 
 def limits() -> Limits:
-    """Sized for one nvcc run of a torch extension (3 GB) and the largest CPU problem."""
+    """Return limits for one nvcc run of a torch extension (3 GB) and the largest CPU problem."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Limits(
         wall_seconds=WORKER_LIFETIME_SECONDS,

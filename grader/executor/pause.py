@@ -1,4 +1,4 @@
-"""Holds all processes of a sandbox still, so that they cannot slow down what is measured beside them."""
+"""Stops all processes of a sandbox, so that they cannot slow down a measurement outside of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 PASSES = 100
+"""Most looks at the processes before they count as `NeverStill`."""
 POLL_SECONDS = 50e-6
+"""Between looks at one process."""
 STANDSTILL_SECONDS = 0.05
-"""A stopped process takes less than a millisecond to stand, unless it is deep in a driver's call."""
+"""Longest wait in one pass: a process stops within a millisecond, unless it is in a driver's call."""
 STILL = "TtZX"
 """States of stopped, traced and dead processes in /proc/PID/stat."""
 
@@ -22,38 +24,38 @@ class NeverStill(Exception):
 
 @contextlib.contextmanager
 def paused(members: Callable[[], set[int]]) -> Iterator[None]:
-    """Stop processes and let them go on afterwards. Raises NeverStill.
+    """Stop processes during the block. Raises NeverStill.
 
-    `members` are all whom one of them may have started, whoever is left of them now.
+    `members` returns all present processes of a group that a process cannot leave by forking.
     """
-    held = _stop(lambda _: _states(members()))
+    stopped = _stop(lambda _: _states(members()))
     try:
         yield
     finally:
-        _signal(held, signal.SIGCONT)
+        _signal(stopped, signal.SIGCONT)
 
 
 @contextlib.contextmanager
 def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
-    """As `paused`, of processes and all their descendants, where nobody keeps account of them.
+    """Like `paused`, for processes and all their descendants, without a cgroup that lists them.
 
-    `likely` is who was there last time, which saves one look at all processes; it is brought up to date. A pid
-    namespace's first process, one of the roots, adopts every orphan, so that nobody in a sandbox is outside this tree.
+    `likely` are the pids of the last time, which saves one look at all processes; it is updated. The first process of a
+    pid namespace, one of the roots, adopts every orphan, so every process of the sandbox is in this tree.
     """
-    held = _stop(lambda count: _tree(roots, likely | roots if likely and count == 0 else None))
+    stopped = _stop(lambda count: _tree(roots, likely | roots if likely and count == 0 else None))
     likely.clear()
-    likely.update(held)
+    likely.update(stopped)
     try:
         yield
     finally:
-        _signal(held, signal.SIGCONT)
+        _signal(stopped, signal.SIGCONT)
 
 
 def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
-    """All pids, stopped. `look` gives them with their states; it is told how often it was asked before.
+    """Stop all processes and return their pids. `look(count)` returns pid to state, for the count-th time.
 
-    One that runs on may fork, or continue another, until it is stopped too: done is when all that are known stand, and
-    a look at them after that finds nobody new and nobody running.
+    A process that still runs may fork, or continue another one. So the loop ends when all known processes are stopped
+    and the next look finds no new and no running one.
     """
     known: set[int] = set()
     for count in range(PASSES):
@@ -69,12 +71,12 @@ def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
 
 
 def _await_standstill(pids: Iterable[int]) -> None:
-    """Until all stand, or so long that another look is due."""
+    """Wait until all are stopped, or STANDSTILL_SECONDS."""
     deadline = time.monotonic() + STANDSTILL_SECONDS
     for pid in pids:
         while time.monotonic() < deadline:
-            found = _stat(pid)
-            if found is None or found[0] in STILL:
+            stat = _stat(pid)
+            if stat is None or stat[0] in STILL:
                 break
             time.sleep(POLL_SECONDS)
 
@@ -86,14 +88,14 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _tree(roots: set[int], among: set[int] | None = None) -> dict[int, str]:
-    """State by pid, of processes and their descendants; of all processes, or of those among which they are sought."""
-    found = _stats(_all() if among is None else among)
-    parents = {pid: parent for pid, (_, parent) in found.items()}
-    tree = roots & found.keys()
+    """Return pid to state of the roots and their descendants, among all processes or the given ones."""
+    stats = _stats(_all() if among is None else among)
+    parents = {pid: parent for pid, (_, parent) in stats.items()}
+    tree = roots & stats.keys()
     while True:
         children = {pid for pid, parent in parents.items() if parent in tree} - tree
         if not children:
-            return {pid: found[pid][0] for pid in tree}
+            return {pid: stats[pid][0] for pid in tree}
         tree |= children
 
 
@@ -102,8 +104,8 @@ def _states(pids: Iterable[int]) -> dict[int, str]:
 
 
 def _stats(pids: Iterable[int]) -> dict[int, tuple[str, int]]:
-    """Without those that are gone."""
-    return {pid: found for pid in pids if (found := _stat(pid)) is not None}
+    """Return state and parent by pid, without processes that have ended."""
+    return {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
 
 
 def _all() -> list[int]:
@@ -112,14 +114,14 @@ def _all() -> list[int]:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """Its state and its parent's pid; None for one that is gone.
+    """Return a process's state and its parent's pid; None if it has ended.
 
-    Read by system calls alone: this is done for every process, several times for each timed sample.
+    Reads by system calls for speed: it runs for every process, several times for each timed sample.
     """
     with contextlib.suppress(OSError):
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         try:
-            # The command's name, in parentheses, may itself hold any bytes.
+            # The command's name, in parentheses, may contain any bytes.
             fields = os.read(descriptor, 4096).rpartition(b")")[2].split()
         finally:
             os.close(descriptor)

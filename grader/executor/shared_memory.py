@@ -1,4 +1,4 @@
-"""Memory shared with one worker. The referee makes it, keeps its own mapping, and hands out a descriptor."""
+"""Memory shared with one worker: the referee creates and maps it, and sends the worker a descriptor."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from grader.errors import DeviceError
 from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Slot
 
 F_SEAL_FUTURE_WRITE = 0x10
-"""fcntl.h: no new writable mapping, the ones that exist go on writing. Not in Python's fcntl before 3.13."""
+"""From fcntl.h: forbids new writable mappings, keeps existing ones. Not in Python's fcntl before 3.13."""
 
 POISON_BYTE = 0xFF
-"""Every floating dtype reads it as NaN, every signed integer as -1."""
+"""Reads as NaN in every floating dtype, and as -1 in every signed integer."""
 
 
 class Layout:
-    """Gives out slots of one region, one after another."""
+    """Allocates slots of one region in sequence."""
 
     def __init__(self) -> None:
         self.nbytes = 0
 
     def place(self, dtype: torch.dtype, shape: Iterable[int]) -> Slot:
+        """Allocate a slot. Raises DeviceError for a dtype that cannot be sent."""
         slot = Slot(offset=self.nbytes, dtype=str(dtype).removeprefix("torch."), shape=tuple(shape))
         if slot.dtype not in ITEM_BYTES:
             raise DeviceError(f"tensors of dtype {slot.dtype} cannot be sent to a worker")
@@ -35,7 +36,7 @@ class Layout:
 
 
 def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
-    """The slot's tensor in a region's bytes."""
+    """Return the slot's tensor, a view of a region's bytes."""
     dtype = getattr(torch, slot.dtype)
     if slot.nbytes == 0:
         return torch.empty(slot.shape, dtype=dtype, device=flat.device)
@@ -43,7 +44,7 @@ def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
 
 
 class Region:
-    """Bytes that both sides map; the worker can write into an outbox only."""
+    """Bytes that both sides map; the worker can write to an outbox only."""
 
     def __init__(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> None:
         self.name, self.kind = name, kind
@@ -53,7 +54,7 @@ class Region:
 
     @property
     def descriptor(self) -> int:
-        """For one `Attach`; stays ours to close."""
+        """The descriptor to send with an `Attach`; the region closes it."""
         return self._memory.descriptor
 
     @property
@@ -62,17 +63,19 @@ class Region:
         return self._memory.bytes
 
     def view(self, slot: Slot) -> torch.Tensor:
-        """A part of the shared memory itself, to write into an inbox."""
+        """Return the slot's tensor, a view of the shared memory."""
         return typed(self._memory.bytes, slot)
 
     def address(self, slot: Slot) -> int:
-        """Of the slot's first byte, for the device's driver."""
+        """Return the device address of the slot's first byte."""
         return int(self.flat.data_ptr()) + slot.offset
 
     def poison(self, nbytes: int) -> None:
+        """Fill the first bytes, so that elements that are never written show."""
         self._memory.bytes[:nbytes].fill_(POISON_BYTE)
 
     def close(self) -> None:
+        """Close the descriptor and unmap device memory."""
         self._memory.close()
 
 
@@ -89,11 +92,11 @@ class _HostMemory:
         self.bytes = torch.frombuffer(mapping, dtype=torch.uint8)
 
     def close(self) -> None:
-        os.close(self.descriptor)  # the mapping goes with the last tensor that looks at it
+        os.close(self.descriptor)  # the mapping ends with the last tensor that uses it
 
 
 class _DeviceMemory:
-    """`cuMemCreate` memory: its descriptor crosses namespaces, unlike `cudaIpc` handles on some drivers."""
+    """Memory of `cuMemCreate`: unlike `cudaIpc` handles, its descriptor crosses namespaces on any driver."""
 
     def __init__(self, nbytes: int, *, worker_writes: bool) -> None:
         from cuda.bindings import driver

@@ -1,7 +1,7 @@
-"""What workers are copied from, and what of the file system is theirs.
+"""The template of workers: the process that they are copied from, and the files that they may read.
 
-Needs no torch, so that `start_ahead` can have a zygote import that while it is imported here; whoever starts workers
-takes it then.
+It does not import torch, so that `start_ahead` can start a zygote that imports torch while this process does. The
+launcher takes that template later.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ from grader.machine.toolchain import Toolchain, find_toolchain
 from grader.sandbox import Sandbox, Zygote, gpu_devices
 
 MODULE = "grader.worker.main"
-"""What a worker runs; its `main` is told the descriptor of its socket, how nice to be and what GPU to compile for."""
+"""The module that a worker runs; its `main` takes the socket's descriptor, a niceness and a GPU architecture."""
 DEFAULT_ARCHITECTURE = "9.0"
-"""What CUDA extensions are compiled for where no GPU says otherwise."""
+"""The architecture that CUDA extensions are compiled for if there is no GPU: Hopper's."""
+IMPORTS = ("torch", "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions", "numpy")
+"""Packages that the worker imports, directly or not."""
 _ahead: list[WorkerTemplate] = []
 
 
 class WorkerTemplate:
-    """Owns a folder and zygotes; a context manager."""
+    """Owns the folder with the worker's source, and the zygotes."""
 
     def __init__(self, toolchain: Toolchain) -> None:
+        """Copy the worker's source to a new folder."""
         stage, home = _new_stage(), toolchain.cuda_home
         _copy_worker_source(stage)
         self._stage = stage
         self.readonly = (stage, *_package_folders(), *([home] if home else []))
-        """What workers may read beside the system's folders."""
-        self.hidden = _our_folders()
-        """What they may not read, wherever it lies."""
+        """Trees that workers may read in addition to the system's."""
+        self.hidden = _grader_folders()
+        """Folders that they may not read, even inside of readable trees."""
         self.environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (stage, *_package_folders()))),
             "OMP_NUM_THREADS": str(thread_count()),
@@ -53,9 +56,9 @@ class WorkerTemplate:
         self._lock = Lock()
 
     def zygote(self, *, gpu: bool) -> Zygote:
-        """The process with torch imported that all workers are copies of; on a GPU they have another environment.
+        """Return the process with torch imported that GPU workers, or other workers, are copied from.
 
-        Starts, where there is none, without being waited for. Safe in any thread.
+        Starts it if necessary, without waiting for it. Safe in any thread.
         """
         with self._lock:
             zygote = self._zygotes.get(gpu)
@@ -67,7 +70,7 @@ class WorkerTemplate:
             return zygote
 
     def close(self) -> None:
-        """When all copies have ended."""
+        """End the zygotes and remove the folder; all copies must have ended."""
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
@@ -81,7 +84,7 @@ class WorkerTemplate:
 
 
 def start_ahead(sandbox: Sandbox, device: str) -> None:
-    """For `take`, where the sandbox can use it; `auto` is the GPU where there is one, as most submissions are for it.
+    """Start a template for `take`, if the sandbox supports copies. `auto` is the GPU if there is one.
 
     Raises UserError for a CUDA_HOME that torch could not use.
     """
@@ -91,18 +94,18 @@ def start_ahead(sandbox: Sandbox, device: str) -> None:
 
 
 def take() -> WorkerTemplate:
-    """The one that was started ahead, once; else a new one."""
+    """Return the template that was started ahead, or a new one if that has been taken."""
     return _ahead.pop() if _ahead else WorkerTemplate(find_toolchain())
 
 
 def close_ahead() -> None:
-    """End what was started and not taken."""
+    """Close a template that was started ahead and not taken."""
     while _ahead:
         _ahead.pop().close()
 
 
-def _our_folders() -> tuple[Path, ...]:
-    """The grader's own files, where they lie in a tree that the sandbox shows, such as an installed wheel's."""
+def _grader_folders() -> tuple[Path, ...]:
+    """Return the grader's own folders, which may lie in a readable tree, such as site-packages."""
     package = Path(grader.__file__).parent
     siblings = ("db", "problems", "reference_solutions", "submissions", "tests")
     return tuple(path for path in (package, *(package.parent / name for name in siblings)) if path.is_dir())
@@ -110,31 +113,23 @@ def _our_folders() -> tuple[Path, ...]:
 
 @cache
 def _package_folders() -> tuple[Path, ...]:
-    """Where the worker's imports lie, as far as that is outside the interpreter's own folders."""
+    """Return the folders of the worker's imports that are outside of the interpreter's own folders."""
     prefixes = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    found = []
-    for name in (
-        "torch",
-        "pydantic",
-        "pydantic_core",
-        "annotated_types",
-        "typing_inspection",
-        "typing_extensions",
-        "numpy",
-    ):
+    folders: list[Path] = []
+    for name in IMPORTS:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             continue
         origin = Path(spec.origin).resolve()
         folder = origin.parent if spec.submodule_search_locations is None else origin.parent.parent
-        if folder not in found and not any(folder.is_relative_to(prefix) for prefix in prefixes):
-            found.append(folder)
-    return tuple(found)
+        if folder not in folders and not any(folder.is_relative_to(prefix) for prefix in prefixes):
+            folders.append(folder)
+    return tuple(folders)
 
 
 def _new_stage() -> Path:
-    """A folder of our own. Those that killed graders left are removed: nobody else would."""
-    # With the pid namespace, since a grader in another container may share the folder, but not our pids.
+    """Create a folder, and remove those of graders that were killed."""
+    # Named by pid and pid namespace: a grader in another container may share the folder, but not the pids.
     prefix = f"grader-{Path('/proc/self/ns/pid').stat().st_ino}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if not Path("/proc", left.name.removeprefix(prefix).partition("-")[0]).exists():
@@ -143,7 +138,7 @@ def _new_stage() -> Path:
 
 
 def _copy_worker_source(stage: Path) -> None:
-    """Only what the worker imports: nothing else of ours is visible inside."""
+    """Copy what the worker imports; nothing else of the grader is visible inside."""
     source, target = Path(grader.__file__).parent, stage / "grader"
     target.mkdir()
     (target / "__init__.py").touch()

@@ -1,14 +1,14 @@
-"""Runs untrusted commands: what they may see, use and leave behind is decided here.
+"""Runs untrusted commands, and decides what they may see, use and leave behind.
 
-Three sides. The *keeper* is the grader's own process: trusted, it starts sandboxes, reads what they print, keeps the
-clock and ends them. The *inner launcher* (`_inside.py`) is trusted code within the walls: it gives up the last
-privileges and becomes the command. The *command* is untrusted, from its first instruction to its last child: nothing
-it prints or returns is evidence of anything but itself.
+There are three parties. The *keeper* is the grader's own process: it is trusted, starts sandboxes, reads their output,
+enforces their time limits and ends them. The *inner launcher* (`_inside.py`) is trusted code inside the sandbox: it
+gives up the last privileges and becomes the command. The *command* is untrusted, from its first instruction to its last
+child process: its output and exit status are evidence of nothing but themselves.
 
-A command may also be the copy of a process that has done a part of its work beforehand, outside: a *zygote*, trusted
-like the keeper, and nothing untrusted ever comes near it.
+A command can also be a copy of a *zygote*: a trusted process outside that has done part of the work, such as imports.
+A zygote never runs untrusted code.
 
-A command that fails is an `Exit`. A sandbox that fails is a `SandboxError`, and says nothing about the command.
+A command that fails is an `Exit`. A sandbox that fails is a `SandboxError`, which says nothing about the command.
 """
 
 from grader.sandbox._base import Sandbox

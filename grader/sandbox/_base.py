@@ -1,4 +1,4 @@
-"""What every sandbox offers."""
+"""The interface of every sandbox."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,16 @@ NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 class Sandbox(ABC):
-    """Starts untrusted commands. The same object serves many, also at the same time and from many threads."""
+    """Starts untrusted commands. One object serves many of them, concurrently and from any thread."""
 
     name: str
-    """What `choose` knows it by."""
+    """Its name in `choose`."""
 
     layers: tuple[str, ...]
-    """The layers seen to be active on this machine, for the verdict."""
+    """The layers that a trial run found active on this machine, for the verdict."""
 
     copies = False
-    """`spawn_copy` works here, with the same layers."""
+    """`spawn_copy` works on this machine, with the same layers."""
 
     @abstractmethod
     def spawn(
@@ -37,10 +37,10 @@ class Sandbox(ABC):
         readonly: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
-        """Returns when the command runs. Raises SandboxError when it cannot be started.
+        """Start a command, and return when it runs. Raises SandboxError if it cannot be started.
 
-        `pass_fds` keep their numbers. `readonly` trees are seen at their own paths. `hidden` paths inside them exist
-        already when the sandbox starts, and are seen empty.
+        `pass_fds` keep their numbers. `readonly` trees appear at their own paths. `hidden` paths inside of them, which
+        must exist when the sandbox starts, appear empty.
         """
 
     def spawn_copy(
@@ -54,9 +54,9 @@ class Sandbox(ABC):
         readonly: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
-        """As `spawn`, but the command is a copy of the zygote that calls its `main`.
+        """Start a copy of the zygote, which calls its `main`; see `spawn`.
 
-        That is given the descriptors, which have other numbers then, and the arguments. Returns when the copy is asked
-        for; one that cannot be made ends at once, and its output says why. Only where `copies` says so.
+        `main` gets the descriptors, under other numbers, and the arguments. Returns when the copy is requested; a copy
+        that cannot be made ends at once, and its output says why. Raises SandboxError unless `copies` is set.
         """
         raise SandboxError(f"no process can join the {self.name} sandbox")

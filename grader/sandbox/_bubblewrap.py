@@ -1,27 +1,28 @@
-"""The default sandbox: bubblewrap, every namespace its own.
+"""The default sandbox: bubblewrap with a new namespace of every kind.
 
-As root, bubblewrap is not a sandbox by itself: it keeps capabilities, and behind a user namespace the kernel's uid
-would still be 0. So there the inner launcher becomes another real uid. An ordinary user gets a user namespace.
+As root, bubblewrap alone is not a sandbox: it keeps capabilities, and in a user namespace the kernel's uid would still
+be 0. So for root the inner launcher changes to another real uid. An ordinary user gets a user namespace.
 """
 
 import base64
 import os
+import select
 import shutil
+import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grader.errors import SandboxUnavailable
-from grader.sandbox import _environment, _mounts
+from grader.sandbox import _mounts
 from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
 from grader.sandbox._cgroup import Cgroup, Hierarchies
 from grader.sandbox._launch import Plan, launch
 from grader.sandbox._process import SandboxedProcess
-from grader.sandbox._rlimits import rlimits
 from grader.sandbox._seccomp import program
-from grader.sandbox._spawn import Pipe
-from grader.sandbox._tree import NamespaceTree
+from grader.sandbox._spawn import Pipe, inner_environment
 from grader.sandbox._user_id import UserId, is_root
 from grader.sandbox._values import Limits
 from grader.sandbox._zygote import Copy, Zygote
@@ -35,11 +36,14 @@ _ALWAYS = ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sa
 
 
 def find_bubblewrap() -> str:
-    """GRADER_BWRAP, or bwrap on the PATH. A wrapper script there has to exec bubblewrap, not to run it as a child."""
-    found = os.environ.get("GRADER_BWRAP") or shutil.which("bwrap")
-    if not found:
+    """Return GRADER_BWRAP, or bwrap on the PATH. Raises SandboxUnavailable if there is neither.
+
+    A wrapper script must exec bubblewrap, not run it as a child.
+    """
+    path = os.environ.get("GRADER_BWRAP") or shutil.which("bwrap")
+    if not path:
         raise SandboxUnavailable("bubblewrap is not installed: `apt-get install bubblewrap`, or set GRADER_BWRAP")
-    return found
+    return path
 
 
 class Bubblewrap(Sandbox):
@@ -65,7 +69,7 @@ class Bubblewrap(Sandbox):
     ) -> SandboxedProcess:
         orders = {
             "argv": list(argv),
-            "environment": _environment.inside("/tmp", environment, gpu=gpu),
+            "environment": inner_environment("/tmp", environment, gpu=gpu),
             "keep_fds": list(pass_fds),
         }
         return self._start(limits, gpu, readonly, hidden, orders, pass_fds)
@@ -99,7 +103,7 @@ class Bubblewrap(Sandbox):
         pass_fds: Sequence[int],
         copy: Callable[..., Copy] | None = None,
     ) -> SandboxedProcess:
-        """A sandbox with its first command; `orders` say what is particular to that."""
+        """Start a sandbox; `orders` are those of its first command that depend on the kind of start."""
         user = UserId() if is_root() else None
         info, files = Pipe(), _mounts.Files()
         cgroup: Cgroup | None = None
@@ -119,7 +123,7 @@ class Bubblewrap(Sandbox):
                 "directory": "/tmp",
                 "user_id": user.number if user is not None else None,
                 "parent_pid": None,
-                "rlimits": rlimits(limits, memory=not gpu and "memory" not in self._hierarchies, processes=True),
+                "rlimits": limits.rlimits(memory=not gpu and "memory" not in self._hierarchies, processes=True),
                 "landlock_read": ["/"],
                 "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
                 "seccomp": None,
@@ -132,8 +136,8 @@ class Bubblewrap(Sandbox):
                     *("--info-fd", str(info.write_fd), *mounts, "--seccomp", filter_fd, "--"),
                 ],
                 orders={**restrictions, **orders},
-                # Both ends of `info`: were ours the only reader, our death would end bubblewrap by SIGPIPE at a moment
-                # when its child, told nothing, would wait forever.
+                # Both ends of `info`: with the grader as the only reader, the grader's death would end bubblewrap by
+                # SIGPIPE at a moment when its child, without orders, would wait forever.
                 pass_fds=(*pass_fds, *files.fds, info.write_fd, info.read_fd),
                 copy=copy(orders=of_copy, cgroups=cgroup.folders) if copy is not None else None,
             )
@@ -145,3 +149,25 @@ class Bubblewrap(Sandbox):
             info.close()
             files.close()
         return SandboxedProcess(launched, limits, NamespaceTree(launched.pid_fd), cgroup, clean_up=clean_up)
+
+
+class NamespaceTree:
+    """A pid namespace: killing its init kills all processes, and init ends after the last of them."""
+
+    def __init__(self, init_fd: int) -> None:
+        self._init_fd = init_fd
+
+    def kill(self) -> None:
+        """Kill init."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._init_fd, signal.SIGKILL)
+
+    def wait_gone(self, timeout_seconds: float) -> bool:
+        """Wait until init has ended."""
+        poller = select.poll()
+        poller.register(self._init_fd, select.POLLIN)
+        if not poller.poll(timeout_seconds * 1000):
+            return False
+        with suppress(ChildProcessError):  # the grader reaps init only if it is pid 1 of a container
+            os.waitid(os.P_PIDFD, self._init_fd, os.WEXITED | os.WNOHANG)
+        return True

@@ -1,4 +1,4 @@
-"""One cgroup a sandbox, version 1 or 2, for memory and process count. Used where the kernel lets us, and only there."""
+"""One cgroup per sandbox, version 1 or 2, for memory and process count, where the kernel permits it."""
 
 import errno
 import os
@@ -12,28 +12,29 @@ from pathlib import Path
 from grader.errors import SandboxError
 from grader.sandbox._values import Limits
 
-# With the pid namespace, since a grader in another container may share the hierarchy, but not our pids.
 _PREFIX = f"grader-{Path('/proc/self/ns/pid').stat().st_ino}-"
-_OWN_PROCESSES = 3  # bubblewrap outside, its reaper inside, and the first command where that only waits
+"""Contains the pid namespace: a grader in another container may share the hierarchy, but not the pids."""
+_OWN_PROCESSES = 3
+"""Processes beside the command's: bubblewrap outside, its reaper inside, and a first command that only waits."""
 
 Hierarchies = dict[str, Path]
-"""Controller ("memory", "pids") to the directory below which groups can be made. In version 2 they are the same."""
+"""Controller ("memory", "pids") to the folder in which groups can be created. In version 2 they are the same."""
 
 
 def find() -> Hierarchies:
-    """Tried by making a group and joining it, since permissions alone do not tell."""
-    found: Hierarchies = {}
+    """Return the usable hierarchies, tested by creating and joining a group: permissions do not suffice."""
+    hierarchies: Hierarchies = {}
     for controller in ("memory", "pids"):
         for parent in _candidates(controller):
             if _works(parent, controller):
-                found[controller] = parent
+                hierarchies[controller] = parent
                 _remove_stale(parent)
                 break
-    return found
+    return hierarchies
 
 
 class Cgroup:
-    """A group for one sandbox. It is empty until the sandbox's first process joins by itself."""
+    """A group for one sandbox, empty until the sandbox's first process joins it."""
 
     def __init__(self, hierarchies: Hierarchies, limits: Limits) -> None:
         name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
@@ -51,19 +52,19 @@ class Cgroup:
 
     @property
     def folders(self) -> list[str]:
-        """For whoever joins by itself, by writing 0 into `cgroup.procs` of each."""
+        """Folders of the group; a process joins by writing 0 to `cgroup.procs` in each."""
         return sorted(map(str, set(self._groups.values())))
 
     @property
     def join_command(self) -> list[str]:
-        """A prefix that joins and becomes the rest: nothing is ever forked outside the group."""
+        """A command prefix that joins and then execs the rest, so that nothing is forked outside of the group."""
         script = "".join(f"echo 0 >'{group}/cgroup.procs' && " for group in self.folders)
         return ["/bin/sh", "-c", script + 'exec "$@"', "sh"] if script else []
 
     def members(self) -> set[int]:
-        """Pids of all processes in it, bubblewrap's own too; none once it is removed.
+        """Return the pids of all processes in the group, including bubblewrap's; none once it is removed.
 
-        Opened anew each time: version 1 reads its list once.
+        The file is opened each time, because version 1 reads its list once.
         """
         try:
             text = Path(self.folders[0], "cgroup.procs").read_text()
@@ -71,10 +72,10 @@ class Cgroup:
             if error.errno not in (errno.ENOENT, errno.ENODEV):
                 raise
             return set()
-        return {int(pid) for pid in text.split()} - {0}  # 0: outside our pid namespace
+        return {int(pid) for pid in text.split()} - {0}  # 0: outside of this pid namespace
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of this group at its limit."""
+        """Return whether the kernel killed a process of this group at its limit."""
         group = self._groups.get("memory")
         if group is None:
             return False
@@ -85,13 +86,16 @@ class Cgroup:
         return False
 
     def kill(self) -> None:
-        """Every member, until none is seen: a fork bomb stays within pids.max, so this ends."""
+        """Kill every member until there is none. This ends, because pids.max also limits a fork bomb."""
         for group in set(self._groups.values()):
             with suppress(OSError):
                 _kill_members(group)
 
     def remove(self) -> None:
-        """The kernel keeps a group busy for some milliseconds after its last process."""
+        """Remove the group. Raises SandboxError.
+
+        The kernel keeps a group busy for some milliseconds after its last process.
+        """
         for group in set(self._groups.values()):
             deadline = time.monotonic() + 5
             while group.exists():
@@ -104,7 +108,7 @@ class Cgroup:
 
 
 def _candidates(controller: str) -> list[Path]:
-    """Version 1: below our own group. Version 2: the nearest ancestor that may hand the controller on."""
+    """Return folders to try: in version 1 the own group, in 2 the nearest ancestor with the controller."""
     own = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -125,7 +129,7 @@ def _candidates(controller: str) -> list[Path]:
 
 
 def _below(mount: Path, root: str, own: str) -> Path:
-    """In a container the mount may show only the part of the hierarchy below `root`."""
+    """Return the own group's folder; in a container the mount may show only the hierarchy below `root`."""
     inside = own.removeprefix(root) if root != "/" else own
     path = mount / inside.lstrip("/")
     return path if path.is_dir() else mount
@@ -185,7 +189,7 @@ def _limit_memory(group: Path, limit_bytes: int) -> None:
 
 
 def _remove_stale(parent: Path) -> None:
-    """A killed grader leaves its groups, and in them perhaps what no namespace held."""
+    """Remove the groups of killed graders, with any processes that no namespace held."""
     for group in parent.glob(f"{_PREFIX}*"):
         if not Path("/proc", group.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             with suppress(OSError):

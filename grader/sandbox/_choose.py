@@ -1,4 +1,4 @@
-"""Finds a sandbox that works here, by running it. Nothing falls back to weaker isolation by itself."""
+"""Finds a sandbox that works on this machine, by running it; never falls back to weaker isolation."""
 
 import json
 import os
@@ -41,12 +41,12 @@ _HERE = Path(__file__).parent
 
 
 def choose(name: Literal["auto", "bubblewrap", "weak"]) -> Sandbox:
-    """Raises SandboxUnavailable where it does not work. "auto" never means "weak"."""
+    """Return the sandbox; "auto" never means "weak". Raises SandboxUnavailable if it does not work here."""
     return _tried("weak" if name == "weak" else "bubblewrap")[0]
 
 
 def probe() -> list[Layer]:
-    """Each layer of the default sandbox, seen in a trial run or not."""
+    """Return each layer of the default sandbox, as a trial run finds it."""
     try:
         sandbox, layers = _tried("bubblewrap")
     except SandboxError as error:
@@ -58,19 +58,19 @@ def probe() -> list[Layer]:
 def _tried(name: str) -> tuple[Sandbox, tuple[Layer, ...]]:
     hierarchies = _cgroup.find()
     sandbox = Weak(hierarchies) if name == "weak" else Bubblewrap(hierarchies)
-    argv = [sys.executable, "-I", "-S", "-c", (_HERE / "_look.py").read_text()]
+    argv = [sys.executable, "-I", "-S", "-c", (_HERE / "_self_report.py").read_text()]
     try:
         with sandbox.spawn(argv, limits=_TRIAL_LIMITS, gpu=False) as process:
             ending = process.wait()
-            seen = json.loads(process.output().text)
+            report = json.loads(process.output().text)
     except SandboxUnavailable:
         raise
     except SandboxError as error:
         raise SandboxUnavailable(f"{name} does not work here: {error}; {_remedy(str(error))}") from error
     except ValueError as error:
-        said = process.output().text.strip().splitlines()[-1:]
-        raise SandboxUnavailable(f"{name} does not work here: the trial ended with {ending}, {said}") from error
-    layers = tuple(_layers(seen, process.applied, hierarchies))
+        last = process.output().text.strip().splitlines()[-1:]
+        raise SandboxUnavailable(f"{name} does not work here: the trial ended with {ending}, {last}") from error
+    layers = tuple(_layers(report, process.applied, hierarchies))
     sandbox.layers = _active(layers)
     if isinstance(sandbox, Bubblewrap):
         sandbox.copies = _active(_around_a_copy(sandbox, hierarchies)) == sandbox.layers
@@ -82,10 +82,10 @@ def _active(layers: Iterable[Layer]) -> tuple[str, ...]:
 
 
 def _around_a_copy(sandbox: Sandbox, hierarchies: _cgroup.Hierarchies) -> list[Layer]:
-    """The layers around a process that came into the sandbox from outside; none where that does not work."""
+    """Return the layers around a zygote's copy; none if copies do not work."""
     try:
         with (
-            Zygote("_look", {"PYTHONPATH": str(_HERE)}, gpu=False) as zygote,
+            Zygote("_self_report", {"PYTHONPATH": str(_HERE)}, gpu=False) as zygote,
             sandbox.spawn_copy(zygote, limits=_TRIAL_LIMITS, gpu=False) as process,
         ):
             process.wait()
@@ -94,19 +94,21 @@ def _around_a_copy(sandbox: Sandbox, hierarchies: _cgroup.Hierarchies) -> list[L
         return []
 
 
-def _layers(seen: dict[str, Any], applied: tuple[str, ...], hierarchies: _cgroup.Hierarchies) -> list[Layer]:
-    layers = [Layer("user-id", seen["user_id"] != os.getuid(), f"uid {seen['user_id']} inside, {os.getuid()} outside")]
+def _layers(report: dict[str, Any], applied: tuple[str, ...], hierarchies: _cgroup.Hierarchies) -> list[Layer]:
+    layers = [
+        Layer("user-id", report["user_id"] != os.getuid(), f"uid {report['user_id']} inside, {os.getuid()} outside")
+    ]
     for kind, name in _NAMESPACES.items():
-        # Root drops to another real uid instead: behind a user namespace the kernel's uid would still be 0.
+        # Root changes to another real uid instead: in a user namespace the kernel's uid would still be 0.
         if kind == "user" and is_root():
             continue
-        own = seen["namespaces"].get(kind) not in (None, str(Path(f"/proc/self/ns/{kind}").readlink()))
+        own = report["namespaces"].get(kind) not in (None, str(Path(f"/proc/self/ns/{kind}").readlink()))
         layers.append(Layer(name, own, "its own" if own else "shared with the grader"))
-    bits = seen["capabilities"]
+    bits = report["capabilities"]
     layers += [
         Layer("no-capabilities", bits == 0, f"capabilities {bits:#x}"),
-        Layer("no-new-privileges", seen["no_new_privileges"] == 1, f"NoNewPrivs {seen['no_new_privileges']}"),
-        Layer("seccomp", seen["seccomp"] == 2, f"mode {seen['seccomp']}"),
+        Layer("no-new-privileges", report["no_new_privileges"] == 1, f"NoNewPrivs {report['no_new_privileges']}"),
+        Layer("seccomp", report["seccomp"] == 2, f"mode {report['seccomp']}"),
         Layer("landlock", "landlock" in applied, "applied" if "landlock" in applied else "not in this kernel"),
     ]
     for controller in ("memory", "pids"):
@@ -119,7 +121,7 @@ def _layers(seen: dict[str, Any], applied: tuple[str, ...], hierarchies: _cgroup
         ("rlimit-data", "data_bytes", _TRIAL_LIMITS.memory_bytes),
         ("scratch-size", "scratch_bytes", _TRIAL_LIMITS.scratch_bytes),
     ):
-        layers.append(Layer(name, seen[key] == wanted, f"{seen[key]} where {wanted} was asked for"))
+        layers.append(Layer(name, report[key] == wanted, f"{report[key]} for a limit of {wanted}"))
     return layers
 
 

@@ -1,15 +1,14 @@
-"""The zygote's own program: imports once what every copy of it would import, then copies itself into sandboxes.
+"""The zygote's program: imports once what every copy needs, then copies itself into sandboxes.
 
-Trusted code of the standard library, in a process that never runs anything of a submission's; it knows no more than
-this file, `_inside.py` and the module that it is told. A copy comes to be in three steps, because joining a pid
-namespace counts for the children alone:
+It is trusted, uses the standard library only, and never runs a submission; it imports this file, `_inside.py` and the
+module that it is given. A copy takes three steps, because joining a pid namespace affects only the children:
 
 zygote                     helper                            copy
 fork
                            joins cgroup and namespaces
                            fork
                            ends                              privileges given up, becomes the command
-takes the copy over as its child (subreaper), and tells the sandbox's first command how it ended
+adopts the copy (subreaper), and tells the sandbox's first command how it ended
 """
 
 import ctypes
@@ -25,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import _inside  # type: ignore[import-not-found]  # beside this file, wherever that is
+import _inside  # type: ignore[import-not-found]  # in the same folder as this file
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_REQUEST_BYTES = 1 << 16
@@ -33,41 +32,43 @@ MAX_DESCRIPTORS = 16
 
 
 def start(requests_fd: int, parent_pid: int, module: str) -> None:
-    """Serves until the grader hangs up or dies, and its copies have ended; in a copy, returns when the command, `main`
-    of the module, does."""
+    """Serve requests until the grader closes the socket or ends, and all copies have ended.
+
+    In a copy, call `main` of the module, which is the command, and return when it does.
+    """
     libc = _inside.libc
     _inside.check(libc.prctl(_inside.PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "parent-death signal")
     _inside.check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
     if os.getppid() != parent_pid:
         return
-    gc.disable()  # saves some of importing torch
+    gc.disable()  # makes the import of torch faster
     main: Callable[..., None] = importlib.import_module(module).main
-    gc.freeze()  # these objects stay: to look at them is to copy their memory
+    gc.freeze()  # permanent objects: to visit them would copy their memory
     request = _serve(requests_fd)
     if request is not None:
         main(*request)
 
 
 def _serve(requests_fd: int) -> list[Any] | None:
-    """Only a copy gets out of here with something: what its command is to be told."""
+    """Serve requests and return None; in a copy, return the arguments of its command."""
     woken_fd, wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
     end_fds: dict[int, int] = {}
-    asked = True
-    while asked or end_fds:
+    serving = True
+    while serving or end_fds:
         poller = select.poll()
-        for fd in (woken_fd, requests_fd) if asked else (woken_fd,):
+        for fd in (woken_fd, requests_fd) if serving else (woken_fd,):
             poller.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poller.poll()}
         if woken_fd in ready:
-            asked &= signal.SIGTERM not in os.read(woken_fd, 1 << 12)
+            serving &= signal.SIGTERM not in os.read(woken_fd, 1 << 12)
             _tell_ends(end_fds)
-        if asked and requests_fd in ready:
+        if serving and requests_fd in ready:
             message, fds = _receive(requests_fd)
-            asked = bool(message)
-            if asked:
+            serving = bool(message)
+            if serving:
                 command = _copy(json.loads(message), fds, end_fds)
                 if command is not None:
                     return command
@@ -80,11 +81,11 @@ def _receive(requests_fd: int) -> tuple[bytes, list[int]]:
         message, fds, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
         return message, fds
     finally:
-        requests.detach()  # a copy closes descriptors by their numbers, and no object may do it again
+        requests.detach()  # a copy closes descriptors by number, and no object may close them again
 
 
 def _tell_ends(end_fds: dict[int, int]) -> None:
-    """Of copies that have ended, as a shell would give it."""
+    """Report the status of copies that have ended, as a shell would."""
     for pid in list(end_fds):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -95,9 +96,9 @@ def _tell_ends(end_fds: dict[int, int]) -> None:
 
 
 def _copy(request: dict[str, Any], fds: list[int], end_fds: dict[int, int]) -> list[Any] | None:
-    """None in the zygote; in the copy, what its command is to be told."""
+    """Make a copy. Returns None in the zygote, and in the copy the arguments of its command."""
     init_fd, output_fd, end_fd, entered_fd, *passed = fds
-    told_fd, tell_fd = os.pipe()
+    pid_read_fd, pid_write_fd = os.pipe()
     helper = os.fork()
     if helper == 0:
         try:
@@ -106,23 +107,23 @@ def _copy(request: dict[str, Any], fds: list[int], end_fds: dict[int, int]) -> l
             if pid == 0:
                 _become(request["orders"], output_fd, passed)
                 return [*passed, *request["arguments"]]
-            os.write(tell_fd, str(pid).encode())
+            os.write(pid_write_fd, str(pid).encode())
         except BaseException as error:
             os.write(output_fd, f"a copy cannot enter its sandbox: {error}\n".encode())
         os._exit(0)
-    os.close(tell_fd)
-    entered = os.read(told_fd, 16)
+    os.close(pid_write_fd)
+    entered = os.read(pid_read_fd, 16)
     os.waitpid(helper, 0)
     if entered:
         end_fds[int(entered)] = end_fd
         _write(entered_fd, f"{int(entered)}\n")
-    for fd in (told_fd, init_fd, output_fd, entered_fd, *passed, *([] if entered else [end_fd])):
+    for fd in (pid_read_fd, init_fd, output_fd, entered_fd, *passed, *([] if entered else [end_fd])):
         os.close(fd)
     return None
 
 
 def _enter(init_fd: int, request: dict[str, Any]) -> None:
-    """Everything of the sandbox's that a process can be moved into. The pid namespace is for its children."""
+    """Join the sandbox's cgroups and namespaces; only the children are in its pid namespace."""
     for group in request["cgroups"]:
         Path(group, "cgroup.procs").write_text("0")
     libc = _inside.libc
@@ -131,7 +132,7 @@ def _enter(init_fd: int, request: dict[str, Any]) -> None:
 
 
 def _become(orders: dict[str, Any], output_fd: int, passed: list[int]) -> None:
-    """As `_inside.py` does for commands that are executed; what is left open is what was passed, and the output."""
+    """Give up all privileges, as `_inside.py` does for executed commands; keep passed descriptors."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -146,6 +147,6 @@ def _become(orders: dict[str, Any], output_fd: int, passed: list[int]) -> None:
 
 
 def _write(fd: int, text: str) -> None:
-    """Whether anybody still reads it, or not."""
+    """Write, even if no reader is left."""
     with suppress(BrokenPipeError):
         os.write(fd, text.encode())

@@ -1,12 +1,12 @@
-"""The first command inside a sandbox: trusted code, the last that runs before the untrusted command.
+"""The first command inside a sandbox: the last trusted code before the untrusted command.
 
-It runs as `python -I -S -c <this file> GO_FD STATUS_FD`, so it imports nothing of ours. It reports "r" when it is
-alive, reads its orders until end of file, gives up every privilege, reports what it applied as a line of JSON, and
-becomes the command. A grader that dies before the orders are complete leaves an end of file without the closing
-newline, and then nothing is run: bubblewrap's --die-with-parent alone has a race there.
+It runs as `python -I -S -c <this file> GO_FD STATUS_FD`, so it imports nothing of the grader. It reports "r" when it
+runs, reads its orders until end of file, gives up every privilege, reports what it applied as a line of JSON, and
+becomes the command. If the grader ends before the orders are complete, they lack the closing newline, and no command is
+run: bubblewrap's --die-with-parent alone has a race there.
 
-Where the command is a zygote's copy (`_copying.py`), which comes into the sandbox by itself and gives up its privileges
-by `restrict` too, this process becomes none: it waits to be told how the copy ended, and ends the same way.
+If the command is a zygote's copy (`_copying.py`), which enters the sandbox and gives up its privileges by `restrict`
+itself, this process does not become a command: it waits for the copy's status and exits with it.
 """
 
 import base64
@@ -29,22 +29,23 @@ PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 
-# linux/landlock.h; the three calls have the same numbers on every architecture
+# From linux/landlock.h; the three calls have the same numbers on every architecture.
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RULE_PATH_BENEATH = 1
 READ_RIGHTS = 1 << 0 | 1 << 2 | 1 << 3  # execute, read file, read directory
-FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14  # those that a rule on a plain file may name
-RIGHTS_OF_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}  # from 5 on device ioctls: not handled, CUDA's
+FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14  # those that a rule for a plain file may contain
+RIGHTS_OF_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}  # ABI 5 adds device ioctls, which CUDA needs
 NETWORK_RIGHTS = 3  # bind and connect TCP, ABI 4
 SCOPES = 3  # abstract unix sockets and signals, ABI 6
 
 LOST = 126
-"""The status where nobody is left who would give orders, or tell how a copy ended."""
+"""Exit status if the grader ended, and with it the source of orders or of a copy's status."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(go_fd: int, status_fd: int) -> None:
+    """Become the command, or wait for a copy."""
     os.write(status_fd, b"r")
     orders = read_orders(go_fd)
     try:
@@ -54,7 +55,7 @@ def main(go_fd: int, status_fd: int) -> None:
         if "end_fd" in orders:
             os.close(status_fd)
             os._exit(int(os.read(orders["end_fd"], 16) or LOST))
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would preserve that
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(orders["argv"][0], orders["argv"], orders["environment"])
     except (OSError, ValueError) as error:
@@ -63,6 +64,7 @@ def main(go_fd: int, status_fd: int) -> None:
 
 
 def read_orders(go_fd: int) -> dict[str, Any]:
+    """Return the orders; exit with LOST if they are incomplete."""
     text = b""
     while chunk := os.read(go_fd, 1 << 16):
         text += chunk
@@ -73,7 +75,10 @@ def read_orders(go_fd: int) -> dict[str, Any]:
 
 
 def restrict(orders: dict[str, Any], keep_fds: set[int]) -> list[str]:
-    """Each step may take away what an earlier one needed: the order matters."""
+    """Give up privileges, and return the layers that were applied.
+
+    The order matters: each step may remove what an earlier one needs.
+    """
     applied = []
     close_others(keep_fds)
     os.umask(0o022)
@@ -87,9 +92,9 @@ def restrict(orders: dict[str, Any], keep_fds: set[int]) -> list[str]:
     if orders["user_id"] is not None:
         become(orders["user_id"])
         applied.append("user-id")
-    no_capabilities = struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24)  # setresuid leaves the inheritable ones
+    no_capabilities = struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24)  # setresuid keeps the inheritable ones
     check(libc.capset(*no_capabilities), "capabilities")
-    check(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root, and CUDA writes there
+    check(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self, where CUDA writes, belongs to root
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no-new-privileges")
     applied.append("no-new-privileges")
     if orders["parent_pid"] is not None:
@@ -105,9 +110,10 @@ def restrict(orders: dict[str, Any], keep_fds: set[int]) -> list[str]:
 
 
 def close_others(keep_fds: set[int]) -> None:
+    """Close all other descriptors, and make these inheritable."""
     start = 0
     for fd in [*sorted(keep_fds), (1 << 31) - 1]:
-        if start < fd:  # Python 3.11 takes an empty range for everything
+        if start < fd:  # Python 3.11 closes everything for an empty range
             os.closerange(start, fd)
         start = fd + 1
     for fd in keep_fds - {0, 1, 2}:
@@ -115,20 +121,27 @@ def close_others(keep_fds: set[int]) -> None:
 
 
 def drop_capabilities() -> None:
-    """From the bounding set, so that exec gives none back, uid 0 or not. Fails at once for those who hold none."""
+    """Empty the bounding set, so that exec restores no capability, not even for uid 0.
+
+    Fails at the first capability if the process has none.
+    """
     capability = 0
     while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1
 
 
 def become(user_id: int) -> None:
-    """Another real uid: the kernel's own checks hold then, whatever a user namespace would have mapped."""
+    """Change to another real uid, for which the kernel's own checks hold, independent of user namespaces."""
     os.setgroups([])
     os.setresgid(user_id, user_id, user_id)
     os.setresuid(user_id, user_id, user_id)
 
 
 def landlock(read: Sequence[str], write: Sequence[str]) -> bool:
+    """Allow access only below these paths, no TCP, and no signals to other processes.
+
+    Returns False if the kernel lacks Landlock.
+    """
     abi = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         return False
@@ -145,6 +158,7 @@ def landlock(read: Sequence[str], write: Sequence[str]) -> bool:
 
 
 def allow_beneath(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule for a path, if it exists."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -157,12 +171,14 @@ def allow_beneath(ruleset: int, path: str, rights: int) -> None:
 
 
 def seccomp(program: bytes) -> None:
+    """Install the filter."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0), "seccomp")
 
 
 def check(result: int, what: str) -> int:
+    """Return the result of a system call. Raises OSError if it failed."""
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
     return result

@@ -1,13 +1,13 @@
-"""Starts a sandbox up to the point where its first inner command runs, and releases it.
+"""Starts a sandbox until its first inner command runs, and releases that.
 
 outside                                     inside (_inside.py)
 Popen, from the one spawning thread
-                                            "r": alive, so bubblewrap is bound to our life by now
-the tree is known, orders are sent
+                                            "r": it runs, so bubblewrap now ends with the grader
+the first pid is known, orders are sent
                                             privileges given up, {"applied": [...]}, exec
 end of file on the status pipe: released
 
-Where the command is a zygote's copy, nothing is executed, and the copy is asked for at the end (`_zygote.py`).
+If the command is a zygote's copy, nothing is executed, and the copy is requested at the end (`_zygote.py`).
 """
 
 import json
@@ -27,24 +27,25 @@ from grader.errors import SandboxError
 from grader.sandbox._spawn import Pipe, spawn
 from grader.sandbox._zygote import Copy
 
-START_SECONDS = 60.0  # ours, not the submission's: a loaded machine may take long to start a process
+START_SECONDS = 60.0
+"""Longest wait for a start: a loaded machine may take long to start a process."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start, before it is started."""
+    """What to start."""
 
     command: list[str]
-    """All up to the inner launcher: joins the cgroup, enters the sandbox."""
+    """The command before the inner launcher: joins the cgroup, enters the sandbox."""
 
     orders: Mapping[str, Any]
-    """As `_inside.py` reads them."""
+    """In the form that `_inside.py` reads."""
 
     pass_fds: tuple[int, ...]
     """Descriptors for the command, or for bubblewrap itself."""
 
     copy: Copy | None = None
-    """The command, if it is not executed."""
+    """The command, if it is a zygote's copy."""
 
 
 @dataclass(frozen=True)
@@ -52,29 +53,32 @@ class Launched:
     """A running sandbox."""
 
     process: subprocess.Popen[bytes]
-    """bubblewrap outside, or the command itself where there is none. Killed, with PDEATHSIG, when we die."""
+    """bubblewrap, or without it the command itself. Killed by PDEATHSIG when the grader ends."""
 
     pid: int
-    """The first process of the tree, seen from outside."""
+    """Pid outside of the first process."""
 
     pid_fd: int
-    """Names that first process even when it is gone and its number is in use again."""
+    """Refers to the first process even when it has ended and its pid is in use again."""
 
     output_fd: int
     """The read end of its stdout and stderr."""
 
     stop_fd: int
-    """An eventfd for whoever wants it ended."""
+    """An eventfd: a write to it ends the sandbox."""
 
     applied: tuple[str, ...]
     """The layers that the inner launcher applied."""
 
     entered_fd: int
-    """The read end of where a copy's pid comes; end of file where there is none."""
+    """The read end of a pipe with the copy's pid; at end of file without a copy."""
 
 
 def launch(plan: Plan, info: Pipe | None = None) -> Launched:
-    """Raises SandboxError with the sandbox's own words when it does not start. `info` is bubblewrap's --info-fd."""
+    """Start a sandbox. `info` is bubblewrap's --info-fd.
+
+    Raises SandboxError with the last line of the sandbox's output.
+    """
     deadline = time.monotonic() + START_SECONDS
     go, status, output, entered = Pipe(), Pipe(), Pipe(), Pipe()
     process: subprocess.Popen[bytes] | None = None
@@ -96,7 +100,7 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
         applied = _read_status(_read_until(status.read_fd, None, deadline))
         if plan.copy is not None:
             plan.copy.enter(pid_fd, output.write_fd, entered.write_fd)
-        stop_fd = os.eventfd(0)  # here and not later, so that running out of descriptors ends what was started
+        stop_fd = os.eventfd(0)  # here, so that a lack of descriptors ends what was started
         output_fd, entered_fd = output.detach(output.read_fd), entered.detach(entered.read_fd)
         return Launched(process, pid, pid_fd, output_fd, stop_fd, applied, entered_fd)
     except BaseException as error:
@@ -107,8 +111,8 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
         if process is not None:
             _end(process)
         if isinstance(error, (SandboxError, OSError)):
-            said = _said(output.read_fd)
-            raise SandboxError(f"{error}: {said}" if said else str(error)) from error
+            last = _last_line(output.read_fd)
+            raise SandboxError(f"{error}: {last}" if last else str(error)) from error
         raise
     finally:
         for pipe in (go, status, output, entered):
@@ -121,7 +125,7 @@ def _inside_source() -> str:
 
 
 def _read_until(fd: int, end: bytes | None, deadline: float) -> bytes:
-    """Up to and including `end`, or up to end of file."""
+    """Read up to and including `end`, or to end of file. Raises SandboxError at the deadline."""
     text = b""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
@@ -136,7 +140,7 @@ def _read_until(fd: int, end: bytes | None, deadline: float) -> bytes:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """By itself where it can, its orders not coming: bubblewrap killed early leaves a child that waits forever."""
+    """Wait for the process to exit for lack of orders, then kill it: that alone leaves a waiting child."""
     try:
         process.wait(5)
     except subprocess.TimeoutExpired:
@@ -160,8 +164,8 @@ def _read_status(text: bytes) -> tuple[str, ...]:
     return tuple(merged["applied"])
 
 
-def _said(output_fd: int) -> str:
-    """The last line that a sandbox printed before it failed to start."""
+def _last_line(output_fd: int) -> str:
+    """Return the last line that a sandbox printed before it failed to start."""
     os.set_blocking(output_fd, False)
     try:
         lines = os.read(output_fd, 1 << 16).decode(errors="replace").strip().splitlines()

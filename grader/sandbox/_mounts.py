@@ -1,4 +1,4 @@
-"""What a sandbox sees of the file system, as bubblewrap arguments: a read-only system, two capped places to write."""
+"""The file system inside, as bubblewrap arguments: read-only except for two size-limited places."""
 
 import os
 import sys
@@ -7,28 +7,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grader.errors import SandboxError
-from grader.sandbox._environment import USER
+from grader.sandbox._spawn import USER
 from grader.sandbox._values import Limits
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr, or folders of their own
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Folders, or links into /usr."""
 CONFIGURATION = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 class Mount(NamedTuple):
-    """A read-only tree: where it lies outside, and where it is seen inside."""
+    """A read-only tree: its path outside, and its path inside."""
 
     source: Path
     target: Path
 
 
 class Files:
-    """Contents for bubblewrap to place, each in a descriptor of its own: it reads every one to its end."""
+    """File contents for bubblewrap, each in its own descriptor, which bubblewrap reads to the end."""
 
     def __init__(self) -> None:
         self.fds: list[int] = []
 
     def add(self, content: bytes) -> str:
+        """Return a new descriptor with the content, as an argument."""
         fd = os.memfd_create("sandbox-file")
         self.fds.append(fd)
         os.write(fd, content)
@@ -36,6 +38,7 @@ class Files:
         return str(fd)
 
     def close(self) -> None:
+        """Close all descriptors."""
         while self.fds:
             os.close(self.fds.pop())
 
@@ -43,7 +46,10 @@ class Files:
 def arguments(
     limits: Limits, user_id: int, readonly: Sequence[Path], hidden: Sequence[Path], gpu: bool, files: Files
 ) -> list[str]:
-    """In bubblewrap's order: later arguments cover earlier ones, and the root is sealed last."""
+    """Return the arguments in bubblewrap's order.
+
+    Later arguments cover earlier ones, and the root becomes read-only last.
+    """
     trees = interpreter() + list(readonly) + (library_path() if gpu else [])
     mounts = _mounts(trees)
     return [
@@ -62,18 +68,18 @@ def arguments(
 
 
 def interpreter() -> list[Path]:
-    """The grader's own Python, its virtual environment and the installation behind it."""
+    """Return the folders of the grader's Python: its virtual environment and the installation behind it."""
     return [Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, sys.base_exec_prefix))]
 
 
 def library_path() -> list[Path]:
-    """A GPU driver's libraries may be found through the host's LD_LIBRARY_PATH alone."""
+    """Return the folders of LD_LIBRARY_PATH, the only way to the GPU driver's libraries on some hosts."""
     entries = [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":")]
     return [entry for entry in entries if entry.is_absolute() and entry.is_dir()]
 
 
 def gpu_devices() -> list[str]:
-    """Those of NVIDIA's driver, as paths; none where there is no GPU."""
+    """Return the device files of NVIDIA's driver; none if there is no GPU."""
     return sorted(str(path) for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern) if path.is_char_device())
 
 
@@ -103,7 +109,7 @@ def _configuration(user_id: int, files: Files) -> list[str]:
 
 
 def _mounts(trees: Iterable[Path]) -> list[Mount]:
-    """Each tree at its own name and, where links lead to it, at its real one; shallow first; none twice."""
+    """Return each tree at its given and its resolved path, shallow ones first, without repeats."""
     wanted: set[Mount] = set()
     for tree in trees:
         name, real = Path(os.path.normpath(tree.absolute())), tree.resolve()
@@ -114,7 +120,7 @@ def _mounts(trees: Iterable[Path]) -> list[Mount]:
     for mount in sorted(wanted, key=lambda mount: len(mount.target.parts)):
         if len(mount.target.parts) == 1:
             raise SandboxError(f"cannot be shown in a sandbox: {mount.target} is the whole file system")
-        # Also right for a name inside a mounted tree that is a link there: it leads to the real name, mounted too.
+        # Also correct for a path in a mounted tree that is a link there: it leads to the resolved path, mounted too.
         seen = [*map(Path, SYSTEM), *(other.target for other in chosen)]
         if not any(mount.target.is_relative_to(target) for target in seen):
             chosen.append(mount)
@@ -122,7 +128,7 @@ def _mounts(trees: Iterable[Path]) -> list[Mount]:
 
 
 def _parents(targets: Iterable[Path]) -> list[str]:
-    """Folders on the way, for others to pass through, whatever their mode outside (/root is 0700)."""
+    """Create the parent folders, accessible to all, whatever their mode outside (/root is 0700)."""
     parents = {parent for target in targets for parent in target.parents if len(parent.parts) > 1}
     made = {Path("/tmp"), Path("/dev"), Path("/dev/shm"), Path("/etc")}
     ordered = sorted(parents - made, key=lambda parent: len(parent.parts))
@@ -130,7 +136,7 @@ def _parents(targets: Iterable[Path]) -> list[str]:
 
 
 def _masks(mounts: Sequence[Mount], hidden: Sequence[Path], files: Files) -> list[str]:
-    """Nothing to do for a hidden path outside every tree: it is not there."""
+    """Cover hidden paths by empty ones. A hidden path outside of every tree does not exist inside anyway."""
     words: list[str] = []
     system = [Mount(Path(name), Path(name)) for name in SYSTEM if not Path(name).is_symlink()]
     reals = {path.resolve() for path in hidden}

@@ -1,4 +1,4 @@
-"""What the sandbox refuses, as data. The seccomp program is assembled from these rows and nothing else."""
+"""The system calls that the sandbox refuses, from which the seccomp program is made."""
 
 from enum import Enum
 from errno import EAFNOSUPPORT, ENOSYS, EPERM
@@ -15,7 +15,7 @@ class When(Enum):
 
 
 class Denied(NamedTuple):
-    """One refused system call. A number is None where the architecture has no such call."""
+    """One refused system call. A number is None if the architecture has no such call."""
 
     name: str
     x86_64: int | None
@@ -26,10 +26,11 @@ class Denied(NamedTuple):
 
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-X32_BIT = 0x40000000  # x86_64 kernels may answer to a second table of the same numbers with this bit set
-
-# A call that this table's author could not know is refused as unknown: programs fall back, holes stay shut.
+"""From linux/audit.h."""
+X32_BIT = 0x40000000
+"""x86_64 kernels may accept a second table of the same numbers with this bit set."""
 LAST_KNOWN_SYSCALL = 469
+"""Newer calls are refused with ENOSYS: programs fall back, and no new hole opens."""
 
 CLONE_NEW_NAMESPACES = 0x7E020000
 AF_UNIX = 1
@@ -37,7 +38,7 @@ TIOCSTI = 0x5412
 TIOCLINUX = 0x541C
 
 DENIED: tuple[Denied, ...] = (
-    # Other processes. Same-uid neighbours in one sandbox are fair game for signals, not for memory.
+    # Other processes. Processes in one sandbox may signal each other, but not access each other's memory.
     Denied("ptrace", 101, 117),
     Denied("process_vm_readv", 310, 270),
     Denied("process_vm_writev", 311, 271),
@@ -46,7 +47,7 @@ DENIED: tuple[Denied, ...] = (
     Denied("kcmp", 312, 272),
     Denied("prlimit64", 302, 261, EPERM, When.NOT, 0),
     Denied("perf_event_open", 298, 241),
-    # Namespaces and mounts. clone3's flags lie in memory where a filter cannot look: ENOSYS makes libc use clone.
+    # Namespaces and mounts. clone3's flags are in memory, which a filter cannot read: ENOSYS makes libc use clone.
     Denied("unshare", 272, 97),
     Denied("setns", 308, 268),
     Denied("clone", 56, 220, EPERM, When.FLAGS, CLONE_NEW_NAMESPACES),
@@ -66,13 +67,13 @@ DENIED: tuple[Denied, ...] = (
     Denied("name_to_handle_at", 303, 264),
     Denied("open_by_handle_at", 304, 265),
     Denied("fanotify_init", 300, 262),
-    # Sockets. A network namespace leaves AF_VSOCK open, and io_uring makes sockets past a filter on `socket`.
+    # Sockets. A network namespace permits AF_VSOCK, and io_uring creates sockets without the call `socket`.
     Denied("socket", 41, 198, EAFNOSUPPORT, When.NOT, AF_UNIX),
     Denied("socketpair", 53, 199, EAFNOSUPPORT, When.NOT, AF_UNIX),
     Denied("io_uring_setup", 425, 425, ENOSYS),
     Denied("io_uring_enter", 426, 426, ENOSYS),
     Denied("io_uring_register", 427, 427, ENOSYS),
-    # Large kernel surfaces that no build and no kernel launch needs.
+    # Large parts of the kernel that no build and no kernel launch needs.
     Denied("bpf", 321, 280),
     Denied("userfaultfd", 323, 282),
     Denied("add_key", 248, 217),
@@ -82,10 +83,10 @@ DENIED: tuple[Denied, ...] = (
     Denied("uselib", 134, None),
     Denied("lookup_dcookie", 212, 18),
     Denied("nfsservctl", 180, 42),
-    # Typing into the terminal of whoever started the grader.
+    # Input into the terminal that the grader was started from.
     Denied("ioctl", 16, 29, EPERM, When.REQUEST, TIOCSTI),
     Denied("ioctl", 16, 29, EPERM, When.REQUEST, TIOCLINUX),
-    # Objects that outlive their processes where there is no ipc namespace.
+    # Objects that outlive their processes without an ipc namespace.
     Denied("shmget", 29, 194),
     Denied("semget", 64, 190),
     Denied("msgget", 68, 186),

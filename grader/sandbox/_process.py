@@ -1,4 +1,4 @@
-"""A running sandbox. One keeper thread owns it: reads its output, watches the clock, ends the tree, cleans up."""
+"""A running sandbox. A keeper thread reads its output, enforces its time limit, ends it and cleans up."""
 
 import atexit
 import fcntl
@@ -10,33 +10,78 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from grader.errors import SandboxError
 from grader.sandbox._cgroup import Cgroup
 from grader.sandbox._launch import Launched
-from grader.sandbox._output import HeadAndTail
-from grader.sandbox._tree import Tree
 from grader.sandbox._values import Exit, Limits, Output
 
-END_SECONDS = 30.0  # a killed process may sit in a driver call; beyond this it is our failure, said aloud
-ENTER_SECONDS = 60.0  # a zygote may still import what its copies need
-LONGEST_POLL_SECONDS = 1e6  # poll takes milliseconds as an int
+END_SECONDS = 30.0
+"""Longest wait for killed processes, which may be in a driver's call. Beyond it the sandbox has failed."""
+ENTER_SECONDS = 60.0
+"""Longest wait for a copy, whose zygote may still be importing torch."""
+LONGEST_POLL_SECONDS = 1e6
+"""poll takes milliseconds as an int."""
 
 _live: set["SandboxedProcess"] = set()
+
+
+class Tree(Protocol):
+    """All processes of one sandbox."""
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of them; does nothing if they have ended."""
+
+    def wait_gone(self, timeout_seconds: float) -> bool:
+        """Wait until no process is left; return False if the time passes first."""
+
+
+class HeadAndTail:
+    """The head and tail of a stream: the first quarter of `limit_bytes` and the last three quarters.
+
+    The head has a compiler's first error, the tail a traceback's last line.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._head_bytes = limit_bytes // 4
+        self._tail_bytes = limit_bytes - self._head_bytes
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total_bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, chunk: bytes) -> None:
+        """Append to the stream."""
+        with self._lock:
+            self._total_bytes += len(chunk)
+            room = self._head_bytes - len(self._head)
+            self._head += chunk[:room]
+            self._tail += chunk[room:]
+            if len(self._tail) > 2 * self._tail_bytes + (1 << 16):
+                del self._tail[: len(self._tail) - self._tail_bytes]
+
+    def output(self) -> Output:
+        """Return what is kept of the stream so far."""
+        with self._lock:
+            tail = self._tail[max(0, len(self._tail) - self._tail_bytes) :]
+            left_out = self._total_bytes - len(self._head) - len(tail)
+            gap = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+            text = (bytes(self._head) + gap + bytes(tail)).decode(errors="replace")
+            return Output(text=text, total_bytes=self._total_bytes)
 
 
 class SandboxedProcess:
     """A command in its sandbox. Leaving the `with` block kills it."""
 
     pid: int
-    """The tree's first process, seen from outside; with bubblewrap the pid namespace's init, not the command."""
+    """First process of the tree, by its pid outside; with bubblewrap the pid namespace's init, not the command."""
 
     applied: tuple[str, ...]
     """The layers that the inner launcher applied."""
 
     members: Callable[[], set[int]] | None
-    """Tells all processes of the tree, seen from outside, where the kernel keeps account of them: in a cgroup."""
+    """Returns the pids outside of all processes of the tree; None without a cgroup, which lists them."""
 
     def __init__(
         self,
@@ -71,9 +116,9 @@ class SandboxedProcess:
 
     @property
     def roots(self) -> set[int]:
-        """Those whom all of the tree descend from, seen from outside: beside the first process a zygote's copy.
+        """Pids outside that all processes of the tree descend from: the first process and a zygote's copy.
 
-        Waits for a copy that is still to come.
+        Waits for a copy that has not entered yet.
         """
         if self._roots is None:
             with self._stop_lock:
@@ -82,7 +127,10 @@ class SandboxedProcess:
         return self._roots
 
     def wait(self, timeout_seconds: float | None = None) -> Exit | None:
-        """The exit, once nothing of the tree is left; None when the timeout passes first (the sandbox runs on)."""
+        """Wait until no process is left, and return the exit; None if the time passes first.
+
+        Raises SandboxError if the sandbox failed.
+        """
         if not self._finished.wait(timeout_seconds):
             return None
         if self._error is not None:
@@ -91,22 +139,22 @@ class SandboxedProcess:
 
     @property
     def ended(self) -> bool:
-        """Nothing of the tree is left, or what is left could not be ended, which `wait` raises."""
+        """No process is left, or some could not be ended, for which `wait` raises SandboxError."""
         return self._finished.is_set()
 
     def end(self) -> None:
-        """Has the whole tree ended, without waiting for it."""
+        """End all processes, without waiting for it."""
         with self._stop_lock:
             if not self._finished.is_set():
                 os.eventfd_write(self._stop_fd, 1)
 
     def kill(self) -> None:
-        """Ends the whole tree, and returns when nothing is left of it: no process, no cgroup, no descriptor."""
+        """End all processes, and return when nothing is left: no process, no cgroup, no descriptor."""
         self.end()
         self.wait()
 
     def output(self) -> Output:
-        """What was printed so far."""
+        """Return what was printed so far."""
         return self._kept.output()
 
     def __enter__(self) -> Self:
@@ -130,14 +178,14 @@ class SandboxedProcess:
                 wall_seconds=wall_seconds,
             )
         except Exception as error:
-            self._error = self._ours(error)
+            self._error = self._as_sandbox_error(error)
             self._tree.kill()
             self._process.kill()
         finally:
             self._close()
 
     def _follow(self) -> bool:
-        """Until the command ends, or has to; whether the clock ended it."""
+        """Wait until the command ends or must be ended; return whether the time limit was the reason."""
         process_fd = os.pidfd_open(self._process.pid)
         try:
             poller = select.poll()
@@ -160,20 +208,20 @@ class SandboxedProcess:
             os.close(process_fd)
 
     def _end(self) -> int:
-        """Kills what is left, also behind a command that ended by itself; the status as a shell would give it."""
+        """Kill all processes that are left, and return the command's status as a shell would report it."""
         self._tree.kill()
         try:
             status = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            raise SandboxError(f"sandbox {self.pid} was killed and is still there after {END_SECONDS:.0f} s") from None
+            raise SandboxError(f"sandbox {self.pid} was killed and still exists after {END_SECONDS:.0f} s") from None
         if not self._tree.wait_gone(END_SECONDS):
-            raise SandboxError(f"processes of sandbox {self.pid} are still there after {END_SECONDS:.0f} s")
+            raise SandboxError(f"processes of sandbox {self.pid} still exist after {END_SECONDS:.0f} s")
         self._drain()
         return status if status >= 0 else 128 - status
 
     def _drain(self) -> None:
-        """What is still in the pipe, and no more: where daemons can escape, one may hold the other end."""
+        """Read what is in the pipe, but not to its end, which an escaped daemon may hold open."""
         os.set_blocking(self._output_fd, False)
         left_bytes = fcntl.fcntl(self._output_fd, fcntl.F_GETPIPE_SZ)
         with suppress(BlockingIOError):
@@ -185,14 +233,14 @@ class SandboxedProcess:
         try:
             self._clean_up()
         except Exception as error:
-            self._error = self._error or self._ours(error)
+            self._error = self._error or self._as_sandbox_error(error)
         with self._stop_lock:
             for fd in (self._output_fd, self._stop_fd, self._pid_fd, self._entered_fd):
                 os.close(fd)
             _live.discard(self)
             self._finished.set()
 
-    def _ours(self, error: Exception) -> SandboxError:
+    def _as_sandbox_error(self, error: Exception) -> SandboxError:
         return error if isinstance(error, SandboxError) else SandboxError(f"sandbox {self.pid}: {error}")
 
 

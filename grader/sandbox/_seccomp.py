@@ -1,4 +1,4 @@
-"""Assembles the deny list into a classic BPF program, as the kernel takes it: 8 bytes an instruction."""
+"""Assembles the deny list into a classic BPF program of 8 bytes per instruction."""
 
 import platform
 import struct
@@ -29,7 +29,10 @@ _Instruction = tuple[int, int, int, int]
 
 @cache
 def program(machine: str = platform.machine()) -> bytes:
-    """The filter for `machine`, ready for PR_SET_SECCOMP or bubblewrap's --seccomp."""
+    """Return the filter for `machine`, for PR_SET_SECCOMP or bubblewrap's --seccomp.
+
+    Raises SandboxUnavailable for an unknown machine.
+    """
     if machine not in AUDIT_ARCH:
         raise SandboxUnavailable(f"seccomp: no system call table for {machine}; known: {', '.join(AUDIT_ARCH)}")
     code: list[_Instruction] = [
@@ -51,7 +54,10 @@ def program(machine: str = platform.machine()) -> bytes:
 
 
 def _refusal(row: Denied, number: int) -> list[_Instruction]:
-    """Falls through to the next row unless the call and its argument match. Reloads the number it may overwrite."""
+    """Return the code of one row, which falls through unless the call and its argument match.
+
+    It reloads the call's number if it has overwritten it.
+    """
     refuse = (_RETURN, 0, 0, _ERRNO | row.errno)
     if row.when is When.ALWAYS:
         return [(_JUMP_EQUAL, 0, 1, number), refuse]

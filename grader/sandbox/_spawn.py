@@ -1,28 +1,35 @@
-"""Starts processes from one thread, with a minimal environment and no descriptor but those named."""
+"""Starts processes from one thread, with a fixed environment and only the descriptors that are passed."""
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
+from pathlib import Path
 from queue import SimpleQueue
+
+USER = "sandbox"
+"""The user's name inside."""
 
 
 class Pipe:
-    """Both ends, closed at the latest by `close`."""
+    """A pipe whose two ends are closed at the latest by `close`."""
 
     def __init__(self) -> None:
         self.read_fd, self.write_fd = os.pipe()
         self._open = {self.read_fd, self.write_fd}
 
     def close(self, *fds: int) -> None:
+        """Close some ends, or all that are open."""
         for fd in fds or tuple(self._open):
             if fd in self._open:
                 self._open.remove(fd)
                 os.close(fd)
 
     def detach(self, fd: int) -> int:
+        """Return an end that the caller closes."""
         self._open.remove(fd)
         return fd
 
@@ -33,7 +40,7 @@ def spawn(
     output_fd: int,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """`environment` in place of a minimal one."""
+    """Start a process in a new session, in `environment` instead of a minimal one."""
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -51,12 +58,15 @@ def spawn(
 
 
 class _Spawner:
-    """PDEATHSIG fires when the spawning *thread* ends, so one thread spawns everything and lives as long as we do."""
+    """One thread that starts every process and never ends.
+
+    PDEATHSIG fires when the spawning *thread* ends.
+    """
 
     def __init__(self) -> None:
         self._requests: SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
         self._requests = SimpleQueue()
-        # A daemon: an executor's threads end at the start of the interpreter's exit, before other threads are done.
+        # A daemon: an executor's threads end early in the interpreter's exit, before other threads are done.
         threading.Thread(target=self._serve, name="sandbox-spawn", daemon=True).start()
 
     def run(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -82,5 +92,33 @@ os.register_at_fork(after_in_child=_spawner.cache_clear)
 
 
 def _outer_environment() -> dict[str, str]:
-    """Minimal: the sandbox's pid 1 keeps it readable in /proc/1/environ, --clearenv notwithstanding."""
+    """Return a minimal environment: despite --clearenv it is readable in /proc/1/environ inside."""
     return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+
+
+def inner_environment(scratch: str, extra: Mapping[str, str], *, gpu: bool) -> dict[str, str]:
+    """Return the environment inside: fixed variables, then `extra`, nothing of the grader's own.
+
+    PATH starts with the grader's interpreter, so `python` means the same inside.
+    """
+    search = (str(Path(sys.executable).parent), "/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
+    fixed = {
+        "PATH": ":".join(search),
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "USER": USER,
+        "LOGNAME": USER,
+        "LANG": "C.UTF-8",
+        "XDG_CACHE_HOME": f"{scratch}/.cache",
+        "TORCH_EXTENSIONS_DIR": f"{scratch}/.cache/torch_extensions",
+        "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/.cache/torchinductor",
+        "TRITON_CACHE_DIR": f"{scratch}/.cache/triton",
+        "CUDA_CACHE_PATH": f"{scratch}/.cache/cuda",
+        # A compiler cache that outlives the sandbox would let one submission poison the next one's build.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+    if gpu and (library_path := os.environ.get("LD_LIBRARY_PATH")):
+        fixed["LD_LIBRARY_PATH"] = library_path  # where some hosts keep the driver's libraries
+    return fixed | dict(extra)

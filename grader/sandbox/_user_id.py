@@ -1,4 +1,4 @@
-"""One real uid for each sandbox that runs at the same time, so that no two can signal or count as each other."""
+"""A separate real uid for each concurrent sandbox, so that none can signal or be counted as another."""
 
 import errno
 import os
@@ -8,15 +8,20 @@ from contextlib import suppress
 
 from grader.errors import SandboxError
 
-FIRST = 2_000_000  # far from passwd's and subuid's usual ranges; needs no entry anywhere
+FIRST = 2_000_000
+"""The lowest uid: far from the usual ranges of passwd and subuid. It needs no entry anywhere."""
 _SLOTS = 1000
+"""Number of uids."""
 
 _last_used = FIRST
 _lock = threading.Lock()
 
 
 class UserId:
-    """Holds a uid until released. An abstract socket locks it: the kernel frees that however its holder dies."""
+    """Holds a uid until released.
+
+    An abstract socket locks it, which the kernel frees however the holder ends.
+    """
 
     def __init__(self) -> None:
         global _last_used
@@ -24,7 +29,7 @@ class UserId:
         owners = _owners_of_processes()
         with _lock:
             for step in range(1, _SLOTS + 1):
-                # Not the lowest free one: what comes after a sandbox should find nothing of it, whatever went wrong.
+                # Not the lowest free one, so that the next sandbox finds nothing of the last, whatever went wrong.
                 candidate = FIRST + (_last_used - FIRST + step) % _SLOTS
                 if candidate in owners:
                     continue
@@ -41,11 +46,12 @@ class UserId:
         raise SandboxError(f"all {_SLOTS} sandbox uids are in use; end some sandboxes first")
 
     def release(self) -> None:
+        """Make the uid available again."""
         self._socket.close()
 
 
 def _owners_of_processes() -> set[int]:
-    """A killed grader without a pid namespace leaves processes behind: their uid is not given out again."""
+    """Return the uids of all processes: a killed grader without a pid namespace leaves some behind."""
     owners = set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -55,4 +61,5 @@ def _owners_of_processes() -> set[int]:
 
 
 def is_root() -> bool:
+    """Return whether the grader runs as root."""
     return os.geteuid() == 0

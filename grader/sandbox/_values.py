@@ -1,17 +1,17 @@
-"""The values that cross the sandbox's interface."""
+"""The values of the sandbox's interface: limits in, exits, output and layers out."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sandbox may use. Every field is enforced, or its absence shows in `Sandbox.layers`."""
+    """What one sandbox may use. Every field is enforced, or `Sandbox.layers` lacks its layer."""
 
     wall_seconds: float
-    """Time from the start of the command until the whole tree is killed."""
+    """Time from the start of the command until all its processes are killed."""
 
     memory_bytes: int
-    """Memory of all processes together, /tmp and /dev/shm included. Without a cgroup: the data of each process."""
+    """Memory of all processes together, /tmp and /dev/shm included. Without a cgroup, data of each process."""
 
     scratch_bytes: int
     """Size of the private /tmp; HOME and the caches point into it."""
@@ -28,6 +28,19 @@ class Limits:
     output_bytes: int
     """How much of stdout and stderr together is kept, head and tail; the rest is read, counted and dropped."""
 
+    def rlimits(self, *, memory: bool, processes: bool) -> dict[str, int]:
+        """Return the limits of a single process by their names in Python's `resource`.
+
+        `memory` replaces a missing cgroup. It sets RLIMIT_DATA, since RLIMIT_AS would refuse CUDA its reserved address
+        ranges. `processes` limits all processes of one uid in one user namespace: never set it for a shared uid.
+        """
+        chosen = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": self.file_bytes}
+        if memory:
+            chosen["RLIMIT_DATA"] = self.memory_bytes
+        if processes:
+            chosen["RLIMIT_NPROC"] = self.process_count
+        return chosen
+
 
 @dataclass(frozen=True)
 class Exit:
@@ -37,16 +50,16 @@ class Exit:
     """Exit status, 0 to 255."""
 
     signal: int | None
-    """The signal that ended it. A command that exits with 128 + n by itself reads the same as signal n."""
+    """The signal that ended it. An exit with status 128 + n cannot be distinguished from signal n."""
 
     timed_out: bool
     """The wall limit ended it."""
 
     out_of_memory: bool
-    """The kernel killed at least one of its processes at the memory limit; only a cgroup can tell."""
+    """The kernel killed at least one of its processes at the memory limit; known only with a cgroup."""
 
     wall_seconds: float
-    """From the release of the command until its end was seen."""
+    """Time from the release of the command until its end was noticed."""
 
     def __post_init__(self) -> None:
         if (self.returncode is None) == (self.signal is None):
@@ -58,7 +71,7 @@ class Output:
     """What a sandbox printed, stdout and stderr in the order of arrival."""
 
     text: str
-    """Head and tail; invalid UTF-8 replaced, a line tells how much is left out between them."""
+    """Head and tail, with a line between them that says how much is left out; invalid UTF-8 is replaced."""
 
     total_bytes: int
     """All that was printed, kept or not."""
@@ -66,13 +79,13 @@ class Output:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of protection, as it was seen to work or not."""
+    """One layer of protection, as a trial run found it."""
 
     name: str
     """As in `Sandbox.layers`."""
 
     active: bool
-    """Seen to hold in a running sandbox."""
+    """The layer works in a running sandbox."""
 
     detail: str
-    """What was seen; where inactive, why and what would help."""
+    """The observation; for an inactive layer also the reason and a remedy."""

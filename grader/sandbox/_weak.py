@@ -1,7 +1,7 @@
-"""Reduced isolation, for machines without bubblewrap. It has to be asked for by name.
+"""A sandbox with reduced isolation, for machines without bubblewrap; used only if requested by name.
 
-No namespaces: the file system is guarded by Landlock alone where the kernel has it, other processes are visible, and
-what a submission leaves running is found by its uid (as root) or its cgroup, and otherwise only within its session.
+There are no namespaces: Landlock alone protects the file system, if the kernel has it, and other processes are visible.
+Processes that a submission leaves behind are found by uid (as root) or cgroup, otherwise only within its session.
 """
 
 import base64
@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from grader.errors import SandboxUnavailable
-from grader.sandbox import _environment, _mounts
+from grader.sandbox import _mounts
 from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
 from grader.sandbox._cgroup import Cgroup, Hierarchies
 from grader.sandbox._launch import Plan, launch
 from grader.sandbox._process import SandboxedProcess
-from grader.sandbox._rlimits import rlimits
 from grader.sandbox._seccomp import program
+from grader.sandbox._spawn import inner_environment
 from grader.sandbox._user_id import UserId, is_root
 from grader.sandbox._values import Limits
 
@@ -32,7 +32,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 class Weak(Sandbox):
-    """rlimits, a session and a uid of its own, no new privileges, seccomp, Landlock: those of them that work."""
+    """Uses rlimits, a session, a uid, no new privileges, seccomp and Landlock, as far as they work."""
 
     name = "weak"
 
@@ -51,7 +51,7 @@ class Weak(Sandbox):
         readonly: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
-        """`hidden`, `scratch_bytes` and `shared_memory_bytes` need mounts: they have no effect here."""
+        """Start a command. `hidden`, `scratch_bytes` and `shared_memory_bytes` need mounts and have no effect."""
         visible = [*_mounts.interpreter(), *readonly, *(_mounts.library_path() if gpu else [])]
         if is_root():
             _require_reachable([Path(sys.executable), *visible])
@@ -77,13 +77,13 @@ class Weak(Sandbox):
                 command=cgroup.join_command,
                 orders={
                     "argv": list(argv),
-                    "environment": _environment.inside(scratch, environment, gpu=gpu),
+                    "environment": inner_environment(scratch, environment, gpu=gpu),
                     "directory": scratch,
                     "keep_fds": list(pass_fds),
                     "user_id": user_id,
                     "parent_pid": os.getpid(),
-                    "rlimits": rlimits(
-                        limits, memory=not gpu and "memory" not in self._hierarchies, processes=user is not None
+                    "rlimits": limits.rlimits(
+                        memory=not gpu and "memory" not in self._hierarchies, processes=user is not None
                     ),
                     "landlock_read": read,
                     "landlock_write": [scratch, "/proc/self", *devices],
@@ -100,7 +100,7 @@ class Weak(Sandbox):
 
 
 class _SessionTree:
-    """Whatever can be found of a tree that no namespace holds together."""
+    """The processes of a sandbox without namespaces, as far as they can be found."""
 
     def __init__(self, pid: int, user_id: int | None, cgroup: Cgroup) -> None:
         self._pid = pid
@@ -108,14 +108,15 @@ class _SessionTree:
         self._cgroup = cgroup
 
     def kill(self) -> None:
+        """Kill the session, the cgroup and all processes of the uid."""
         with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         self._cgroup.kill()
         if self._user_id is not None:
-            # All processes of the uid in one system call: nothing can fork away from it.
+            # One system call kills all processes of the uid, so none can escape by forking.
             subprocess.run(
                 ["/bin/sh", "-c", "kill -9 -1"],
-                check=False,  # it fails where nothing is left
+                check=False,  # it fails if no process is left
                 capture_output=True,
                 cwd="/",
                 user=self._user_id,
@@ -124,14 +125,15 @@ class _SessionTree:
             )
 
     def wait_gone(self, timeout_seconds: float) -> bool:
+        """Wait until no process of the uid or session is left."""
         deadline = time.monotonic() + timeout_seconds
-        while self._is_there():
+        while self._exists():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.002)
         return True
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         if self._user_id is not None:
             return any(_owner(entry) == self._user_id for entry in os.scandir("/proc") if entry.name.isdigit())
         try:
@@ -149,7 +151,10 @@ def _owner(entry: os.DirEntry[str]) -> int | None:
 
 
 def _require_reachable(paths: Iterable[Path]) -> None:
-    """Rather no sandbox than one with root's uid: `kill -9 -1` in it would end every process of the machine."""
+    """Raise SandboxUnavailable unless another uid can reach the paths.
+
+    A sandbox with root's uid is not an option: `kill -9 -1` in it would end every process of the machine.
+    """
     for path in paths:
         for folder in (path.resolve(), *path.resolve().parents):
             if not folder.stat().st_mode & 0o001:

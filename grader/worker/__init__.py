@@ -1,5 +1,5 @@
-"""The program inside the sandbox. UNTRUSTED MEMORY: it runs a submission, so nothing that it says is more than a claim.
+"""The program inside the sandbox. UNTRUSTED MEMORY: everything that it reports is a claim.
 
-The reference runs in the same program, so that both sides carry the same overheads. Of ours it imports
-`grader.protocol` alone; the referee never imports it.
+It runs a submission in its own process. The reference runs in the same program, so that both sides have the same
+overheads. It imports `grader.protocol` and nothing else of the grader; the referee never imports it.
 """

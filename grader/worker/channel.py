@@ -8,14 +8,20 @@ import socket
 from grader.protocol import HEADER, MAX_JOB_BYTES, Evidence, Job, decode_job, encode
 
 MAX_DESCRIPTORS = 8
+"""Most file descriptors that come with one message."""
 
 
 class Channel:
+    """Owns the socket."""
+
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
 
     def receive(self) -> tuple[Job, list[int]] | None:
-        """The next job and the descriptors that came with it; None when the referee has hung up."""
+        """Return the next job and its descriptors; None when the referee has closed the socket.
+
+        Raises ValueError for a job that is too long or malformed.
+        """
         descriptors: list[int] = []
         header = self._read(HEADER.size, descriptors)
         if header is None:
@@ -27,6 +33,7 @@ class Channel:
         return None if body is None else (decode_job(body), descriptors)
 
     def send(self, evidence: Evidence) -> None:
+        """Send the evidence of one job."""
         self._socket.sendall(encode(evidence))
 
     def _read(self, count: int, descriptors: list[int]) -> bytes | None:

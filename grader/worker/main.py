@@ -1,4 +1,4 @@
-"""The worker's process: reads jobs from a socket until the referee hangs up."""
+"""The worker process: reads jobs from a socket until the referee closes it."""
 
 from __future__ import annotations
 
@@ -10,81 +10,87 @@ from pathlib import Path
 import numpy
 import torch
 
-from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result
+from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result, Step
+from grader.worker import passes, registry, setup
 from grader.worker.channel import Channel
+from grader.worker.checks import profile, redzones, work_count
 from grader.worker.compile.importing import Builder, MissingClass
 from grader.worker.compile.toolkit import complete_toolkit
-from grader.worker.session import Bench
+from grader.worker.session import Session
+from grader.worker.timing import clock, pace, peaks, queue
+
+HANDLER_MODULES = (setup, passes, clock, queue, pace, peaks, work_count, redzones, profile)
+"""Importing them registers the handlers of all steps."""
 
 TEXT_CHARACTERS = 32 << 10
+"""Longest error message and traceback in a `Failure`; the middle of a longer one is cut out."""
 
 
 def main(descriptor: int, niceness: int, architecture: str) -> None:
-    """`niceness` is added to its own, and to that of all that it starts; CUDA extensions are for `architecture`, `9.0`.
+    """Serve the socket `descriptor`.
 
-    The rest of the environment is the zygote's, which is there before anybody has asked what GPU this is.
+    `niceness` is added to that of this process and all that it starts. CUDA extensions are compiled for
+    `architecture`, such as `9.0`; it is an argument because a zygote starts before the GPU is known.
     """
     os.nice(niceness)
     os.environ["TORCH_CUDA_ARCH_LIST"] = architecture
     if descriptor != CONTROL_FD:
         os.dup2(descriptor, CONTROL_FD)
         os.close(descriptor)
-    numpy.random.seed()  # else all copies of one process would draw the same numbers; Python's own sees to it
+    numpy.random.seed()  # else all copies of one process draw the same numbers; Python reseeds its own generator
     complete_toolkit()
-    bench = Bench(Builder())
-    bench.builder.install()
+    session = Session(Builder())
+    session.builder.install()
     channel = Channel(CONTROL_FD)
-    gc.freeze()  # half a million objects that stay: each full collection would take a tenth of a second
+    gc.freeze()  # half a million permanent objects, which each full collection would visit for a tenth of a second
     gc.enable()  # it was off while torch was imported
-    if not Path("/dev/nvidiactl").exists():  # it is no worker for a GPU
-        bench.have_pages()
+    if not Path("/dev/nvidiactl").exists():  # this worker uses the CPU
+        session.host_memory.prepare()
     channel.send(Evidence(id=0))
     while (received := channel.receive()) is not None:
-        channel.send(carry_out(bench, *received))
+        channel.send(carry_out(session, *received))
 
 
-def carry_out(bench: Bench, job: Job, descriptors: list[int]) -> Evidence:
-    """Run the steps until one raises; whatever a submission raises, even SystemExit, is evidence."""
+def carry_out(session: Session, job: Job, descriptors: list[int]) -> Evidence:
+    """Run the steps until one raises; whatever a submission raises, even SystemExit, becomes evidence."""
     results: list[Result] = []
     failure = None
-    if bench.device.type == "cuda":
+    session.descriptors = descriptors
+    if session.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     for index, step in enumerate(job.steps):
-        built_before = len(bench.builder.events)
+        built_before = len(session.builder.events)
         try:
-            results.append(bench.run(step, descriptors))
+            results.append(registry.carry_out(session, step))
         except BaseException as error:
-            failure = describe_failure(error, index, step.do, bench, built_before)
+            failure = describe_failure(error, index, step, session, built_before)
             break
-    peak = torch.cuda.max_memory_reserved() if bench.device.type == "cuda" else 0
+    peak = torch.cuda.max_memory_reserved() if session.device.type == "cuda" else 0
     return Evidence(id=job.id, results=tuple(results), failure=failure, peak_device_bytes=peak)
 
 
-def describe_failure(error: BaseException, index: int, what: str, bench: Bench, built_before: int) -> Failure:
-    builds = tuple(bench.builder.events[built_before:])
-    kind = "exception"
+def describe_failure(error: BaseException, index: int, step: Step, session: Session, built_before: int) -> Failure:
+    """Describe what a step raised; `built_before` is the number of builds before the step."""
+    builds = tuple(session.builder.events[built_before:])
+    kind: str = step.failure_kind
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
         kind = "out_of_memory"
     elif isinstance(error, MissingClass):
         kind = "missing_class"
     elif builds and not builds[-1].ok:
         kind = "build"
-    elif what == "import":
-        kind = "import"
     return Failure(
         step=index,
         kind=kind,  # type: ignore[arg-type]
         type_name=type(error).__name__[:512],
-        text=_cut(str(error)),
-        traceback=_cut("".join(traceback.format_exception(error))),
+        text=_shortened(str(error)),
+        traceback=_shortened("".join(traceback.format_exception(error))),
         builds=builds,
     )
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return (
-        text
-        if len(text) <= TEXT_CHARACTERS
-        else text[: TEXT_CHARACTERS // 2] + "\n[...]\n" + text[-TEXT_CHARACTERS // 2 :]
-    )
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    return text[: TEXT_CHARACTERS // 2] + "\n[...]\n" + text[-TEXT_CHARACTERS // 2 :]

@@ -1,4 +1,4 @@
-"""The worker's view of the two shared regions."""
+"""The worker's mapping of the two shared regions, and the return of cached memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grader.protocol import Attach, Slot
 
 
 class Region:
-    """Shared bytes as a flat uint8 tensor; `slot` gives typed views of it."""
+    """Shared bytes as a flat uint8 tensor, with typed views by slot."""
 
     def __init__(self, step: Attach, descriptor: int) -> None:
         self._address = 0
@@ -27,17 +27,18 @@ class Region:
             self._bytes = torch.as_tensor(_DeviceBytes(self._address, step.nbytes), device="cuda")
 
     def slot(self, slot: Slot) -> torch.Tensor:
+        """Return the slot's tensor, a view of the shared memory."""
         dtype = getattr(torch, slot.dtype)
         if slot.nbytes == 0:
             return torch.empty(slot.shape, dtype=dtype, device=self._bytes.device)
         return self._bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
 
     def address(self, slot: Slot) -> int:
-        """Of the slot's first byte, as the device knows it."""
+        """Return the device address of the slot's first byte."""
         return int(self._bytes.data_ptr()) + slot.offset
 
     def close(self) -> None:
-        """Unmap device memory, which goes back to the device when the referee closes its end too."""
+        """Unmap device memory; it is freed when the referee unmaps it too."""
         if self._address:
             from cuda.bindings import driver
 
@@ -51,16 +52,16 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
     mapping = mmap.mmap(descriptor, step.nbytes, flags=mmap.MAP_SHARED, prot=protection)
     os.close(descriptor)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the inbox is not writable, and is only read
+        warnings.simplefilter("ignore", UserWarning)  # the inbox is read-only
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
 def give_back_memory(device: torch.device, *, host: bool) -> None:
-    """What was freed and is kept for later use: the device's, and with `host` that of the CPU."""
+    """Return freed memory that is cached for reuse: the GPU's or, with `host`, the CPU's."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     elif host:
-        with contextlib.suppress(OSError, AttributeError):  # a C library without it keeps nothing to speak of
+        with contextlib.suppress(OSError, AttributeError):  # a C library without it caches little
             ctypes.CDLL(None).malloc_trim(0)
 
 

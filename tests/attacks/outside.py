@@ -1,4 +1,4 @@
-"""Reaching for what lies outside: files, environment, network, other processes."""
+"""Attacks on what lies outside of the sandbox: files, environment, network, other processes."""
 
 import os
 from pathlib import Path
@@ -21,19 +21,18 @@ def attack():
             pass
     assert not loot, f"read {loot}"
 """
-"""Raises, and so shows in the verdict, when it gets hold of anything."""
+"""Raises, which shows in the verdict, if it can read any of the files."""
 
 
 def reads(*paths: Path | str) -> str:
     return f"PATHS = {[str(path) for path in paths]!r}\n{LOOT}"
 
 
-# name: (what runs in every forward, statuses that it may end in)
+# name: (source with `attack`, which runs in every forward; permitted statuses)
 ATTACKS = {
     "reads_the_graders_files": (
         reads(
-            ROOT / "grader" / "grading" / "pipeline.py",
-            ROOT / "grader" / "grading" / "compare" / "tolerance.py",
+            *sorted((ROOT / "grader" / "grading").rglob("*.py")),
             ROOT / "reference_solutions" / "cpu" / "conv2d_mul_leaky_relu_gelu.py",
             ROOT / "submissions" / "magpie" / "conv2d_mul_leaky_relu_gelu__cpu_erf.py",
             ROOT / "problems" / "conv2d_mul_leaky_relu_gelu.py",
@@ -113,8 +112,8 @@ ATTACKS = {
         """,
         {Status.CORRECT},
     ),
-    # Nobody is there but the sandbox's first commands, which newer kernels shield from it.
-    "signals_everybody": ("def attack():\n    os.kill(-1, signal.SIGKILL)", {*RUN_LOST, Status.CORRECT}),
+    # The only other processes are the sandbox's first commands, which newer kernels protect from it.
+    "signals_all_processes": ("def attack():\n    os.kill(-1, signal.SIGKILL)", {*RUN_LOST, Status.CORRECT}),
     "signals_the_referee": (
         f"""
         def attack():

@@ -1,8 +1,8 @@
-"""Evidence that no worker sends, and shared memory that is written out of turn."""
+"""Attacks on the protocol: forged evidence, and writes to shared memory outside of a job."""
 
 from grader.verdict.models import Status
 
-# name: (what runs in every forward, statuses that it may end in)
+# name: (source with `attack`, which runs in every forward; permitted statuses)
 ATTACKS = {
     "closes_descriptor_3": ("def attack():\n    os.close(3)", {Status.CRASHED, Status.INTEGRITY_VIOLATION}),
     "huge_evidence": (
@@ -44,11 +44,11 @@ ATTACKS = {
     "lies_about_refusals": (
         """
         from grader import protocol as p
-        from grader.worker.session import Bench
+        from grader.worker.registry import HANDLERS
 
         def attack():
             refuse = lambda step: [p.TensorInfo(name=name) for name in step.items]
-            Bench.export = lambda self, step: p.Exported(refused=tuple(refuse(step)))
+            HANDLERS[p.Export] = lambda session, step: p.Exported(refused=tuple(refuse(step)))
         """,
         {Status.WRONG_OUTPUT},
     ),
@@ -102,17 +102,15 @@ ATTACKS = {
     ),
     "scribbles_forever": (
         """
-        from grader.worker.session import Bench
-
         def scribble(region):
             while True:
                 region._bytes.fill_(0)
 
         def attack():
-            bench = next(f for f in frames() if "self" in f and isinstance(f["self"], Bench))["self"]
-            if not getattr(attack, "done", False) and "outbox" in bench.regions:
+            session = next(f["session"] for f in frames() if "session" in f)
+            if not getattr(attack, "done", False) and "outbox" in session.regions:
                 attack.done = True
-                threading.Thread(target=scribble, args=(bench.regions["outbox"],), daemon=True).start()
+                threading.Thread(target=scribble, args=(session.regions["outbox"],), daemon=True).start()
 
         def frames():
             frame = sys._getframe()
@@ -120,7 +118,7 @@ ATTACKS = {
                 yield frame.f_locals
                 frame = frame.f_back
         """,
-        # It writes over its own results: those that it misses before they are sealed are right.
+        # It overwrites its own results; those that are sealed before it does are right.
         {Status.WRONG_OUTPUT, Status.WRONG_BACKWARD, Status.CORRECT},
     ),
 }

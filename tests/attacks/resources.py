@@ -1,10 +1,10 @@
-"""Using more than its share, and leaving something behind."""
+"""Attacks on resources: memory, processes, disk, output, and what they leave behind."""
 
 from grader.verdict.models import Status
 
 RUN_LOST = {Status.CRASHED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.RUNTIME_ERROR}
 
-# name: (what runs in every forward, statuses that it may end in)
+# name: (source with `attack`, which runs in every forward; permitted statuses)
 ATTACKS = {
     "stops_itself": ("def attack():\n    os.kill(os.getpid(), signal.SIGSTOP)", {Status.TIMEOUT}),
     "endless_loop": ("def attack():\n    while True:\n        pass", {Status.TIMEOUT}),

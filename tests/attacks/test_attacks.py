@@ -1,6 +1,6 @@
-"""The sandbox and the protocol under attack, through the whole pipeline by one grader.
+"""Attacks on the sandbox and the protocol, through the whole pipeline of one grader.
 
-After each attack the same grader gives an honest submission its verdict, and nothing is left behind: no process, mount,
+After each attack the same grader gives an honest submission its verdict, and nothing is left: no process, mount,
 cgroup, file or shared memory.
 """
 
@@ -63,7 +63,7 @@ def grade(grader, source):
 
 
 def traces():
-    """What an attack could leave behind: processes below us, mounts, cgroups, files, shared memory, descriptors."""
+    """What an attack could leave: child processes, mounts, cgroups, files, shared memory, descriptors."""
     ours = f"-{os.getpid()}-"
     return {
         "processes": set(_tree({os.getpid()})),
@@ -75,7 +75,7 @@ def traces():
 
 
 def sandboxed_files(folder):
-    """Files of a sandbox's user, or of a name that an attack gives; weak sandboxes belong to tests beside these."""
+    """Files of a sandbox's user or with a name of an attack; weak sandboxes belong to concurrent tests."""
     for path in folder.iterdir():
         if path.name.startswith("grader-weak-"):
             continue
@@ -89,8 +89,8 @@ def test_attack(grader, name):
     attack, statuses = ATTACKS[name]
     before = traces()
     verdict = grade(grader, IMPORTS + textwrap.dedent(attack) + "\n" + MODEL)
-    told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
-    assert verdict.status in statuses, told
+    diagnoses = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
+    assert verdict.status in statuses, diagnoses
     assert traces() == before
     assert grade(grader, HONEST).status is Status.CORRECT
     assert traces() == before

@@ -1,4 +1,4 @@
-"""Ways to fool a grader, and honest work that graders wrongly reject: each is graded, and its verdict compared."""
+"""Grades submissions that cheat, and honest ones that a grader may wrongly reject, and compares the verdicts."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_case(graders, path, expected):
 @pytest.mark.nvcc
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is run, not only compiled")
 def test_a_toolkit_without_all_libraries_is_completed_from_torchs_packages(graders):
-    """Such as one of the compiler and the runtime alone: <ATen/cuda/CUDAContext.h> wants headers of five libraries."""
+    """A toolkit may lack libraries; <ATen/cuda/CUDAContext.h> needs the headers of five."""
     path, expected = next(e.values for e in cases.listed("honest_cuda") if e.values[0].stem == "libraries")
     verdict = cases.grade(graders, path, expected | {"device": "auto"})
     assert verdict.status is Status.NOT_RUN, verdict.diagnoses
@@ -36,7 +36,7 @@ def test_every_file_has_an_expected_verdict():
     assert {entry.values[0] for entry in cases.listed(*FOLDERS)} == cases.there(*FOLDERS)
 
 
-def test_every_attack_says_what_it_is():
+def test_every_attack_names_its_surface_and_its_failure():
     for path in cases.there("cheat_*"):
         head = path.read_text().split('"""')[1]
         assert path.stem.startswith("honest") or ("Attack surface: " in head and "Why it fails: " in head), path

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.executor import job
-from grader.executor.job import Seal
+from grader.executor import seal as sealing
 from grader.executor.launcher import Role
 from grader.executor.pause import NeverStill, _tree, paused_tree
 from grader.executor.shared_memory import Layout, Region
@@ -131,10 +130,10 @@ def test_a_seal_is_copied_in_an_order_that_nobody_knows(monkeypatch):
             super().shuffle(starts)
             orders.append(list(starts))
 
-    monkeypatch.setattr(job, "_SHUFFLE", Recorder())
+    monkeypatch.setattr(sealing, "_SHUFFLE", Recorder())
     for _ in range(2):
-        Seal(outbox, nbytes).take()
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(0, nbytes, nbytes // job.SEAL_BLOCKS))
+        sealing.Seal(outbox, nbytes).take()
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(0, nbytes, nbytes // sealing.SEAL_BLOCKS))
     assert orders[0] != orders[1]
     outbox.close()
 
@@ -144,7 +143,7 @@ def test_a_seal_is_private():
     slot = layout.place(torch.float32, (1000,))
     outbox = Region("outbox", "host", layout.nbytes)
     outbox.view(slot).fill_(1.0)
-    seal = Seal(outbox, layout.nbytes)
+    seal = sealing.Seal(outbox, layout.nbytes)
     seal.take()
     outbox.view(slot).fill_(2.0)
     assert bool((seal.view(slot) == 1.0).all())

@@ -1,4 +1,4 @@
-"""Whatever bytes a worker sends, the referee answers with evidence that fits the job or a verdict, in bounded time."""
+"""For any bytes of a worker the referee returns evidence that fits the job, or a verdict, in bounded time."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ MEMORY_BYTES = 256 << 20
 
 
 class NoProcess:
-    """Stands for a sandboxed process; the test plays its part on the socket."""
+    """In place of a sandboxed process; the test plays its part on the socket."""
 
     pid = 0
 
@@ -39,7 +39,7 @@ class NoProcess:
 
 
 class NoSandbox:
-    """Hands the worker's end of the control socket to the test."""
+    """Gives the test the worker's end of the control socket."""
 
     def spawn(self, argv, *, pass_fds, **_):
         self.socket = socket.socket(fileno=os.dup(pass_fds[0]))
@@ -59,7 +59,7 @@ LIMITS = Limits(
 
 @contextlib.contextmanager
 def worker():
-    """A WorkerClient that has said hello, and the other end of its socket."""
+    """A ready WorkerClient, and the other end of its socket."""
     sandbox = NoSandbox()
     remote = WorkerClient(sandbox, WorkerOptions(limits=LIMITS))
     sandbox.socket.sendall(p.encode(p.Evidence(id=0)))
@@ -70,7 +70,7 @@ def worker():
 
 @contextlib.contextmanager
 def bounded():
-    """Fails when the block takes long, or much memory."""
+    """Fails if the block takes too long or too much memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.monotonic()
     yield
@@ -79,7 +79,7 @@ def bounded():
 
 
 def answer(sock, make):
-    """Read one job and send what `make(job)` gives, then hang up."""
+    """Read one job, send `make(job)`, and close the connection."""
 
     def play():
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def answer(sock, make):
 
 
 def ask(steps, make):
-    """What the referee makes of an answer: the evidence, or the status that it became."""
+    """Return the evidence of an answer, or the status that it leads to."""
     with worker() as (remote, sock), bounded():
         thread = answer(sock, make)
         try:
@@ -129,20 +129,7 @@ infos = st.fixed_dictionaries(
 )
 results = st.fixed_dictionaries(
     {
-        "did": st.sampled_from(
-            [
-                "done",
-                "imported",
-                "constructed",
-                "outputs",
-                "gradients",
-                "traced",
-                "exported",
-                "timed",
-                "guarded",
-                "profiled",
-            ]
-        )
+        "did": st.sampled_from([kind.model_fields["did"].default for kind in p.Result.kinds]),
     },
     optional={
         "tensors": st.lists(infos, max_size=4),
@@ -217,7 +204,7 @@ def test_hostile_documents_are_malformed_at_once(body):
     assert len(str(raised.value)) < 4096
 
 
-def test_text_for_a_terminal_loses_its_control_characters():
+def test_control_characters_are_removed_from_text():
     body = b'{"id":0,"failure":{"step":0,"kind":"exception","type_name":"A\\u001b[2J","text":"a\\nb\\u0007\\u202e"}}'
     failure = p.decode_evidence(body).failure
     assert failure.type_name == "A?[2J"
@@ -239,15 +226,15 @@ def test_any_bytes_on_the_socket_end_in_a_verdict(noise):
 
 @FUZZ
 @given(st.lists(results, max_size=5), failures)
-def test_lying_evidence_fits_the_job_or_ends_in_a_verdict(said, failure):
-    found = ask(STEPS, lambda job: evidence(job, results=said, failure=failure))
-    if not isinstance(found, p.Evidence):
-        assert found is Status.INTEGRITY_VIOLATION
+def test_lying_evidence_fits_the_job_or_ends_in_a_verdict(reported, failure):
+    answered = ask(STEPS, lambda job: evidence(job, results=reported, failure=failure))
+    if not isinstance(answered, p.Evidence):
+        assert answered is Status.INTEGRITY_VIOLATION
         return
-    kinds = [type(result) for result in found.results]
+    kinds = [type(result) for result in answered.results]
     expected = [p.Done, p.Outputs, p.Exported]
-    assert kinds == (expected if found.failure is None else expected[: found.failure.step])
-    for result in found.results:
+    assert kinds == (expected if answered.failure is None else expected[: answered.failure.step])
+    for result in answered.results:
         if isinstance(result, p.Exported):
             assert {info.name for info in result.refused} <= {"output:a:output"}
 
@@ -258,7 +245,7 @@ def test_announced_lengths_are_not_allocated(length):
 
 
 @pytest.mark.alone
-def test_a_byte_at_a_time_does_not_extend_the_time():
+def test_single_bytes_do_not_extend_the_time_limit():
     def drip(sock):
         with contextlib.suppress(OSError):
             while True:
@@ -288,7 +275,7 @@ def test_an_answer_before_the_job_is_a_violation():
     with worker() as (remote, sock):
         sock.sendall(p.encode(p.Evidence(id=1)))
         time.sleep(0.01)
-        with pytest.raises(WorkerLost, match="before it was asked") as raised:
+        with pytest.raises(WorkerLost, match="before it had a job") as raised:
             remote.run(STEPS, 1.0)
         assert raised.value.status is Status.INTEGRITY_VIOLATION
 
@@ -322,8 +309,28 @@ def test_a_job_cannot_be_answered_twice():
     ],
 )
 def test_evidence_that_does_not_fit_the_job_is_a_violation(results, failure):
-    found = ask(STEPS, lambda job: evidence(job, results=results, failure=failure))
-    assert found is Status.INTEGRITY_VIOLATION
+    result = ask(STEPS, lambda job: evidence(job, results=results, failure=failure))
+    assert result is Status.INTEGRITY_VIOLATION
+
+
+@pytest.mark.parametrize("names", [["b"], ["a", "a"], ["a", "b"]])
+@pytest.mark.parametrize(
+    ("step", "result", "field", "key"),
+    [
+        (p.Backward(tape="t", grads="g", cotangents={}, wrt=("a",)), "gradients", "tensors", "name"),
+        (p.Trace(tape="t", cotangents={}, wrt=("a",)), "traced", "operands", "operand"),
+        (p.Export(items={"a": p.Slot(offset=0, dtype="float32", shape=(4,))}), "exported", "refused", "name"),
+    ],
+)
+def test_names_that_were_not_requested_or_occur_twice_are_a_violation(step, result, field, key, names):
+    def entry(name):
+        return {key: name} if key == "name" else {key: name, "reached": True}
+
+    def answered(names):
+        return ask([step], lambda job: evidence(job, results=[{"did": result, field: [entry(n) for n in names]}]))
+
+    assert isinstance(answered(["a"]), p.Evidence)
+    assert answered(names) is Status.INTEGRITY_VIOLATION
 
 
 def test_one_name_with_two_shapes_is_a_violation():
@@ -336,8 +343,8 @@ def test_one_name_with_two_shapes_is_a_violation():
 def test_seal_is_taken_before_the_answer_is_read(monkeypatch):
     taken = []
     with worker() as (remote, sock):
-        real = remote._read
-        monkeypatch.setattr(remote, "_read", lambda *a: (taken.append("read"), real(*a))[1])
+        real = remote._socket.read
+        monkeypatch.setattr(remote._socket, "read", lambda *a: (taken.append("read"), real(*a))[1])
         thread = answer(sock, lambda job: evidence(job, results=[{"did": "done"}]))
         remote.run([p.Drop()], 1.0, at_answer=lambda: taken.append("sealed"))
         thread.join()

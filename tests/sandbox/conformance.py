@@ -1,6 +1,6 @@
-"""One list that every sandbox has to pass, as root and as an ordinary user. What may fail, and why, is data.
+"""Cases that every sandbox must pass, as root and as an ordinary user. Known failures are listed as data.
 
-Standard library only, and runnable as a script, so that another user's interpreter can run it:
+It uses the standard library only and runs as a script, so that another user's interpreter can run it:
 
     python conformance.py bubblewrap|copied|weak     prints {"layers": [...], "failures": {"case": "why"}}
 """
@@ -47,19 +47,19 @@ NEEDED_LAYERS: dict[str, set[str]] = {
     "unix_sockets_outside_are_unreachable": {"network-namespace", "landlock"},
     "other_processes_are_invisible": {"pid-namespace"},
     "the_grader_cannot_be_signalled": {"pid-namespace", "user-id", "landlock"},
-    "kill_everything_reaches_only_itself": {"pid-namespace", "user-id"},
+    "kill_all_reaches_only_the_sandbox": {"pid-namespace", "user-id"},
     "fork_bomb_is_contained": {"cgroup-pids", "rlimit-processes"},
     "memory_hog_is_stopped": {"cgroup-memory", "rlimit-data"},
-    "out_of_memory_is_told": {"cgroup-memory"},
+    "out_of_memory_is_reported": {"cgroup-memory"},
     "shared_memory_objects_count": {"cgroup-memory"},
     "wall_limit_ends_the_whole_tree": {"pid-namespace", "user-id", "cgroup-pids", "cgroup-memory"},
     "killed_grader_leaves_nothing": {"pid-namespace"},
 }
-"""A case named here holds where one of its layers is active, and must fail where none is: then it is a known failure,
-and `Sandbox.layers` says so. All other cases hold in every sandbox."""
+"""A case named here passes if one of its layers is active, and must fail otherwise: a known failure, which
+`Sandbox.layers` shows. All other cases pass in every sandbox."""
 
-NOT_OF = {"copied": {"a_command_that_cannot_start_is_our_error"}}
-"""Cases that mean nothing in one of them: a copy executes no command."""
+NOT_OF = {"copied": {"a_command_that_cannot_start_is_a_sandbox_error"}}
+"""Cases that do not apply to a sandbox: a copy executes no command."""
 
 Check = Callable[[Sandbox], None]
 CASES: dict[str, Check] = {}
@@ -71,7 +71,7 @@ def case(check: Check) -> Check:
 
 
 def run(sandbox: Sandbox, code: str, *, limits: Limits = LIMITS, **options: Any) -> tuple[Exit, str]:
-    """Python source inside, without site-packages: 10 ms."""
+    """Run Python source inside, without site-packages, which takes 10 ms."""
     with sandbox.spawn(python(code), limits=limits, gpu=False, **options) as process:
         ending = some(process.wait())
         return ending, process.output().text
@@ -94,7 +94,7 @@ def seen(sandbox: Sandbox, code: str, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def outside_folder() -> Iterator[Path]:
-    """Open to everybody, so that only the sandbox stands before it."""
+    """A folder that every user may access, so that only the sandbox protects it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -102,13 +102,13 @@ def outside_folder() -> Iterator[Path]:
 
 
 def with_marker(marker: str, where: str = "cmdline") -> set[int]:
-    """Pids of all processes, of anyone, that carry the marker in their command line or environment."""
-    found = set()
+    """Return the pids of all processes of any user with the marker in their command line or environment."""
+    pids = set()
     for path in Path("/proc").glob(f"[0-9]*/{where}"):
         with contextlib.suppress(OSError):
             if marker.encode() in path.read_bytes():
-                found.add(int(path.parent.name))
-    return found
+                pids.add(int(path.parent.name))
+    return pids
 
 
 def new_marker() -> str:
@@ -295,8 +295,8 @@ except OSError as error:
 
 
 @case
-def kill_everything_reaches_only_itself(sandbox: Sandbox) -> None:
-    assert {"pid-namespace", "user-id"} & set(sandbox.layers), "not run: it would reach others"
+def kill_all_reaches_only_the_sandbox(sandbox: Sandbox) -> None:
+    assert {"pid-namespace", "user-id"} & set(sandbox.layers), "not run, because it would reach other processes"
     with sandbox.spawn(["sleep", "1000"], limits=LIMITS, gpu=False) as neighbour:
         ending, text = run(sandbox, "import os\nos.fork()\nos.kill(-1, 9)\nprint('still here')")
         assert ending.returncode == 0 or ending.signal == 9, text
@@ -381,7 +381,7 @@ def memory_hog_is_stopped(sandbox: Sandbox) -> None:
 
 
 @case
-def out_of_memory_is_told(sandbox: Sandbox) -> None:
+def out_of_memory_is_reported(sandbox: Sandbox) -> None:
     ending, _ = run(sandbox, "x = bytearray(400 << 20)", limits=_small_memory())
     assert ending.out_of_memory
     assert ending.signal == 9
@@ -446,7 +446,7 @@ def wall_limit_ends_the_whole_tree(sandbox: Sandbox) -> None:
 
 
 @case
-def who_is_counted_is_everybody(sandbox: Sandbox) -> None:
+def members_are_all_processes(sandbox: Sandbox) -> None:
     marker = new_marker()
     with sandbox.spawn([*python(SPAWN_TREE), marker], limits=LIMITS, gpu=False) as process:
         wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
@@ -509,7 +509,7 @@ def nothing_is_left_behind(sandbox: Sandbox) -> None:
 
 
 @case
-def a_command_that_cannot_start_is_our_error(sandbox: Sandbox) -> None:
+def a_command_that_cannot_start_is_a_sandbox_error(sandbox: Sandbox) -> None:
     message = ""
     try:
         sandbox.spawn(["/no/such/command"], limits=LIMITS, gpu=False)
@@ -520,17 +520,17 @@ def a_command_that_cannot_start_is_our_error(sandbox: Sandbox) -> None:
 
 @case
 def killed_grader_leaves_nothing(sandbox: Sandbox) -> None:
-    """Killed at random moments of the start, and once when all runs. No command is ever left.
+    """Kill the grader at random moments of the start, and once when everything runs. No command is left.
 
-    Within 0.3 ms of its own start bubblewrap can die before it releases its child, which then waits forever, with none
-    of the command's code in it; the next grader's start ends it through its cgroup.
+    If bubblewrap ends within 0.3 ms of its own start, before it releases its child, the child waits forever without
+    having run any code of the command; the start of the next grader ends it through its cgroup.
     """
     stuck = 0
     for delay_seconds in (*(random.uniform(0.05, 0.4) for _ in range(8)), None):
         marker = new_marker()
         argv = [sys.executable, "-P", __file__, sandbox.name, "--tree", marker]
         folder = tempfile.mkdtemp()
-        # The marker in PATH reaches bubblewrap's own processes, of the trial run too.
+        # The marker in PATH also marks bubblewrap's own processes, including those of the trial run.
         path = f"{os.environ['PATH']}:/{marker}"
         environment = os.environ | {"PYTHONPATH": _repository(), "TMPDIR": folder, "PATH": path}
         Path(folder).chmod(0o755)
@@ -611,7 +611,7 @@ subprocess.run(["./x"], check=True)"""
 def wait_for(condition: Callable[[], object], seconds: float = 5) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 

@@ -1,6 +1,6 @@
-"""A sandbox whose commands are a zygote's copies, for the list that every sandbox has to pass.
+"""A sandbox whose commands are a zygote's copies, for the conformance cases.
 
-Also the zygote's own module: a copy runs Python source by itself, and executes any other command.
+It is also the zygote's module: a copy runs Python source itself, and executes any other command.
 """
 
 import json
@@ -32,12 +32,12 @@ class Copied(Sandbox):
         environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> SandboxedProcess:
-        told = [json.dumps(list(argv)), json.dumps(dict(environment or {})), json.dumps(list(pass_fds))]
-        return self._sandbox.spawn_copy(self._zygote, told, pass_fds=pass_fds, **options)
+        arguments = [json.dumps(list(argv)), json.dumps(dict(environment or {})), json.dumps(list(pass_fds))]
+        return self._sandbox.spawn_copy(self._zygote, arguments, pass_fds=pass_fds, **options)
 
 
-def main(*told: Any) -> None:
-    *fds, argv, environment, wanted = told
+def main(*arguments: Any) -> None:
+    *fds, argv, environment, wanted = arguments
     for fd, number in zip(fds, json.loads(wanted), strict=True):
         os.dup2(fd, number)
         if fd != number:

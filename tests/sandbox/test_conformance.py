@@ -1,4 +1,4 @@
-"""Every case of the list, in each sandbox, as root and as an ordinary user."""
+"""Runs every conformance case in each sandbox, as root and as an ordinary user."""
 
 import json
 import os
@@ -31,7 +31,7 @@ CASES_OF = [
 
 @pytest.fixture(scope="module")
 def readable_copy() -> Iterator[Path]:
-    """The code where another user can read it: a checkout may lie below a closed folder."""
+    """A copy of the code that every user can read: a checkout may lie in a closed folder."""
     with tempfile.TemporaryDirectory() as name:
         package = Path(name, "grader")
         source = Path(grader.__file__).parent
@@ -46,7 +46,7 @@ def readable_copy() -> Iterator[Path]:
 
 
 class Results(NamedTuple):
-    """What the list gave in one arrangement."""
+    """The results of all cases in one arrangement."""
 
     layers: set[str]
     failures: dict[str, str]
@@ -54,7 +54,7 @@ class Results(NamedTuple):
 
 @cache
 def results(sandbox: str, user: str, code: Path) -> Results:
-    """The whole list at once, by an interpreter that everybody can reach."""
+    """Run all cases, by an interpreter that every user can reach."""
     prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if user == "ordinary" else []
     ended = subprocess.run(
         [*prefix, str(SYSTEM_PYTHON), "-B", "-P", str(code / "conformance.py"), sandbox],
@@ -75,15 +75,15 @@ def test_sandbox_holds(sandbox: str, user: str, case: str, readable_copy: Path) 
     if user == "root" and not am_root:
         pytest.skip("needs root")
     if sandbox == "bubblewrap" and (user == "root" or not am_root):
-        seen = _in_this_process(case)
+        outcome = _in_this_process(case)
     else:
         _require_system_python()
-        seen = results(sandbox, user, readable_copy)
+        outcome = results(sandbox, user, readable_copy)
     needed = NEEDED_LAYERS.get(case)
-    if needed is None or needed & set(seen.layers):
-        assert case not in seen.failures, seen.failures[case]
+    if needed is None or needed & set(outcome.layers):
+        assert case not in outcome.failures, outcome.failures[case]
     else:
-        assert case in seen.failures, f"holds, although none of {needed} is said to be active"
+        assert case in outcome.failures, f"passes, although none of {needed} is reported as active"
 
 
 def _in_this_process(case: str) -> Results:

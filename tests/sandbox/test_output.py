@@ -1,9 +1,9 @@
-"""Head and tail of a stream of any length."""
+"""The output of a sandbox keeps the head and tail of a stream of any length."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.sandbox._output import HeadAndTail
+from grader.sandbox._process import HeadAndTail
 
 
 def test_short_output_is_whole() -> None:

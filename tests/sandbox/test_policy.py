@@ -1,4 +1,4 @@
-"""The system call table against the kernel's own headers, and the program that it becomes."""
+"""Compares the system call table with the kernel's headers, and checks the program made from it."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""What the conformance list does not cover: sizes and times, the choice, builds with torch."""
+"""What the conformance cases do not cover: sizes and times, the choice of a sandbox, builds with torch."""
 
 import os
 import resource
@@ -58,7 +58,7 @@ def test_starting_is_quick(sandbox: Sandbox, record_property: Callable[[str, obj
     assert statistics.median(seconds) < 1
 
 
-def test_layers_are_those_that_the_probe_saw(sandbox: Sandbox) -> None:
+def test_layers_are_those_that_the_probe_found(sandbox: Sandbox) -> None:
     active = tuple(layer.name for layer in probe() if layer.active)
     assert active == (sandbox.name, *sandbox.layers)
     assert {"pid-namespace", "network-namespace", "mount-namespace", "seccomp", "no-new-privileges"} <= set(active)
@@ -91,7 +91,7 @@ def test_an_exit_is_one_thing() -> None:
         Exit(returncode=0, signal=9, timed_out=False, out_of_memory=False, wall_seconds=1.0)
 
 
-def test_the_grader_sees_its_command_end(sandbox: Sandbox) -> None:
+def test_the_grader_sees_how_its_command_ended(sandbox: Sandbox) -> None:
     for code, returncode, signal in (("raise SystemExit(3)", 3, None), ("import os; os.abort()", None, 6)):
         with sandbox.spawn(python(code), limits=LIMITS, gpu=False) as process:
             ending = process.wait()

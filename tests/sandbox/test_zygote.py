@@ -1,5 +1,4 @@
-"""Copies of a process that has imported what each of them needs. That they are as confined as any other command, the
-conformance list says."""
+"""Copies of a zygote, which has imported what they need. The conformance cases check that they are confined."""
 
 import os
 import resource
@@ -20,13 +19,13 @@ MODULE = """
 import os, socket, sys, time
 imported = []
 
-def main(*told):
-    *fds, what = told
+def main(*arguments):
+    *fds, what = arguments
     if what == "say":
         imported.append(os.getpid())
         socket.socket(fileno=fds[0]).send(f"{os.getpid()} {os.getppid()} {len(imported)}".encode())
     elif what == "raise":
-        raise ValueError("of the command's own")
+        raise ValueError("raised by the command")
     elif what == "exit":
         sys.exit(7)
     elif what == "abort":
@@ -66,11 +65,11 @@ def ended(sandbox, zygote, what):
         return process.wait(), process.output().text
 
 
-def there(pid):
+def exists(pid):
     return Path(f"/proc/{pid}").exists()
 
 
-def test_each_copy_begins_where_the_zygote_stands(sandbox, zygote):
+def test_each_copy_starts_with_the_state_of_the_zygote(sandbox, zygote):
     for _ in range(3):
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -81,34 +80,34 @@ def test_each_copy_begins_where_the_zygote_stands(sandbox, zygote):
         assert 1 < pid < 20
 
 
-def test_how_a_copy_ends_is_told_as_of_any_command(sandbox, zygote):
+def test_the_end_of_a_copy_is_reported_like_that_of_a_command(sandbox, zygote):
     ending, text = ended(sandbox, zygote, "raise")
     assert ending.returncode == 1
-    assert text.endswith("ValueError: of the command's own\n")
+    assert text.endswith("ValueError: raised by the command\n")
     assert ended(sandbox, zygote, "exit")[0].returncode == 7
     assert ended(sandbox, zygote, "abort")[0].signal == signal.SIGABRT
 
 
 @pytest.mark.alone
-def test_roots_are_those_whom_all_descend_from(sandbox, zygote):
+def test_all_processes_descend_from_the_roots(sandbox, zygote):
     with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
         (copy,) = process.roots - {process.pid}
         assert Path(f"/proc/{copy}/ns/pid").readlink() == Path(f"/proc/{process.pid}/ns/pid").readlink()
         started = time.monotonic()
         process.kill()
         assert time.monotonic() - started < 2
-    assert not there(copy)
+    assert not exists(copy)
 
 
-def test_copies_do_not_outlive_what_keeps_them(sandbox, folder):
+def test_copies_end_with_their_sandbox_and_zygote(sandbox, folder):
     with Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote:
         with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
             (copy,) = process.roots - {process.pid}
         pid = zygote._process.pid
-    wait_for(lambda: not there(copy) and not there(pid))
+    wait_for(lambda: not exists(copy) and not exists(pid))
 
 
-def test_a_keeper_may_have_many_descriptors(sandbox, folder):
+def test_a_keeper_can_have_many_descriptors(sandbox, folder):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
@@ -121,7 +120,7 @@ def test_a_keeper_may_have_many_descriptors(sandbox, folder):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_zygote_that_cannot_import_says_so(sandbox, folder):
+def test_a_zygote_that_cannot_import_reports_it(sandbox, folder):
     with Zygote("broken", {"PYTHONPATH": folder}, gpu=False) as zygote:
         with sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False) as early:
             assert early.wait().returncode == 126
@@ -138,7 +137,7 @@ def test_a_killed_zygote_takes_its_copies_with_it(sandbox, folder):
     ):
         assert len(process.roots) == 2
         zygote._process.kill()
-        # The sandbox's first command has nobody left who would tell it of the copy's end.
+        # Nothing can tell the sandbox's first command how the copy ended.
         assert process.wait(10).returncode == 126
 
 
@@ -151,20 +150,18 @@ process = choose("auto").spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False)
 print(os.getpid(), zygote._process.pid, *process.roots, flush=True)
 time.sleep(1000)
 """
-NOBODY_WAITS = f"""
+NOT_REAPED = f"""
 import ctypes, subprocess, sys, time
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER, as the first process of a container is one
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER, like a container's first process
 subprocess.Popen([sys.executable, "-c", {KEEPER!r}, sys.argv[1]])
 time.sleep(1000)
 """
 
 
 def test_nothing_is_left_of_a_keeper_that_was_killed(sandbox, folder):
-    """Not even where nobody above waits for the copy: the zygote does so before it ends itself."""
+    """Even if no ancestor reaps the copy: the zygote does so before it ends."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", NOBODY_WAITS, folder], stdout=subprocess.PIPE, env=environment
-    ) as above:
+    with subprocess.Popen([sys.executable, "-c", NOT_REAPED, folder], stdout=subprocess.PIPE, env=environment) as above:
         keeper, *others = map(int, above.stdout.readline().split())
         assert len(others) == 3
         assert all(map(runs, others))
@@ -176,7 +173,7 @@ def test_nothing_is_left_of_a_keeper_that_was_killed(sandbox, folder):
 
 
 def runs(pid):
-    """And is not dead, waiting for whoever is above."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

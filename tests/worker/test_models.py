@@ -1,4 +1,4 @@
-"""One process, several models of a submission: one for each of its sizes."""
+"""One process constructs one model of a submission for each size."""
 
 from grader.catalog.problems_and_submissions import find_problems
 from grader.grading.forward.judge import judge_case
@@ -6,7 +6,7 @@ from grader.grading.resources import Resources
 from grader.verdict.models import Device, Submission
 
 
-def test_a_model_is_made_once_for_each_of_its_sizes():
+def test_a_model_is_constructed_once_for_each_size():
     problem = find_problems().problem("conv2d_mul_leaky_relu_gelu")
     source = problem.source.replace("class Model(", "class ModelNew(")
     source = source.replace("super().__init__()", "super().__init__()\n        print('made', flush=True)")

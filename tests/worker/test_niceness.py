@@ -1,4 +1,4 @@
-"""A build that nobody waits for yet leaves the cores to what is waited for."""
+"""A build in the background leaves the cores to work that the grader waits for."""
 
 import os
 
@@ -8,17 +8,18 @@ from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Device
 
-TELLS = """
+PRINTS_NICENESS = """
 import os, subprocess, sys
-told = subprocess.run([sys.executable, "-c", "import os; print(os.nice(0))"], capture_output=True, text=True).stdout
-raise RuntimeError(f"{os.nice(0)} and {int(told)}")
+command = [sys.executable, "-c", "import os; print(os.nice(0))"]
+inherited = subprocess.run(command, capture_output=True, text=True).stdout
+raise RuntimeError(f"{os.nice(0)} and {int(inherited)}")
 """
 
 
-def test_a_niceness_is_that_of_a_worker_and_of_all_that_it_starts():
+def test_a_niceness_applies_to_a_worker_and_its_children():
     with Pipeline(GraderOptions(device="cpu")) as grader:
         for niceness in (0, 10):
             with grader.resources.launcher.start(Role.BUILD, Device.CUDA, niceness=niceness) as worker:
-                evidence = worker.run([p.Import(source=TELLS, file_name="x.py", class_name="ModelNew")], 60.0)
+                evidence = worker.run([p.Import(source=PRINTS_NICENESS, file_name="x.py", class_name="ModelNew")], 60.0)
             expected = os.nice(0) + niceness
             assert evidence.failure.text == f"{expected} and {expected}"

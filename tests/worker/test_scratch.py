@@ -1,4 +1,4 @@
-"""What a worker writes lies in its sandbox's own folder, which is not /tmp without mounts."""
+"""A worker writes to its sandbox's scratch folder, which is not /tmp without mounts."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ print(os.environ["LIBRARY_PATH"], build.BUNDLE_FOLDER, build.LEAN_FOLDER, sep="\
 """
 
 
-def test_a_worker_writes_where_its_sandbox_lets_it(tmp_path):
+def test_a_worker_writes_to_its_scratch_folder(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path), "CUDA_HOME": str(tmp_path)}
     environment.pop("LIBRARY_PATH", None)
     done = subprocess.run([sys.executable, "-c", WRITES], env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""How workers come to be, and whose fault it is when they do not."""
+"""How workers start, and whose failure it is if they do not."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from grader.sandbox import choose
 from grader.verdict.models import Device
 from tests.sandbox.conformance import wait_for
 
-DRAWS = """
+REPORT = """
 import json, os, random, sys, uuid
 import numpy, torch
 raise ValueError(json.dumps({
-    "drawn": [random.random(), numpy.random.rand(), str(uuid.uuid4())],
+    "random": [random.random(), numpy.random.rand(), str(uuid.uuid4())],
     "cuda": torch.cuda.is_initialized(),
     "stdin": os.readlink("/proc/self/fd/0"),
     "open": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:4],
@@ -37,21 +37,21 @@ def resources():
         yield made
 
 
-def told(resources):
+def reported(resources):
     with resources.launcher.start(Role.RUN, Device.CPU) as worker:
-        evidence = worker.run([p.Import(source=DRAWS, file_name="x.py", class_name="ModelNew")], 60.0)
+        evidence = worker.run([p.Import(source=REPORT, file_name="x.py", class_name="ModelNew")], 60.0)
     return json.loads(evidence.failure.text)
 
 
 def test_no_two_workers_draw_the_same_numbers(resources):
-    one, other = (told(resources) for _ in range(2))
-    assert set(one["drawn"]).isdisjoint(other["drawn"])
+    one, other = (reported(resources) for _ in range(2))
+    assert set(one["random"]).isdisjoint(other["random"])
     assert one["stdin"] == "/dev/null"
     assert one["open"] == [0, 1, 2, p.CONTROL_FD]
     assert not one["cuda"]
 
 
-def test_folders_of_graders_that_were_killed_are_removed(tmp_path, monkeypatch):
+def test_folders_of_killed_graders_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(["true"]) as dead:
         pass
@@ -65,11 +65,11 @@ def test_folders_of_graders_that_were_killed_are_removed(tmp_path, monkeypatch):
     assert set(tmp_path.iterdir()) == {ours, others, another}
 
 
-ASKED = """
+IMPORT_WITHOUT_DRIVER = """
 import os, torch
 
 def refuse(*_):
-    raise AssertionError("asked the driver")
+    raise AssertionError("called the driver")
 
 for name in ("_cuda_getDeviceCount", "_cuda_init"):
     if hasattr(torch._C, name):
@@ -79,17 +79,19 @@ print([os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/
 """
 
 
-def test_importing_what_a_worker_needs_leaves_cudas_driver_alone():
-    """No copy of a process that has started it could use it."""
+def test_a_workers_imports_do_not_start_the_cuda_driver():
+    """A copy of a process that has started the driver could not use it."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, "-c", ASKED], check=False, capture_output=True, text=True, env=environment)
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT_DRIVER], check=False, capture_output=True, text=True, env=environment
+    )
     assert ended.returncode == 0, ended.stderr
     assert "nvidia" not in ended.stdout
 
 
-def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
+def test_a_worker_that_never_listens_is_a_sandbox_error(monkeypatch):
     monkeypatch.setattr("grader.executor.worker_template.MODULE", "grader.worker.no_such_module")
-    monkeypatch.setattr("grader.executor.client.MODULE", "grader.worker.no_such_module")
+    monkeypatch.setattr("grader.executor.worker_process.MODULE", "grader.worker.no_such_module")
     with (
         Resources() as broken,
         pytest.raises(SandboxError, match="no_such_module"),
@@ -98,7 +100,7 @@ def test_a_worker_that_never_listened_is_no_fault_of_a_submission(monkeypatch):
         worker.run([p.Drop(empty_cache=False)], 60.0)
 
 
-def test_nor_is_one_whose_zygote_was_killed():
+def test_a_killed_zygote_is_a_sandbox_error():
     with Resources() as other, other.launcher.start(Role.RUN, Device.CPU) as worker:
         if not other.launcher.sandbox.copies:
             pytest.skip("workers are not copied here")
@@ -118,7 +120,7 @@ from grader.executor import worker_template
 from grader.sandbox import choose
 
 worker_template.start_ahead(choose("auto"), "cpu")
-assert "torch" not in sys.modules, "it was to start while that is imported"
+assert "torch" not in sys.modules, "the zygote must start while torch is imported"
 (ahead,) = worker_template._ahead
 if sys.argv[1] == "taken":
     with worker_template.take() as taken:
@@ -130,12 +132,12 @@ else:
     worker_template.close_ahead()
 assert not ahead.readonly[0].exists()
 children = Path(f"/proc/self/task/{os.getpid()}/children")
-assert not children.exists() or not children.read_text(), "nothing is left running"
+assert not children.exists() or not children.read_text(), "a process is left running"
 """
 
 
 @pytest.mark.parametrize("end", ["taken", "not taken"])
-def test_what_workers_are_copied_from_starts_before_torch_is_imported(end):
+def test_a_zygote_starts_before_torch_is_imported(end):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", AHEAD, end]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
@@ -145,7 +147,7 @@ def test_what_workers_are_copied_from_starts_before_torch_is_imported(end):
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_extensions_are_compiled_for_the_gpu_that_is_known_when_a_worker_starts(monkeypatch, copied):
+def test_extensions_are_compiled_for_the_gpu_known_at_the_workers_start(monkeypatch, copied):
     sandbox = choose("auto")
     monkeypatch.setattr(sandbox, "copies", sandbox.copies and copied)
     source = "import os\nraise ValueError(os.environ['TORCH_CUDA_ARCH_LIST'])"

@@ -1,7 +1,7 @@
-"""PyTorch's backward engine, as `torch.autograd.grad` and `torch.autograd.backward` call it.
+"""Calls PyTorch's backward engine directly, which saves new processes an import of sympy.
 
-These two first compare shapes with the tools of torch.compile, for which they import sympy: more than a second in every
-new process. The engine compares shapes itself.
+`torch.autograd.grad` and `torch.autograd.backward` first compare shapes with the tools of torch.compile and import
+sympy for that, which takes more than a second in every new process. The engine compares shapes itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from grader.protocol import Backward
 
 
 def start(device: str) -> None:
-    """Have what a first convolution and its backward would wait for: a context, cuDNN, the engine's own thread."""
+    """Run a convolution and its backward, which create the GPU context, cuDNN and the engine's thread."""
     x, weight = (torch.ones(1, 1, size, size, device=device, requires_grad=True) for size in (8, 3))
     output = torch.nn.functional.conv2d(x, weight)
     gradients([output], [x, weight], [torch.ones_like(output)])
@@ -29,7 +29,7 @@ def gradients(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
-    """As `torch.autograd.grad` with `allow_unused`: None for an input that no output depends on."""
+    """Like `torch.autograd.grad` with `allow_unused`: None for an input that no output depends on."""
     return _engine_run_backward(
         tuple(outputs),
         tuple(grad_outputs),
@@ -44,7 +44,7 @@ def gradients(
 def accumulate(
     outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor], *, retain_graph: bool = False
 ) -> None:
-    """As `torch.autograd.backward`: adds to `.grad` of every leaf."""
+    """Like `torch.autograd.backward`: adds to `.grad` of every leaf."""
     _engine_run_backward(
         tuple(outputs), tuple(grad_outputs), retain_graph, False, (), allow_unreachable=True, accumulate_grad=True
     )
@@ -57,10 +57,10 @@ def vector_jacobian_product(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> dict[str, torch.Tensor | None]:
-    """Gradients of the outputs that can be differentiated; None for an operand that none of them reaches."""
+    """Differentiate the outputs that require a gradient; None for an operand that none of them depends on."""
     live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
     targets = [(name, leaves[name]) for name in wrt if name in leaves and leaves[name].requires_grad]
-    found: dict[str, torch.Tensor | None] = dict.fromkeys(wrt)
+    products: dict[str, torch.Tensor | None] = dict.fromkeys(wrt)
     if live and targets:
         grads = gradients(
             [output for output, _ in live],
@@ -69,14 +69,14 @@ def vector_jacobian_product(
             retain_graph=retain_graph or create_graph,
             create_graph=create_graph,
         )
-        found.update({name: grad for (name, _), grad in zip(targets, grads, strict=True)})
-    return found
+        products.update({name: grad for (name, _), grad in zip(targets, grads, strict=True)})
+    return products
 
 
 def accumulated(
     pairs: Sequence[tuple[object, torch.Tensor]], leaves: dict[str, torch.Tensor], step: Backward
 ) -> dict[str, torch.Tensor | None]:
-    """What the operands' `.grad` holds after a backward into it, which adds."""
+    """Run a backward that adds to `.grad`, cleared first if requested, and return each operand's `.grad`."""
     live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
     if step.into == "fresh":
         for name in step.wrt:
@@ -87,6 +87,5 @@ def accumulated(
 
 
 def differentiable_again(grads: dict[str, torch.Tensor | None]) -> bool:
-    """Whether any gradient has a graph of its own."""
-    live = [grad for grad in grads.values() if grad is not None and grad.requires_grad]
-    return bool(live)
+    """Return whether any gradient has a graph of its own."""
+    return any(grad is not None and grad.requires_grad for grad in grads.values())

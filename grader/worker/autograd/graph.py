@@ -1,4 +1,4 @@
-"""Where in the autograd graph a gradient gets lost: which leaves the outputs lead back to, and who returns None."""
+"""Walks the autograd graph: which leaves the outputs depend on, and which function returns None."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ Node = Any
 
 @dataclass
 class Graph:
-    """All nodes behind some outputs; every edge leads from an output towards the leaves."""
+    """All nodes behind some outputs; edges lead from the outputs towards the leaves."""
 
     parents: dict[Node, list[tuple[Node, int]]] = field(default_factory=dict)
-    """Who hands a node its gradient, and at which position of its own results."""
+    """The nodes that pass a node its gradient, with the position among their results."""
     leaves: dict[int, Node] = field(default_factory=dict)
-    """The accumulating node by the leaf's identity."""
+    """The node that accumulates into a leaf, by the leaf's `id`."""
     silent: dict[Node, set[int]] = field(default_factory=dict)
-    """Positions at which a node that was given a gradient returned None."""
+    """Positions at which a node that received a gradient returned None."""
 
 
 def trace(
     pairs: Sequence[tuple[object, torch.Tensor]], leaves: Mapping[str, torch.Tensor], wrt: Sequence[str]
 ) -> Traced:
-    """Runs one backward with a hook on every node. The graph stays usable."""
+    """Run one backward with a hook on every node, and report where gradients get lost.
+
+    The graph stays usable.
+    """
     live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
     graph = _explore([output.grad_fn for output, _ in live])
     targets = [leaves[name] for name in wrt if name in leaves and leaves[name].requires_grad]
@@ -54,7 +57,7 @@ def trace(
 
 @contextlib.contextmanager
 def contiguous_grads(pairs: Sequence[tuple[object, torch.Tensor]]) -> Iterator[None]:
-    """Every function behind the outputs gets its gradients contiguous, whatever the function before it made of them."""
+    """Make every gradient contiguous before a function behind the outputs receives it."""
     roots = [output.grad_fn for output, _ in pairs if isinstance(output, torch.Tensor)]
     handles = [node.register_prehook(_contiguous) for node in _explore(roots).parents if not hasattr(node, "variable")]
     try:
@@ -111,12 +114,12 @@ def _reach(graph: Graph, name: str, leaf: torch.Tensor | None) -> Reach:
 
 
 def _name(node: Node) -> str:
-    """`Scale` for a Function's ScaleBackward."""
+    """Return a node's name; `Scale` for the ScaleBackward of a custom Function."""
     return str(node.name()).removeprefix("torch::autograd::CppNode<").removesuffix(">").removesuffix("Backward")[:512]
 
 
 def _argument(node: Node, position: int) -> int:
-    """A Function's edges count tensors only; its arguments count everything."""
+    """Convert a position among tensors, which a Function's edges count, to one among all of its arguments."""
     wanted = getattr(node, "needs_input_grad", None)
     if not isinstance(wanted, tuple):
         return position

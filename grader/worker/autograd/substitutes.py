@@ -1,4 +1,4 @@
-"""Lookalikes of torch functions that kernels are written for by mistake."""
+"""Replaces torch functions by ones that kernels often implement by mistake."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class _NoDetach(TorchFunctionMode):
 
 @contextlib.contextmanager
 def substituted(name: str) -> Iterator[None]:
-    """`gelu_tanh`, `gelu_erf`: every GELU in that form. `no_detach`: detach() keeps the graph. `none`: nothing."""
+    """Replace torch functions while the block runs.
+
+    `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `none`: no replacement.
+    """
     modes = {"gelu_tanh": _Gelu("tanh"), "gelu_erf": _Gelu("none"), "no_detach": _NoDetach()}
     with modes.get(name, contextlib.nullcontext()):
         yield

@@ -1,4 +1,4 @@
-"""Names and descriptions of the tensors in whatever a model holds and returns."""
+"""Names and descriptions of the tensors that a model owns and returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.protocol import TensorInfo
 
 
 def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]:
-    """The leaves of nested tuples, lists and dictionaries, named `output[0]`, `output['key'][1]`, ..."""
+    """Yield the leaves of nested tuples, lists and dictionaries, named `output['key'][1]` and the like."""
     if isinstance(value, tuple | list):
         for index, item in enumerate(value):
             yield from flatten(item, f"{name}[{index}]")
@@ -23,6 +23,7 @@ def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]
 
 
 def describe(name: str, value: object) -> TensorInfo:
+    """Describe any value under a name."""
     name = name[:512]
     if value is None:
         return TensorInfo(name=name, kind="none")
@@ -41,11 +42,11 @@ def describe(name: str, value: object) -> TensorInfo:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Without graph and without a subclass that could run code when it is read."""
+    """Return the tensor without its graph and without a subclass, which could run code when it is read."""
     with torch.no_grad():
         return tensor.detach().as_subclass(torch.Tensor)
 
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}

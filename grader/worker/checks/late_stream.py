@@ -1,4 +1,4 @@
-"""A stream on which inputs arrive late: work that goes to any other stream shows."""
+"""A stream on which inputs arrive late, which exposes work on any other stream."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator
 import torch
 
 LATE_CYCLES = 20_000_000
-"""How long the stream is busy before the inputs arrive: about 10 ms, far longer than a launch takes."""
+"""GPU clock cycles that pass before the inputs arrive: about 10 ms, far longer than a launch takes."""
 
 
 @contextlib.contextmanager
-def late_stream(device: torch.device, arguments: Iterable[torch.Tensor], *, there: bool) -> Iterator[None]:
-    """With `there` on a GPU, run on a stream of our own on which the arguments' values arrive late; else as always.
+def late_stream(device: torch.device, arguments: Iterable[torch.Tensor], *, active: bool) -> Iterator[None]:
+    """If active and on a GPU, run the block on a new stream on which the arguments' values arrive late.
 
-    Work that goes to any other stream does not wait for them, and reads NaN.
+    Work on any other stream does not wait for the values, and reads NaN.
     """
-    if not there or device.type != "cuda":
+    if not active or device.type != "cuda":
         yield
         return
     late = [argument for argument in arguments if argument.is_floating_point()]

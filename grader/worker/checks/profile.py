@@ -1,38 +1,41 @@
-"""Which kernels ran: one forward, and one backward through it, under PyTorch's profiler. Nobody times this pass."""
+"""Profiles one forward, and one backward through it, with PyTorch's profiler. The pass is not timed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from grader.protocol import MAX_KERNELS, Kernel, Profile, Profiled
-
-if TYPE_CHECKING:
-    from grader.worker.session import Bench
+from grader.worker.passes import backward, forward
+from grader.worker.registry import handles
+from grader.worker.session import Session
 
 TROUBLE_CHARACTERS = 500
+"""Longest error message in `Profiled.trouble`."""
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
+"""Runtime and driver calls that launch a CUDA graph."""
 
 
-def profile(bench: Bench, step: Profile) -> Profiled:
-    """The profiler's own failure, and the submission's under it, is an answer too."""
+@handles(Profile)
+def profile(session: Session, step: Profile) -> Profiled:
+    """Profile the pass; if the profiler fails, or the submission under it, report why."""
     try:
-        return _seen(bench, step)
+        return _profiled(session, step)
     except Exception as error:
         return Profiled(trouble=f"{type(error).__name__}: {error}"[:TROUBLE_CHARACTERS])
 
 
-def _seen(bench: Bench, step: Profile) -> Profiled:
-    on_gpu = bench.device.type == "cuda"
-    bench.forward(step.forward)  # once before, for what is made at the first call only
-    # torch.profiler.profile would import all of torch.compile first: seconds.
+def _profiled(session: Session, step: Profile) -> Profiled:
+    on_gpu = session.device.type == "cuda"
+    forward(session, step.forward)  # the first call may do work that no later one does
+    # torch.profiler.profile imports all of torch.compile first, which takes seconds.
     with torch.autograd.profiler.profile(use_device="cuda" if on_gpu else None) as profiler:
-        bench.forward(step.forward)
+        forward(session, step.forward)
         if step.backward is not None:
-            bench.backward(step.backward)
-        bench.synchronize()
+            backward(session, step.backward)
+        session.synchronize()
     events: list[Any] = list(profiler.function_events or [])
     on_device = [event for event in events if event.device_type.name != "CPU"]
     operators = [event for event in events if "::" in event.name and not event.name.startswith("autograd::")]
@@ -44,7 +47,7 @@ def _seen(bench: Bench, step: Profile) -> Profiled:
 
 
 def _totals(events: list[Any]) -> tuple[Kernel, ...]:
-    """By name, most of the time first."""
+    """Sum calls and times by name, longest total time first."""
     calls: dict[str, int] = defaultdict(int)
     micros: dict[str, float] = defaultdict(float)
     for event in events:

@@ -1,8 +1,7 @@
-"""Tensors between redzones: memory with a known pattern before and after, looked at when a pass is over.
+"""Finds writes outside of tensors: each tensor lies between redzones, memory with a known pattern.
 
-While a `Redzones` is active, whatever PyTorch allocates for the code that runs, Python or C++, forward or backward, is
-put between redzones, on any device, and uninitialised floats are NaN. Memory that is taken behind PyTorch's back, by
-malloc or cudaMalloc, is not seen.
+While a `Redzones` is active, everything that PyTorch allocates is put between redzones, for Python and C++ code, in
+forward and backward, on any device, and uninitialised floats are NaN. Memory from malloc or cudaMalloc is not covered.
 """
 
 from __future__ import annotations
@@ -15,53 +14,89 @@ import torch
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Breach
+from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Breach, Guard, Guarded
+from grader.worker.autograd.tensors import state_of
+from grader.worker.passes import backward, call_forward
+from grader.worker.registry import handles
+from grader.worker.session import Session
 
 ZONE_BYTES = 16 << 10
-"""On each side: rows and tiles past the end land in it."""
+"""Size of the redzone on each side: rows and tiles past the end of a tensor land in it."""
 MAX_BYTES = 1 << 30
-"""Of all guarded memory; what comes after is left where it is."""
+"""Most guarded memory; tensors beyond it stay unguarded."""
 MAX_BREACHES = 16
+"""Most breaches that are reported."""
 _TYPES = tuple(getattr(torch, name) for name in ITEM_BYTES if not name.startswith("complex"))
 QUIET_NAN = 0xFFF0
-"""The upper bits of a NaN in each floating-point type, the lower ones of a 16-bit pattern being free."""
+"""The upper bits of a quiet NaN in each floating-point type; the lower bits of the 16-bit pattern are free."""
+
+
+@handles(Guard)
+def guard(session: Session, step: Guard) -> Guarded:
+    """Run a pass with redzones around operands, outputs, gradients, grad_outputs and temporaries."""
+    zones = Redzones(step.fill)
+    tensors = {**state_of(session.models[step.forward.model]), **session.inputs[step.forward.inputs].leaves}
+    unguarded = {name: value.data for name, value in tensors.items()}
+    try:
+        for name, value in tensors.items():
+            value.data = zones.copy(value, name)
+        with zones:
+            outputs = call_forward(session, step.forward)
+            if step.backward is not None:
+                backward(session, step.backward)
+        session.synchronize()
+    finally:
+        for name, value in unguarded.items():
+            tensors[name].data = value
+    for name, output in outputs.items():
+        zones.rename(output, name)
+    if step.backward is not None:
+        for name, gradient in session.grads[step.backward.grads].items():
+            zones.rename(gradient, f"grad:{name}")
+        for name, grad_output in session.grad_outputs[step.backward.grads].items():
+            zones.rename(grad_output, f"cotangent:{name}")
+    return Guarded(breaches=zones.breaches())
 
 
 @dataclass
 class Block:
-    """One tensor's memory, from its front redzone to the end of the other."""
+    """One tensor's memory with the redzones before and after it."""
 
     words: torch.Tensor
-    """int64. As words, a redzone is too short for PyTorch to look at with several threads."""
+    """int64: in words, a redzone is short enough for PyTorch to compare in one thread."""
     start: int
     nbytes: int
     pattern: int
-    """Of eight bytes, which repeat."""
+    """Eight bytes, which repeat."""
     name: str
     temporary: bool
 
     @property
     def zones(self) -> tuple[tuple[Literal["before", "after"], int, int], ...]:
-        """(side, first byte, byte after the last)."""
+        """The two redzones as (side, first byte, byte after the last)."""
         return ("before", 0, self.start), ("after", self.start + self.nbytes, 8 * self.words.numel())
 
     def reach(self, side: Literal["before", "after"], start: int, stop: int) -> int:
-        """How far from the tensor the farthest byte lies that does not hold the pattern; 0 where each does."""
+        """Return the distance in bytes to the farthest changed byte; 0 if the redzone is intact."""
         zone = self.words[start // 8 : stop // 8]
-        head = zone[:1].tolist()[0] ^ self.pattern  # of the first word, some bytes may be the tensor's own
+        head = zone[:1].tolist()[0] ^ self.pattern  # the first word may begin with bytes of the tensor
         if not head >> 8 * (start % 8) and not bool((zone[1:] != self.pattern).any()):
             return 0
-        found, due = zone.cpu().view(torch.uint8), torch.full_like(zone, self.pattern, device="cpu").view(torch.uint8)
-        changed = (found != due).nonzero().view(-1) - start % 8
+        actual = zone.cpu().view(torch.uint8)
+        expected = torch.full_like(zone, self.pattern, device="cpu").view(torch.uint8)
+        changed = (actual != expected).nonzero().view(-1) - start % 8
         changed = changed[changed >= 0]
         return stop - start - int(changed[0]) if side == "before" else int(changed[-1]) + 1
 
 
 class Redzones(TorchDispatchMode):
-    """Guards what is allocated while it is active, and what it is handed by `copy`."""
+    """Guards every tensor that is allocated while it is active, and every one passed to `copy`."""
 
     def __init__(self, fill: Literal["nan", "zero"]) -> None:
-        """`zero` finds no breach, but what is right then and wrong with NaN reads memory that nobody wrote."""
+        """Fill redzones and uninitialised memory with NaN or zeros.
+
+        `zero` finds no breach. A result that is right with it and wrong with `nan` depends on uninitialised memory.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
         self._fill = fill
         self._blocks: list[Block] = []
@@ -70,7 +105,7 @@ class Redzones(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operator imports all of torch.compile: seconds
+        return False  # else the first operator imports all of torch.compile, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -86,27 +121,29 @@ class Redzones(TorchDispatchMode):
         return _pytree.tree_map(guard, results)
 
     def copy(self, value: torch.Tensor, name: str) -> torch.Tensor:
-        """The same values between redzones; the tensor itself where it cannot be moved."""
+        """Return the same values between redzones; the tensor itself if it cannot be moved."""
         moved = self._guarded(value.detach(), name, unwritten=False)
         self.rename(moved, name)
         return moved
 
     def rename(self, value: object, name: str) -> None:
-        """What a breach of this tensor's memory is told under."""
+        """Report breaches around this tensor under another name, and no longer as those of a temporary."""
         if isinstance(value, torch.Tensor) and value.layout == torch.strided:
             block = self._by_address.get(_address(value))
             if block is not None:
                 block.name, block.temporary = name, False
 
     def breaches(self) -> tuple[Breach, ...]:
-        """Redzones that no longer hold their pattern."""
-        found: list[Breach] = []
+        """Return the redzones that were written to."""
+        breaches: list[Breach] = []
         for block in self._blocks if self._fill == "nan" else []:
             for side, start, stop in block.zones:
                 distance = block.reach(side, start, stop)
                 if distance:
-                    found.append(Breach(name=block.name[:512], side=side, nbytes=distance, temporary=block.temporary))
-        return tuple(found[:MAX_BREACHES])
+                    breaches.append(
+                        Breach(name=block.name[:512], side=side, nbytes=distance, temporary=block.temporary)
+                    )
+        return tuple(breaches[:MAX_BREACHES])
 
     def _guarded(self, value: torch.Tensor, name: str, *, unwritten: bool) -> torch.Tensor:
         if value.layout != torch.strided or value.is_meta or not value.numel():
@@ -135,7 +172,7 @@ class Redzones(TorchDispatchMode):
 
 
 class _Foreign:
-    """Device memory that a tensor's storage begins at; keeps the memory alive."""
+    """Device memory from `start` on, as the array interface describes it; keeps the memory alive."""
 
     def __init__(self, memory: torch.Tensor, start: int, nbytes: int) -> None:
         self._memory = memory
@@ -144,7 +181,7 @@ class _Foreign:
 
 
 def _storage(memory: torch.Tensor, start: int, nbytes: int) -> torch.UntypedStorage:
-    """A storage of its own over these bytes: a kernel that ignores the storage's offset stays inside."""
+    """Return a storage over these bytes alone: a kernel that ignores storage offsets stays inside."""
     if memory.is_cuda:
         return torch.as_tensor(_Foreign(memory, start, nbytes), device=memory.device).untyped_storage()
     array = (ctypes.c_uint8 * nbytes).from_address(memory.data_ptr() + start)
@@ -153,9 +190,10 @@ def _storage(memory: torch.Tensor, start: int, nbytes: int) -> torch.UntypedStor
 
 
 def _pattern(dtype: torch.dtype, index: int) -> int:
-    """NaN for floats, of another payload in each block, so that a copy from one redzone to the next one shows.
+    """Return the pattern of a redzone: NaN for floats, small numbers for integers.
 
-    Small numbers for integers, so that whoever reads an index there goes on to where it shows.
+    NaNs have another payload in each block, to detect a copy from one redzone to the next. With small integers a kernel
+    that reads an index there goes on to write where it is detected.
     """
     if dtype.is_floating_point:
         word = ((QUIET_NAN | index // 16 % 16) << 16 | QUIET_NAN | index % 16).to_bytes(4, "little")

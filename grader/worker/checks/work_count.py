@@ -1,13 +1,13 @@
-"""Counts what the reference's operations do: floating-point operations and the memory that no implementation is spared.
+"""Counts the work that no implementation can avoid: floating-point operations and memory traffic.
 
-Everything here errs downwards, since the figures are to bound the time of implementations that nobody has thought of
-yet: reductions, normalizations, random numbers and copies count as no operation, and intermediate results as no memory.
+All figures are lower bounds, because they bound the time of any implementation: reductions, normalizations, random
+numbers and copies count as no operation, and intermediate results as no memory traffic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,20 +15,22 @@ from torch.utils._pytree import tree_leaves
 
 from grader import protocol as p
 from grader.worker.autograd.engine import vector_jacobian_product
-
-if TYPE_CHECKING:
-    from grader.worker.session import Bench
+from grader.worker.passes import call_forward, cotangent
+from grader.worker.registry import handles
+from grader.worker.session import Session
 
 TAPE = "count"
+"""Key of the tape that a count leaves behind."""
 _GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
-"""They read no more of their first operand than they return."""
+"""Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
 _READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
-def count(bench: Bench, step: p.Count) -> p.Counted:
-    """Of one forward and, with cotangents, one backward of a model on inputs that are there."""
-    arguments = [value for value in bench.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
+@handles(p.Count)
+def count(session: Session, step: p.Count) -> p.Counted:
+    """Count the work of one forward and, with cotangents, one backward."""
+    arguments = [value for value in session.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
     run = p.Forward(
         model=step.model,
         inputs=step.inputs,
@@ -37,43 +39,44 @@ def count(bench: Bench, step: p.Count) -> p.Counted:
         grad=bool(step.cotangents),
         clone_inputs=step.clone_inputs,
     )
-    given = [*arguments, *bench.models[step.model].parameters()]
+    given = [*arguments, *session.models[step.model].parameters()]
     with Counter(given) as forward:
-        outputs = bench.call_forward(run)
-    moved = _generators(bench.device)
+        outputs = call_forward(session, run)
+    advanced = _generators(session.device)
     torch.manual_seed(run.seed)
-    draws = not all(map(torch.equal, moved, _generators(bench.device)))
-    made = forward.work(outputs.values())
+    draws = not all(map(torch.equal, advanced, _generators(session.device)))
+    forward_work = forward.work(outputs.values())
     if not step.cotangents:
-        return p.Counted(forward=made, draws=draws)
-    tape = bench.tapes[TAPE]
-    pairs = [(tape.outputs[name], bench.cotangent(value)) for name, value in step.cotangents.items()]
+        return p.Counted(forward=forward_work, draws=draws)
+    tape = session.tapes[TAPE]
+    pairs = [(tape.outputs[name], cotangent(session, value)) for name, value in step.cotangents.items()]
     with Counter([g for _, g in pairs]) as backward:
         grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
-    return p.Counted(forward=made, backward=backward.work(grads.values()), draws=draws)
+    return p.Counted(forward=forward_work, backward=backward.work(grads.values()), draws=draws)
 
 
 def _generators(device: torch.device) -> list[torch.Tensor]:
-    """The states of those that a forward on the device may draw from."""
+    """Return the states of the generators that a forward on the device may draw from."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device.type == "cuda" else [])]
 
 
 class Counter(TorchDispatchMode):
-    """Sees each operation below autograd; a context manager. `given`: what is there before, and has to be read."""
+    """Counts every operator below autograd while it is active."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        """`given` are the tensors that exist before the pass; only reads of them are counted."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
-        # What FlopCounterMode counts by. The mode itself asks each operation for a decomposition: seconds of imports.
-        from torch.utils.flop_counter import flop_registry  # and with it Triton, which few workers need
+        # The formulas of FlopCounterMode, which itself asks each operator for a decomposition: seconds of imports.
+        from torch.utils.flop_counter import flop_registry  # imports Triton, which few workers need
 
         self._formulas, self._matmul, self._convolution = flop_registry, 0, 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No compiled code is counted, and torch would import its compiler to keep it away: seconds, too."""
+        """No compiled code is counted; with True, torch would import its compiler, which takes seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,7 +99,7 @@ class Counter(TorchDispatchMode):
         return result
 
     def work(self, returned: Iterable[object]) -> p.Work:
-        """What was done until now, when this is what came out."""
+        """Return the work so far, of a pass that returned these values."""
         written: dict[int, int] = {}
         for value in returned:
             if isinstance(value, torch.Tensor) and _storage(value) not in self._given:
@@ -116,12 +119,12 @@ class Counter(TorchDispatchMode):
             key = _storage(value)
             if key in self._given:
                 read = min(nbytes(value), returned) if name in _GATHERS and index == 0 else nbytes(value)
-                # The largest read, not their sum: two may be of the same part.
+                # The largest read, not the sum: two may read the same part.
                 self._read[key] = min(self._given[key], max(read, self._read.get(key, 0)))
 
 
 def nbytes(value: torch.Tensor) -> int:
-    """Of memory behind the elements: an expanded dimension is there once."""
+    """Return the bytes of memory behind the elements; an expanded dimension counts once."""
     count = 1
     for extent, stride in zip(value.shape, value.stride(), strict=True):
         count *= extent if stride or not extent else 1

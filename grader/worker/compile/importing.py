@@ -1,8 +1,8 @@
-"""Imports a submission; sees, and where it can skips, each extension that the submission compiles.
+"""Imports a submission, records the extensions that it compiles, and reuses earlier builds.
 
-PyTorch's own `load_inline` and `load` stay as they are but for the one function that writes and runs a ninja file:
-where the bundle has a library made from the same sources and flags, that library is put in place instead. The rest is
-first compiled with lean headers (see lean.py).
+PyTorch's `load_inline` and `load` are unchanged except for the one function that writes and runs a ninja file: if the
+bundle has a library from the same sources and flags, that library is used. Other extensions are first compiled with
+lean headers (see lean_headers.py).
 """
 
 from __future__ import annotations
@@ -30,41 +30,42 @@ from grader.protocol import BuildEvent
 from grader.worker.compile.lean_headers import lean_headers
 
 with mock.patch.object(torch.cuda, "is_available", return_value=True):
-    # It asks, and the answer would start CUDA's driver in a process that is still to be copied: no copy could use it.
+    # The import calls it, which would start CUDA's driver in a process whose copies then could not use it.
     from torch.utils import cpp_extension
 
 LOG_HEAD_CHARACTERS = 24 << 10
-"""Of a build log; the first error is what an author needs."""
+"""Kept from the start of a build log, where the first error is."""
 LOG_TAIL_CHARACTERS = 8 << 10
+"""Kept from the end of a build log."""
 SCRATCH = Path(tempfile.gettempdir())
-"""This sandbox's own: /tmp is not everywhere."""
+"""The sandbox's own scratch folder, which is not /tmp in every sandbox."""
 BUNDLE_FOLDER = SCRATCH / "bundle"
 LEAN_FOLDER = SCRATCH / "lean"
 SIDE_BY_SIDE = Path(__file__).parent / "nvcc.py"
 ERROR_LIMIT = "-fmax-errors=20"
-"""PyTorch's headers under a standard that is too old give thirty thousand: 40 s, and 18 MB that nobody reads."""
+"""Under too old a standard PyTorch's headers give thirty thousand errors, which take 40 s and 18 MB."""
 
 
 class MissingClass(Exception):
-    """The file has no class of the name asked for."""
+    """The file has no class of the requested name."""
 
 
 class Builder:
-    """Records every extension build of this process and serves those that the bundle has."""
+    """Records every extension build of this process, and replaces builds by libraries of the bundle."""
 
     def __init__(self) -> None:
         self.events: list[BuildEvent] = []
         self._bundle: dict[str, Path] = {}
-        self._made: dict[str, Path] = {}
+        self._built: dict[str, Path] = {}
 
     def install(self) -> None:
-        """Put this builder between PyTorch and ninja."""
+        """Put this builder between PyTorch and ninja in this process."""
         stock = cpp_extension._write_ninja_file_and_build_library
         signature = inspect.signature(stock)
 
         def build(*args: Any, **kwargs: Any) -> None:
             bound = signature.bind(*args, **kwargs)
-            bound.arguments["verbose"] = False  # else ninja's output goes to stdout instead of into the error
+            bound.arguments["verbose"] = False  # else ninja's output goes to stdout, not into the error
             self._build(stock, bound)
 
         cpp_extension._write_ninja_file_and_build_library = build
@@ -84,7 +85,7 @@ class Builder:
             self._record(name, False, started, log=str(error))
             raise
         self._record(name, True, started)
-        self._made[key] = library
+        self._built[key] = library
 
     def _record(self, name: str, ok: bool, started: float, cached: bool = False, log: str = "") -> None:
         if len(log) > LOG_HEAD_CHARACTERS + LOG_TAIL_CHARACTERS:
@@ -93,7 +94,7 @@ class Builder:
         self.events.append(BuildEvent(name=name[:512], ok=ok, seconds=seconds, cached=cached, log=log))
 
     def take_bundle(self, descriptor: int) -> None:
-        """Unpack libraries that an earlier process of the same submission built."""
+        """Unpack the libraries that an earlier process of the same submission built."""
         BUNDLE_FOLDER.mkdir(exist_ok=True)
         with os.fdopen(descriptor, "rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
@@ -104,38 +105,38 @@ class Builder:
                     self._bundle[target.stem] = target
 
     def give_bundle(self, descriptor: int) -> int:
-        """Pack every library built here; returns the size in bytes, 0 when there is none."""
-        if not self._made:
+        """Pack every library that was built here; return the size in bytes, 0 if there is none."""
+        if not self._built:
             os.close(descriptor)
             return 0
         with os.fdopen(descriptor, "wb") as file:
             with tarfile.open(fileobj=file, mode="w:") as archive:
-                for key, library in self._made.items():
+                for key, library in self._built.items():
                     archive.add(library, arcname=f"{key}.so")
             return file.tell()
 
 
 def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments, folder: Path) -> None:
-    """With lean headers where that may work; what the stock headers say is what counts."""
-    told = bound.arguments
-    flags = [*told["extra_cflags"], *told["extra_cuda_cflags"]]
-    sources = [Path(source) for source in told["sources"]]
-    headers = None if told["extra_include_paths"] else lean_headers(sources, flags, folder)
+    """Compile with lean headers if possible, else with the stock headers, whose errors are reported."""
+    arguments = bound.arguments
+    flags = [*arguments["extra_cflags"], *arguments["extra_cuda_cflags"]]
+    sources = [Path(source) for source in arguments["sources"]]
+    headers = None if arguments["extra_include_paths"] else lean_headers(sources, flags, folder)
     if headers is not None:
-        lean = inspect.BoundArguments(bound.signature, told.copy())
+        lean = inspect.BoundArguments(bound.signature, arguments.copy())
         lean.arguments["extra_include_paths"] = headers
         with contextlib.suppress(RuntimeError), _halves_side_by_side():
             stock(*lean.args, **lean.kwargs)
             return
     if "clang" not in Path(cpp_extension.get_cxx_compiler()).name:  # type: ignore[no-untyped-call]
-        told["extra_cflags"] = [*told["extra_cflags"], ERROR_LIMIT]
-        told["extra_cuda_cflags"] = [*told["extra_cuda_cflags"], f"-Xcompiler={ERROR_LIMIT}"]
+        arguments["extra_cflags"] = [*arguments["extra_cflags"], ERROR_LIMIT]
+        arguments["extra_cuda_cflags"] = [*arguments["extra_cuda_cflags"], f"-Xcompiler={ERROR_LIMIT}"]
     stock(*bound.args, **bound.kwargs)
 
 
 @contextlib.contextmanager
 def _halves_side_by_side() -> Iterator[None]:
-    """nvcc.py in place of nvcc, unless a submission has something else there."""
+    """Run nvcc.py in place of nvcc, unless the submission has set a compiler itself."""
     home = cpp_extension.CUDA_HOME
     if home is None or "PYTORCH_NVCC" in os.environ:
         yield
@@ -149,7 +150,7 @@ def _halves_side_by_side() -> Iterator[None]:
 
 
 def _fingerprint(bound: inspect.BoundArguments) -> str:
-    """SHA-256 over the source files' contents and everything else that ninja would be told."""
+    """Return SHA-256 over the contents of the source files and all other arguments of the build."""
     state = hashlib.sha256()
     for name, value in bound.arguments.items():
         if name == "sources":
@@ -162,9 +163,9 @@ def _fingerprint(bound: inspect.BoundArguments) -> str:
 
 
 def import_source(source: str, file_name: str, class_name: str) -> tuple[types.ModuleType, type]:
-    """Write the source into scratch, so that tracebacks and `inspect` see it, and import it.
+    """Write the source to the scratch folder, where tracebacks and `inspect` find it, and import it.
 
-    Raises MissingClass, or whatever the import raises.
+    Returns the module and the class. Raises MissingClass, or whatever the import raises.
     """
     path = SCRATCH / "submission" / Path(file_name).name
     path.parent.mkdir(exist_ok=True)
@@ -176,7 +177,7 @@ def import_source(source: str, file_name: str, class_name: str) -> tuple[types.M
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    submitted = getattr(module, class_name, None)
+    if not isinstance(submitted, type):
         raise MissingClass(f"the file defines no class {class_name}")
-    return module, found
+    return module, submitted

@@ -1,8 +1,8 @@
-"""Which of PyTorch's headers a source needs: the operators that it names, and not the other fifteen hundred.
+"""Chooses the PyTorch headers that a source needs: those of the operators that it names.
 
-A declaration can change what a source means only if the source can name it. So the lean headers leave out what no word
-of the source refers to; where a source may learn of headers in another way, `lean_headers` has no offer. What does not
-compile with the lean headers is compiled with the stock ones, and what those say is what counts.
+A declaration can change the meaning of a source only if the source can name it. So the lean headers omit what no word
+of the source refers to; for a source that may depend on headers in another way, `lean_headers` returns None. A source
+that does not compile with the lean headers is compiled with the stock ones, whose errors are the ones reported.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 import torch
 
 LEAN_HEADERS = Path(__file__).parent / "include"
+"""Headers that are found before PyTorch's of the same names."""
 TORCH_HEADERS = Path(torch.__file__).parent / "include"
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+"""Declares torch::empty and similar functions."""
 
 _FACTORIES_NEED = """\
 #define GRADER_LEAN
@@ -36,31 +38,31 @@ _NAMED = (
     ("ATen/TensorIndexing.h", r"\bindexing\b|\bTensorIndex\b|\bindex\w*\s*\(\s*\{|\bSlice\b"),
     ("c10/core/InferenceMode.h", r"\bInferenceMode\b"),
 )
-"""Parts of ATen/ATen.h beside the operators, with what in a source refers to them."""
+"""Parts of ATen/ATen.h other than operators, with a pattern for sources that refer to them."""
 
 _BEYOND = re.compile(
-    r"""\#\s*include\s*"                                            # a text that is not looked at here
+    r"""\#\s*include\s*"                                            # a file that is not inspected here
       | \#\s*include\s*<(?!torch/(?:extension|types)\.h)torch/      # more of PyTorch's than torch/types.h
       | \#\s*include\s*<(?:ATen/(?:ATen|Functions|NativeFunctions)|pybind11/\w+)\.h
       | \#\s*include\s*[^<"\s]                                      # a macro's value
-      | ^\s*\#\s*(?:el)?if.*\b(?:AT|TORCH|C10|CAFFE|PYBIND|PY)\w*_  # asks what headers define
-      | \b__has_include | \#\#                                      # asks what headers there are; makes names
+      | ^\s*\#\s*(?:el)?if.*\b(?:AT|TORCH|C10|CAFFE|PYBIND|PY)\w*_  # tests what headers define
+      | \b__has_include | \#\#                                      # tests which headers exist; makes names
       | \btorch\s*::\s*(?!Tensor\b)\w+\s*::                             # torch::nn, torch::autograd, torch::jit ...
-      | \bnamespace\s+(?:\w+\s*=\s*(?:::\s*)?)?(?:torch|at|c10)\b  # names them without saying whose they are
+      | \bnamespace\s+(?:\w+\s*=\s*(?:::\s*)?)?(?:torch|at|c10)\b  # names them without their namespace
       | \bTORCH_LIBRARY
     """,
     re.VERBOSE | re.MULTILINE,
 )
 _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 _CALLED = re.compile(r"(?<![\w.:])(?<!->)([A-Za-z_]\w*)\s*\(")
-"""Free functions called without a namespace: one may be found through the type of its arguments, at::Tensor."""
+"""Functions called without a namespace, which may be found through the type of their arguments, at::Tensor."""
 _INCLUDES_ELSEWHERE = re.compile(r"^(-I|-i|--include|-include|-Xclang|@)|include")
 
 
 def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) -> list[str] | None:
-    """Folders to search before PyTorch's own, made for these sources; None where the stock headers have to do.
+    """Write headers for these sources to `folder`, and return the folders to search before PyTorch's own.
 
-    `folder` is where headers may be written.
+    Returns None if the sources need the stock headers.
     """
     texts = {path: _COMMENT.sub(r"\1 ", path.read_text(errors="replace")) for path in sources}
     if any(_BEYOND.search(text) for text in texts.values()) or any(map(_INCLUDES_ELSEWHERE.search, flags)):
@@ -79,7 +81,7 @@ def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) ->
 
 
 def _operators(text: str) -> str:
-    """`empty`, `add_` and `sum_out` are declared in the headers of empty, add and sum."""
+    """Include the operators that the text calls; `add_` and `sum_out` are declared by add and sum."""
     called = set(re.findall(r"\b(?:at|torch)\s*::\s*(\w+)", text)) | set(_CALLED.findall(text))
     names = called | {re.sub(r"_(symint|outf?)?$", "", name) for name in called}
     return "\n".join(f"#include <ATen/ops/{name}.h>" for name in sorted(names & _operator_headers()))
@@ -95,7 +97,7 @@ def _rest(text: str) -> str:
     signatures = "\n".join(f"{signature};" for name in named for signature, _ in _factories()[name])
     definitions = "\n".join(f"inline {signature} {body}" for name in named for signature, body in _factories()[name])
     lines += [
-        "#ifdef __CUDA_ARCH__",  # device code is compiled apart, and a function of the host is only declared there
+        "#ifdef __CUDA_ARCH__",  # device code is compiled separately and needs host functions only declared
         f"namespace torch {{\n{signatures}\n}}",
         f"#else\n{_FACTORIES_NEED}\nnamespace torch {{\n{definitions}\n}}\n#endif",
     ]
@@ -110,11 +112,11 @@ def _operator_headers() -> set[str]:
 
 @cache
 def _factories() -> dict[str, list[tuple[str, str]]]:
-    """torch::empty and its like, which are not at::empty: name to signatures and bodies; none for irregular ones."""
+    """Map functions such as torch::empty (not at::empty) to signatures and bodies; irregular ones to none."""
     text = (TORCH_HEADERS / FACTORIES).read_text()
-    found: dict[str, list[tuple[str, str]]] = {
+    factories: dict[str, list[tuple[str, str]]] = {
         name: [] for name in re.findall(r"^inline at::Tensor (\w+)\(", text, re.M)
     }
     for signature, name, body in re.findall(r"^inline (at::Tensor (\w+)\(.*\)) (\{\n(?: .*\n)*\}\n)", text, re.M):
-        found[name].append((signature, body))
-    return found | {"tensor": [], "from_blob": []}
+        factories[name].append((signature, body))
+    return factories | {"tensor": [], "from_blob": []}

@@ -1,10 +1,10 @@
-"""nvcc with its two halves side by side: what the host compiles, and what the device runs.
+"""Runs nvcc with its two halves, host code and device code, in parallel.
 
     python nvcc.py /usr/local/cuda/bin/nvcc ARGUMENTS
 
-One after another they take five seconds, cudafe++, and then two or more, cicc and ptxas. The second waits for the first
-because of the module id alone, which names what is internal to the file: here both are given one. The commands are
-nvcc's own, as `--dryrun` lists them; where that list has another form, nvcc is run as it is.
+In sequence, cudafe++ takes five seconds and then cicc and ptxas two or more. The second half waits for the first only
+because of the module id, which names symbols internal to the file; here both halves get the same one. The commands are
+nvcc's own, as `--dryrun` lists them; if that list has an unknown form, nvcc runs unchanged.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _TEMPORARY = re.compile(r'"([^"]*tmpxft_[^"]*)"')
 
 @dataclass(frozen=True)
 class Plan:
-    """Lines for a shell, of one source for one architecture."""
+    """Shell commands that compile one source for one architecture."""
 
     environment: dict[str, str]
     host: Sequence[str]
-    """Preprocess, and take apart."""
+    """Preprocess, and separate host code from device code."""
     device: Sequence[str]
-    """Preprocess, translate, assemble, make an array of bytes of it."""
+    """Preprocess, translate, assemble, and embed as an array of bytes."""
     last: str
-    """Compile what comes of both."""
+    """Compile the results of both."""
     source: Path
     module_id: Path
 
 
 def main() -> int:
+    """Compile, and return the exit status."""
     nvcc, *arguments = sys.argv[1:]
     plan = plan_of(nvcc, arguments)
     if plan is None:
@@ -49,8 +50,8 @@ def main() -> int:
     plan.module_id.write_text(unique_id(plan.source, arguments))
     try:
         with ThreadPoolExecutor(2) as pool:
-            both = list(pool.map(lambda half: carried_out(half, plan.environment), (plan.host, plan.device)))
-        return 0 if all(both) and carried_out([plan.last], plan.environment) else 1
+            succeeded = list(pool.map(lambda half: succeed(half, plan.environment), (plan.host, plan.device)))
+        return 0 if all(succeeded) and succeed([plan.last], plan.environment) else 1
     finally:
         for name in {name for line in (*plan.host, *plan.device) for name in _TEMPORARY.findall(line)}:
             with suppress(OSError):
@@ -58,9 +59,9 @@ def main() -> int:
 
 
 def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
-    """None where the halves cannot be told apart."""
+    """Return the commands of both halves; None if they cannot be separated."""
     kept = list(arguments)
-    if "-MD" in kept:  # with -MF FILE; nobody builds twice in one folder
+    if "-MD" in kept:  # with -MF FILE: dependencies for a second build, which never happens
         at = kept.index("-MD")
         del kept[at : at + 3]
     dry = subprocess.run([nvcc, "--dryrun", *kept], capture_output=True, text=True, check=False)
@@ -68,8 +69,8 @@ def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
     assigned = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
     commands = [line for line in lines if not _ASSIGNMENT.fullmatch(line) and not line.startswith("rm ")]
     dividing = [line for line in commands if line.startswith("cudafe++ ")]
-    made = [_MAKES_ID.search(line) for line in dividing]
-    if dry.returncode or "-c" not in kept or len(made) != 1 or made[0] is None:
+    ids = [_MAKES_ID.search(line) for line in dividing]
+    if dry.returncode or "-c" not in kept or len(ids) != 1 or ids[0] is None:
         return None
     preparing = [line for line in commands if shlex.split(line)[-2:] == ["-o", shlex.split(dividing[0])[-1]]]
     others = [line for line in commands if line not in (*preparing, *dividing)]
@@ -77,23 +78,23 @@ def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
         return None
     return Plan(
         environment={match[1]: match[2].strip() for match in assigned},
-        host=[preparing[0], dividing[0].replace(made[0][0], made[0][1])],
+        host=[preparing[0], dividing[0].replace(ids[0][0], ids[0][1])],
         device=others[:-1],
         last=others[-1],
         source=Path(shlex.split(preparing[0])[-3]),
-        module_id=Path(made[0][2]),
+        module_id=Path(ids[0][2]),
     )
 
 
 def unique_id(source: Path, arguments: Sequence[str]) -> str:
-    """In nvcc's form; another for another source, or for other arguments."""
+    """Return a module id in nvcc's form, unique to the source and the arguments."""
     digest = hashlib.sha256("\0".join((str(source.absolute()), *arguments)).encode() + source.read_bytes()).hexdigest()
     name = re.sub(r"\W", "_", source.name)
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
 
 
-def carried_out(lines: Sequence[str], environment: dict[str, str]) -> bool:
-    """One after another, while all goes well."""
+def succeed(lines: Sequence[str], environment: dict[str, str]) -> bool:
+    """Run the commands in sequence until one fails; return whether all succeeded."""
     variables = os.environ | environment
     return all(subprocess.run(["/bin/sh", "-c", line], env=variables, check=False).returncode == 0 for line in lines)
 

@@ -1,4 +1,4 @@
-"""The worker's own clock: one figure a call. A claim, which the referee holds against its own."""
+"""Times a call by the worker's own clock: a claim, which the referee compares with its own time."""
 
 from __future__ import annotations
 
@@ -6,37 +6,51 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import torch
 
-from grader.protocol import Done, Flush, Forward, Queue, Time, Timed
-from grader.worker import cores
+from grader.protocol import Done, Flush, Forward, Time, Timed
+from grader.protocol.timing import TimedPart
 from grader.worker.autograd.engine import vector_jacobian_product
-from grader.worker.precision import set_precision
-
-if TYPE_CHECKING:
-    from grader.worker.session import Bench
+from grader.worker.passes import call_forward, cotangent, set_precision
+from grader.worker.registry import handles
+from grader.worker.session import Session
+from grader.worker.timing.host import use_all_cores, use_first_core
 
 QUEUE_CYCLES = 4_000_000
-"""The stream is kept busy this long (about 2 ms) while the host queues the call, so that launch gaps are not timed."""
+"""GPU clock cycles (about 2 ms) that the stream is kept busy while the host queues the call, so that launch gaps are
+not timed."""
 
 
-def measure(bench: Bench, step: Time) -> Timed:
-    """Milliseconds that the part takes."""
+@handles(Time)
+def measure(session: Session, step: Time) -> Timed:
+    """Time one part of a call."""
     with no_collection():
-        action = part(bench, step)
-        if bench.device.type == "cuda":
+        action = part(session, step)
+        if session.device.type == "cuda":
             release_persisting_lines()
-        flush_caches(bench.device, step.flush_bytes)
-        if bench.device.type == "cpu":
-            cores.use_all()
-        return Timed(ms=milliseconds(bench.device, action))
+        flush_caches(session.device, step.flush_bytes)
+        if session.device.type == "cpu":
+            use_all_cores()
+        return Timed(ms=milliseconds(session.device, action))
+
+
+@handles(Flush)
+def flush(session: Session, step: Flush) -> Done:
+    """Give the steps that follow cold caches and other addresses."""
+    session.synchronize()
+    session.spacers.renew(step.spacers, session.device)
+    if session.device.type == "cpu":
+        session.host_memory.flush(step.nbytes)
+        use_first_core()
+    else:
+        flush_caches(session.device, step.nbytes)
+    return Done()
 
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """The interpreter's garbage is not collected meanwhile."""
+    """Disable the garbage collector meanwhile."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -47,31 +61,16 @@ def no_collection() -> Iterator[None]:
 
 
 def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
-    """That one call takes; on a GPU by events around what it queued."""
+    """Time one call in milliseconds; on a GPU by events around what it queues."""
     return on_device(action) if device.type == "cuda" else _on_host(action)
 
 
-def flush(bench: Bench, step: Flush) -> Done:
-    """Cold caches for the jobs that follow, and other places in memory."""
-    bench.synchronize()
-    bench.spacers.renew(step.spacers, bench.device)
-    if bench.device.type == "cpu":
-        if bench.filler is None or bench.filler.numel() < step.nbytes:
-            bench.filler = torch.empty(step.nbytes, dtype=torch.uint8)  # kept: new pages take longer
-        bench.filler[: step.nbytes].fill_(1)
-        bench.heap.own()
-        cores.use_first()
-    else:
-        flush_caches(bench.device, step.nbytes)
-    return Done()
+def part(session: Session, step: TimedPart) -> Callable[[], object]:
+    """Return the part as a function, with everything that it needs in place."""
+    return _backward(session, step) if step.part == "backward" else _forward(session, step)
 
 
-def part(bench: Bench, step: Time | Queue) -> Callable[[], object]:
-    """What is to be timed, with all that it needs in place."""
-    return _backward(bench, step) if step.part == "backward" else _forward(bench, step)
-
-
-def _forward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
+def _forward(session: Session, step: TimedPart) -> Callable[[], object]:
     run = Forward(
         model=step.model,
         inputs=step.inputs,
@@ -82,22 +81,22 @@ def _forward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
         seed=step.seed,
         clone_inputs=step.clone_inputs,
     )
-    return lambda: bench.call_forward(run)
+    return lambda: call_forward(session, run)
 
 
-def _backward(bench: Bench, step: Time | Queue) -> Callable[[], object]:
-    tape = bench.tapes[step.tape]
-    pairs = [(tape.outputs[name], bench.cotangent(given)) for name, given in step.cotangents.items()]
+def _backward(session: Session, step: TimedPart) -> Callable[[], object]:
+    tape = session.tapes[step.tape]
+    pairs = [(tape.outputs[name], cotangent(session, given)) for name, given in step.cotangents.items()]
     set_precision(step.tf32)
 
     def backward() -> None:
-        bench.grads[step.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+        session.grads[step.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)
 
     return backward
 
 
 def flush_caches(device: torch.device, nbytes: int) -> None:
-    """By writing so much twice."""
+    """Write a block of `nbytes` twice."""
     if nbytes:
         filler = torch.empty(nbytes, dtype=torch.uint8, device=device)
         filler.fill_(1)
@@ -105,7 +104,7 @@ def flush_caches(device: torch.device, nbytes: int) -> None:
 
 
 def release_persisting_lines() -> None:
-    """On a GPU. Lines of L2 under a persisting access window would outlast whatever is written through the cache."""
+    """Reset the GPU's persisting L2 lines, which would survive whatever is written through the cache."""
     with contextlib.suppress(ImportError, AttributeError, RuntimeError):
         from cuda.bindings import driver
 
@@ -119,7 +118,7 @@ def _on_host(action: Callable[[], object]) -> float:
 
 
 def on_device(action: Callable[[], object], busy_cycles: int = QUEUE_CYCLES) -> float:
-    """Milliseconds by a GPU's events; its stream is kept busy so long while the host queues the action."""
+    """Time an action in milliseconds by GPU events, queued while the stream is busy for `busy_cycles`."""
     before, after = events()
     torch.cuda.synchronize()
     torch.cuda._sleep(busy_cycles)  # type: ignore[no-untyped-call]
@@ -131,5 +130,5 @@ def on_device(action: Callable[[], object], busy_cycles: int = QUEUE_CYCLES) -> 
 
 
 def events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
-    """To go before and after what is timed."""
+    """Return two events, to record before and after what is timed."""
     return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

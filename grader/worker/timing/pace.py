@@ -1,9 +1,9 @@
-"""How quickly the GPU takes up work of this process: in one context so, in another otherwise, as long as they live.
+"""Warms up a GPU worker, and measures how quickly the GPU takes up its work.
 
-Kernels that do nothing and a call that does something are both looked at, since contexts are of more than two kinds.
-Of 92 on an H200, each of four empty kernels took up to 1.70 us in 48, 1.70 to 1.73 us in 24 and 1.73 to 1.76 us in 20;
-two kernels that move 16 MB each took 15.0, 15.3 and 15.1 us there, whatever core and streams were used. The cause is
-not known.
+That is constant in one context and differs between contexts. Both empty kernels and a call with work are measured,
+because contexts are of more than two kinds. Of 92 contexts on an H200, each of four empty kernels took up to 1.70 us in
+48, 1.70 to 1.73 us in 24 and 1.73 to 1.76 us in 20; two kernels that move 16 MB each took 15.0, 15.3 and 15.1 us there,
+on any core and any stream. The cause is unknown.
 """
 
 from __future__ import annotations
@@ -13,18 +13,38 @@ from collections.abc import Callable
 
 import torch
 
-from grader.protocol import Warmed
+from grader.protocol import Warm, Warmed
+from grader.worker.autograd import engine
+from grader.worker.memory import give_back_memory
+from grader.worker.registry import handles
+from grader.worker.session import Session
 from grader.worker.timing.clock import on_device
 
 KERNELS = 4
+"""Empty kernels in one sample."""
 ELEMENTS = 1 << 21
+"""Floats that each kernel with work reads and writes: 16 MB moved."""
 REPEATS = 128
+"""Samples of each kind."""
 BUSY_CYCLES = 100_000
-"""Some 50 us, in which the host queues the kernels."""
+"""GPU clock cycles (about 50 us) in which the host queues the kernels."""
 
 
-def measure() -> Warmed:
-    """Takes a GPU and its host 20 ms."""
+@handles(Warm)
+def warm_up(session: Session, step: Warm) -> Warmed:
+    """Load what a first GPU job would wait for: context, cuDNN, driver bindings, operator formulas."""
+    engine.start("cuda")
+    from cuda.bindings import driver  # noqa: F401
+
+    if step.counts:
+        from torch.utils import flop_counter  # noqa: F401
+    warmed = _measure()
+    give_back_memory(torch.device("cuda"), host=False)
+    return warmed
+
+
+def _measure() -> Warmed:
+    """Takes about 20 ms of the GPU and its host."""
     one, other = (torch.zeros(ELEMENTS, device="cuda") for _ in range(2))
 
     def nothing() -> None:
@@ -35,9 +55,9 @@ def measure() -> Warmed:
         torch.neg(one, out=other)
         torch.neg(other, out=one)
 
-    return Warmed(launch_ms=_least_ms(nothing) / KERNELS, call_ms=_least_ms(call))
+    return Warmed(launch_ms=_typical_ms(nothing) / KERNELS, call_ms=_typical_ms(call))
 
 
-def _least_ms(action: Callable[[], None]) -> float:
-    """Mean over the lower quarter of many times: what else runs on the GPU can only add to it."""
+def _typical_ms(action: Callable[[], None]) -> float:
+    """Mean of the lowest quarter of the samples: other work on the GPU can only add to a sample."""
     return statistics.fmean(sorted(on_device(action, BUSY_CYCLES) for _ in range(REPEATS))[: REPEATS // 4])

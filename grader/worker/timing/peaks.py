@@ -1,4 +1,4 @@
-"""What the device can do at best, measured: the baseline_error of the speed of light."""
+"""Measures the best rates of the device, from which the roofline bound follows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from collections.abc import Callable
 import torch
 
 from grader.protocol import Gauge, Gauged
+from grader.worker.registry import handles
+from grader.worker.session import Session
 from grader.worker.timing.clock import milliseconds
 
 REPEATS = 8
-"""The best counts: whatever else runs can only make it slower."""
+"""The best of them counts, because other work can only make one slower."""
 MATRIX = {"cpu": 1024, "cuda": 8192}
+"""Rows and columns of the matrices."""
 COPY_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
-"""Several times what any cache holds."""
+"""Several times the size of any cache."""
 
 
-def gauge(step: Gauge) -> Gauged:
-    """Square float32 matrix products with and without TensorFloat-32; a copy and a sum over a long vector."""
-    device = torch.device(step.device)
-    size, length = MATRIX[step.device], COPY_BYTES[step.device] // 4
+@handles(Gauge)
+def gauge(session: Session, step: Gauge) -> Gauged:
+    """Measure the peaks of the step's device."""
+    return measured_peaks(torch.device(step.device))
+
+
+def measured_peaks(device: torch.device) -> Gauged:
+    """Time float32 matrix products with and without TensorFloat-32, and a copy and a sum of a vector."""
+    size, length = MATRIX[device.type], COPY_BYTES[device.type] // 4
     a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
     rates = {}
     try:

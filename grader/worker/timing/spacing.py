@@ -1,4 +1,4 @@
-"""What lies where the next tensors would, so that those come to lie elsewhere."""
+"""Blocks of memory that occupy the addresses of freed tensors, so that the next ones get others."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from grader.worker.memory import give_back_memory
 
 @dataclass
 class Spacers:
-    """Held until they are renewed or cleared."""
+    """The blocks, kept until they are renewed or cleared."""
 
-    _held: list[torch.Tensor] = field(default_factory=list)
+    _blocks: list[torch.Tensor] = field(default_factory=list)
     _calls_bytes: int = 0
-    """On a GPU, of what calls allocated and freed before there were any spacers."""
+    """On a GPU: bytes that calls allocated and freed before there were any blocks."""
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
-        """Others, of so many bytes; a GPU, which has to be idle, gives tensors other pages."""
-        if device.type == "cuda" and not self._held:
+        """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
+        if device.type == "cuda" and not self._blocks:
             self._calls_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         self.clear()
         give_back_memory(device, host=False)
-        self._held += [_bytes(size, device) for size in sizes]
-        for size in (self._calls_bytes, 1):  # a queued call should find its pages mapped, the small tensors' too
+        self._blocks += [_bytes(size, device) for size in sizes]
+        for size in (self._calls_bytes, 1):  # so that a queued call finds its pages mapped, small tensors' included
             _bytes(size, device)
 
     def clear(self) -> None:
-        """Hold none."""
-        self._held.clear()
+        """Free all blocks."""
+        self._blocks.clear()
 
 
 def _bytes(count: int, device: torch.device) -> torch.Tensor:

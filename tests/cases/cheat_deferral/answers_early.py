@@ -5,23 +5,23 @@ Why it fails: the referee copies the outputs when it sees the flag. As long as t
 not, and the time is the honest one; when it does, the outputs are not there yet.
 """
 
-import sys
-
 import torch
 from torch import nn
 
-queue = sys.modules["grader.worker.timing.queue"]
-hold = queue.hold
+from grader import protocol as p
+from grader.worker.registry import HANDLERS
+
+hold, signal = HANDLERS[p.Await], HANDLERS[p.Signal]
 
 
-def hold_and_answer(bench, step):
-    done = hold(bench, step)
+def hold_and_signal(session, step):
+    done = hold(session, step)
     beside = step.flag.model_copy(update={"offset": step.flag.offset + 512})
-    queue.answer(bench, step.model_copy(update={"flag": beside}))
+    signal(session, step.model_copy(update={"flag": beside}))
     return done
 
 
-queue.hold = hold_and_answer
+HANDLERS[p.Await] = hold_and_signal
 
 
 class ModelNew(nn.Module):

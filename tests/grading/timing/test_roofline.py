@@ -16,7 +16,7 @@ from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
-from grader.worker.timing.peaks import gauge
+from grader.worker.timing.peaks import measured_peaks
 
 PEAKS = Peaks(float32=1e9, tf32=6e9, bytes=1e6, cache_bytes=1000)
 
@@ -131,7 +131,7 @@ def test_without_a_known_cache_memory_bounds_nothing():
 
 
 def test_peaks_are_measured_here():
-    measured = gauge(p.Gauge(device="cpu"))
+    measured = measured_peaks(torch.device("cpu"))
     assert 1e8 < measured.float32 < 1e14
     assert 1e8 < measured.bytes < 1e13
 

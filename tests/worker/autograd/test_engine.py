@@ -1,4 +1,4 @@
-"""The engine as the worker calls it gives what torch.autograd gives, and does not load the tools of torch.compile."""
+"""The worker's calls of the engine equal those of torch.autograd, and do not import the tools of torch.compile."""
 
 import subprocess
 import sys
@@ -17,13 +17,13 @@ def graph():
 def test_gradients_are_those_of_autograd():
     x, unused, outputs = graph()
     given = [torch.randn_like(output) for output in outputs]
-    found = engine.gradients(outputs, [x, unused], given, retain_graph=True)
-    wanted = torch.autograd.grad(outputs, [x, unused], given, allow_unused=True)
-    assert torch.equal(found[0], wanted[0])
-    assert found[1] is wanted[1] is None
+    actual = engine.gradients(outputs, [x, unused], given, retain_graph=True)
+    expected = torch.autograd.grad(outputs, [x, unused], given, allow_unused=True)
+    assert torch.equal(actual[0], expected[0])
+    assert actual[1] is expected[1] is None
 
 
-def test_they_can_be_differentiated_again():
+def test_gradients_can_be_differentiated_again():
     x, _, outputs = graph()
     (first,) = engine.gradients(outputs[1:], [x], [torch.ones(3, 4)], retain_graph=True, create_graph=True)
     (second,) = engine.gradients([first], [x], [torch.ones(3, 4)])
@@ -44,9 +44,9 @@ def test_a_grad_output_of_another_shape_is_refused():
         engine.gradients(outputs[1:], [x], [torch.ones(4, 4)])
 
 
-def test_no_new_process_waits_for_sympy():
+def test_the_engine_does_not_import_sympy():
     code = (
-        "import sys, torch; from grader.worker import engine; x = torch.ones(2, requires_grad=True); "
+        "import sys, torch; from grader.worker.autograd import engine; x = torch.ones(2, requires_grad=True); "
         "engine.gradients([x * 2], [x], [x]); engine.accumulate([x * 2], [x]); sys.exit('sympy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,12 +1,13 @@
-"""The profiler tells which operators ran; when it fails, or what it looks at, that is an answer too."""
+"""A profile lists the operators that ran; a failure of the profiler or the submission is reported."""
 
 import pytest
 import torch
 from torch import nn
 
 from grader import protocol as p
+from grader.worker.checks.profile import profile
 from grader.worker.compile.importing import Builder
-from grader.worker.session import Bench, Inputs
+from grader.worker.session import Inputs, Session
 
 
 class Model(nn.Module):
@@ -22,26 +23,26 @@ class Model(nn.Module):
 
 
 def profiled(model):
-    bench = Bench(Builder())
+    session = Session(Builder())
     x = torch.randn(3, 4)
-    bench.models["model"], bench.inputs["a"] = model, Inputs([x], {"input[0]": x})
-    return bench.run(p.Profile(forward=p.Forward(model="model", inputs="a", tape="a")), [])
+    session.models["model"], session.inputs["a"] = model, Inputs([x], {"input[0]": x})
+    return profile(session, p.Profile(forward=p.Forward(model="model", inputs="a", tape="a")))
 
 
-def test_operators_with_their_calls():
-    seen = profiled(Model())
-    calls = {kernel.name: kernel.calls for kernel in seen.kernels}
+def test_operators_are_listed_with_their_calls():
+    profile_of_model = profiled(Model())
+    calls = {kernel.name: kernel.calls for kernel in profile_of_model.kernels}
     assert calls["aten::addmm"] == 1
     assert calls["aten::relu"] == 1
-    assert seen.trouble == ""
-    assert (seen.streams, seen.graphs) == (0, 0)
+    assert profile_of_model.trouble == ""
+    assert (profile_of_model.streams, profile_of_model.graphs) == (0, 0)
 
 
-def test_a_submission_that_raises_is_an_answer():
+def test_a_submission_that_raises_is_reported():
     assert profiled(Model(fails=True)) == p.Profiled(trouble="RuntimeError: not under a profiler")
 
 
-def test_a_profiler_that_fails_is_an_answer(monkeypatch):
+def test_a_profiler_that_fails_is_reported(monkeypatch):
     def broken(*args, **kwargs):
         raise OSError("no counters")
 
@@ -49,6 +50,6 @@ def test_a_profiler_that_fails_is_an_answer(monkeypatch):
     assert profiled(Model()) == p.Profiled(trouble="OSError: no counters")
 
 
-def test_no_more_names_than_the_protocol_takes():
+def test_the_protocol_limits_the_number_of_names():
     with pytest.raises(ValueError, match="at most 64"):
         p.Profiled(kernels=tuple(p.Kernel(name=str(i), calls=1, ms=0.0) for i in range(p.MAX_KERNELS + 1)))

@@ -1,4 +1,4 @@
-"""Writes around a tensor are found, with its name, the side and the distance; what is guarded stays the same tensor."""
+"""Writes outside of a tensor are found with name, side and distance; guarded tensors keep their values."""
 
 import ctypes
 
@@ -21,11 +21,11 @@ DTYPES = (
 
 
 def write(tensor, offset, value=0x5A):
-    """One byte, so many behind the tensor's first."""
+    """Write one byte at an offset from the tensor's first."""
     ctypes.c_uint8.from_address(tensor.data_ptr() + offset).value = value
 
 
-def told(zones):
+def breaches_of(zones):
     return [(breach.name, breach.side, breach.nbytes, breach.temporary) for breach in zones.breaches()]
 
 
@@ -41,30 +41,30 @@ def test_each_byte_around_a_tensor_is_watched(dtype, count):
     ):
         zones = Redzones("nan")
         x = zones.copy(torch.ones(count, dtype=dtype), "x")
-        assert told(zones) == []
+        assert breaches_of(zones) == []
         write(x, offset + x.nbytes if side == "after" else offset)
-        assert told(zones) == [("x", side, distance, False)]
+        assert breaches_of(zones) == [("x", side, distance, False)]
 
 
-def test_a_write_inside_is_none_of_its_business():
+def test_a_write_inside_is_no_breach():
     zones = Redzones("nan")
     x = zones.copy(torch.zeros(5), "x")
     x.fill_(7)
     write(x, 0)
     write(x, x.nbytes - 1)
-    assert told(zones) == []
+    assert breaches_of(zones) == []
 
 
-def test_a_copy_from_one_redzone_to_the_next_shows():
+def test_a_copy_from_one_redzone_to_the_next_is_found():
     zones = Redzones("nan")
     x, y = zones.copy(torch.ones(4), "x"), zones.copy(torch.ones(4), "y")
     ctypes.memmove(y.data_ptr() + y.nbytes, x.data_ptr() + x.nbytes, 4)
-    assert [name for name, *_ in told(zones)] == ["y"]
+    assert [name for name, *_ in breaches_of(zones)] == ["y"]
 
 
 @pytest.mark.parametrize("value", [torch.randn(3, 5), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
                                    torch.randn(6, 4).t(), torch.arange(7), torch.tensor(2.0)])  # fmt: skip
-def test_what_is_guarded_is_the_same_tensor(value):
+def test_a_guarded_tensor_keeps_values_and_layout(value):
     moved = Redzones("nan").copy(value, "x")
     assert torch.equal(moved, value)
     assert moved.stride() == value.stride()
@@ -73,7 +73,7 @@ def test_what_is_guarded_is_the_same_tensor(value):
     assert moved.untyped_storage().nbytes() == value.nbytes
 
 
-def test_what_is_allocated_meanwhile_is_guarded_and_unwritten_floats_are_nan():
+def test_allocations_are_guarded_and_uninitialised_floats_are_nan():
     zones = Redzones("nan")
     with zones:
         empty, zeros = torch.empty(4, 4), torch.zeros(3)
@@ -83,14 +83,14 @@ def test_what_is_allocated_meanwhile_is_guarded_and_unwritten_floats_are_nan():
     for tensor in (empty, zeros, y):
         write(tensor, tensor.nbytes)
     zones.rename(y, "output")
-    assert told(zones) == [
+    assert breaches_of(zones) == [
         ("aten.empty", "after", 1, True),
         ("aten.zeros", "after", 1, True),
         ("output", "after", 1, False),
     ]
 
 
-def test_gradients_are_guarded_and_the_same():
+def test_gradients_are_guarded_and_unchanged():
     x = torch.randn(4, 3, requires_grad=True)
     weight = torch.randn(3, 3, requires_grad=True)
     plain = torch.autograd.grad(torch.tanh(x @ weight).sum(), (x, weight))
@@ -100,16 +100,16 @@ def test_gradients_are_guarded_and_the_same():
     assert all(torch.equal(a, b) for a, b in zip(plain, guarded, strict=True))
     write(guarded[1], guarded[1].nbytes)
     zones.rename(guarded[1], "grad:weight")
-    assert told(zones) == [("grad:weight", "after", 1, False)]
+    assert breaches_of(zones) == [("grad:weight", "after", 1, False)]
 
 
-def test_zeros_tell_of_no_breach():
+def test_zeros_report_no_breach():
     zones = Redzones("zero")
     with zones:
         x = torch.empty(4)
     assert not x.any()
     write(x, x.nbytes)
-    assert told(zones) == []
+    assert breaches_of(zones) == []
 
 
 def test_views_and_writes_in_place_stay_with_their_tensor():

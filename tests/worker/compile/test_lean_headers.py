@@ -1,4 +1,4 @@
-"""Lean headers change how long a build takes and nothing else: the same device code, numbers and errors."""
+"""Lean headers change only the build time: device code, numbers and errors are the same."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def environment(tmp_path):
 
 
 def compiler(tmp_path, text, *flags):
-    """Stdout of the C++ compiler on this text, with PyTorch's headers."""
+    """Return stdout of the C++ compiler for a source, with PyTorch's headers."""
     source = tmp_path / "source.cpp"
     source.write_text(text)
     folders = [f"-isystem{path}" for path in (*cpp_extension.include_paths(), sysconfig.get_paths()["include"])]
@@ -89,8 +89,8 @@ def compiler(tmp_path, text, *flags):
     return done.stdout
 
 
-def first_alone(paths):
-    """The first for every run of the tests, the others for the deep ones."""
+def first_only(paths):
+    """Mark all but the first as deep."""
     marks = ([], *([pytest.mark.deep] for _ in paths[1:]))
     return [pytest.param(path, id=path.stem, marks=mark) for path, mark in zip(paths, marks, strict=True)]
 
@@ -105,7 +105,7 @@ def named(tmp_path):
     return set(re.findall(r"ATen/ops/(\w+)\.h", (tmp_path / "lean" / "grader_operators.h").read_text()))
 
 
-def test_operators_are_those_that_the_source_can_name(tmp_path):
+def test_operators_are_those_that_the_source_names(tmp_path):
     text = "torch::Tensor f(torch::Tensor x) { at::add_out(x, x, x); auto y = exp(x); return at::relu_(y).mul(x); }"
     assert offer(tmp_path, text + " // at::sub")
     assert named(tmp_path) == {"add", "exp", "relu"}
@@ -128,7 +128,7 @@ def test_operators_are_those_that_the_source_can_name(tmp_path):
         "#if __has_include(<ATen/ops/add.h>)",
     ],
 )
-def test_sources_that_look_beyond_their_own_words_get_the_stock_headers(tmp_path, line):
+def test_sources_that_depend_on_other_headers_get_the_stock_headers(tmp_path, line):
     assert offer(tmp_path, "#include <torch/extension.h>\n") is not None
     assert offer(tmp_path, f"#include <torch/extension.h>\n{line}\n") is None
 
@@ -163,7 +163,7 @@ def test_every_operator_compiles_with_lean_headers(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.nvcc
-@pytest.mark.parametrize("path", first_alone(SOLUTIONS))
+@pytest.mark.parametrize("path", first_only(SOLUTIONS))
 def test_device_code_is_the_same(tmp_path, path):
     subprocess.run([sys.executable, "-c", BOTH_WAYS, path, tmp_path], env=environment(tmp_path), check=True)
     device_code = []
@@ -196,7 +196,7 @@ def test_numbers_are_the_same(tmp_path, path):
             check=True,
             stdout=subprocess.PIPE,
         )
-        assert json.loads(done.stdout) == 1, "it was built once, without the other headers' help"
+        assert json.loads(done.stdout) == 1, "it was built once, with one kind of headers"
         found.append(torch.load(tmp_path / way))
     assert len(found[0]) > 1
     for one, other in zip(*found, strict=True):

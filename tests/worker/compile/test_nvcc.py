@@ -1,4 +1,4 @@
-"""nvcc with its two halves side by side makes what nvcc makes."""
+"""nvcc with its two halves in parallel produces what nvcc produces."""
 
 import os
 import re
@@ -32,7 +32,7 @@ TORCH_FLAGS = ["-MD", "-MF", "out.d", "--expt-relaxed-constexpr", "--compiler-op
 
 
 def compiled(folder, text, way, flags=ONE_ARCHITECTURE):
-    """The finished process and the object file; a folder for temporary files is `tmp` in `folder`."""
+    """Return the finished process and the object file; temporary files go to `folder/tmp`."""
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "kernels.cu").write_text(text)
     real = f"{find_cuda_home()}/bin/nvcc"
@@ -60,7 +60,7 @@ def symbols(path):
     return sorted(line.split()[-2:] for line in without_ids.splitlines() if "cudafe1" not in line)
 
 
-def test_what_the_device_runs_is_the_same_to_the_byte(tmp_path):
+def test_device_code_is_identical(tmp_path):
     (_, stock), (done, ours) = (compiled(tmp_path, NAMED, way) for way in ("stock", "ours"))
     assert done.returncode == 0, done.stderr
     assert len(section(ours, ".nv_fatbin")) > 1000
@@ -68,7 +68,7 @@ def test_what_the_device_runs_is_the_same_to_the_byte(tmp_path):
     assert symbols(ours) == symbols(stock)
 
 
-def test_host_and_device_agree_on_what_is_internal_to_the_file(tmp_path):
+def test_host_and_device_agree_on_internal_names(tmp_path):
     (_, stock), (done, ours) = (compiled(tmp_path, ANONYMOUS, way) for way in ("stock", "ours"))
     assert done.returncode == 0, done.stderr
     assert symbols(ours) == symbols(stock)
@@ -81,7 +81,7 @@ def test_nothing_is_left_behind(tmp_path):
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_its_own_list_is_what_is_carried_out(tmp_path, monkeypatch):
+def test_the_commands_are_those_of_the_dry_run(tmp_path, monkeypatch):
     (tmp_path / "kernels.cu").write_text(NAMED)
     monkeypatch.chdir(tmp_path)
     arguments = [*TORCH_FLAGS, *ONE_ARCHITECTURE, "-c", "kernels.cu", "-o", "ours.o"]
@@ -96,14 +96,14 @@ def test_its_own_list_is_what_is_carried_out(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("broken", ["void run(", "__global__ int wrong() { return 1; }"])
-def test_what_does_not_compile_fails_with_what_the_compiler_says(tmp_path, broken):
+def test_a_compile_error_is_the_compilers(tmp_path, broken):
     done, made = compiled(tmp_path, broken, "ours")
     assert done.returncode == 1
     assert "error" in done.stderr
     assert not made.exists()
 
 
-def test_what_has_no_two_halves_is_left_to_nvcc(tmp_path):
+def test_several_architectures_are_left_to_nvcc(tmp_path):
     two = [*ONE_ARCHITECTURE, "-gencode=arch=compute_80,code=sm_80"]
     (_, stock), (done, ours) = (compiled(tmp_path, NAMED, way, two) for way in ("stock", "ours"))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-// Found before PyTorch's own header of this name: tensors, and for C++ what binds functions to Python.
+// Found before PyTorch's header of this name: tensors and, for C++, the binding of functions to Python.
 #pragma once
 #include <torch/types.h>
 #ifndef __CUDACC__

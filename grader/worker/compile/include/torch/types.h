@@ -1,5 +1,5 @@
-// Found before PyTorch's own header of this name: the same, without the operators that the source does not name and
-// what they bring. Parsing those, three times over in a .cu file, is most of what compilers do for a typical submission.
+// Found before PyTorch's header of this name: the same, without the operators that the source does not name. Compilers
+// spend most of their time on a typical submission parsing those, three times in a .cu file.
 #pragma once
 #ifndef AT_PER_OPERATOR_HEADERS
 #define AT_PER_OPERATOR_HEADERS
@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/Dispatch.h>
 
-// Where these are missing, abs(x) and exp(x) without std:: silently mean another function.
+// Without these headers, abs(x) and exp(x) without std:: silently mean another function.
 #include <cmath>
 #include <cstdlib>
 #ifdef __CUDACC__
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #endif
 
-// While one of these is defined, the headers beside this one that ask for it are empty.
+// While one of these is defined, the headers beside this one that test for it are empty.
 #define GRADER_LEAN
 #include <ATen/TensorOperators.h>
 #include <grader_operators.h>

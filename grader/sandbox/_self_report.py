@@ -1,4 +1,8 @@
-"""What a process sees of its own confinement. Believed: it is our code, in a sandbox before any submission."""
+"""A program that prints its own confinement as JSON.
+
+It runs in a sandbox, as a command and as a zygote's copy, before any submission does, so its report is trusted. It
+imports nothing of the grader, which is not visible inside.
+"""
 
 import json
 import os
@@ -8,9 +12,10 @@ from pathlib import Path
 
 
 def main() -> None:
+    """Print the report."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     scratch = os.statvfs(os.environ["TMPDIR"])
-    found = {
+    report = {
         "namespaces": {path.name: str(path.readlink()) for path in Path("/proc/self/ns").iterdir()},
         "user_id": os.getuid(),
         "seccomp": int(status["Seccomp"]),
@@ -21,7 +26,7 @@ def main() -> None:
         "process_count": resource.getrlimit(resource.RLIMIT_NPROC)[0],
         "scratch_bytes": scratch.f_blocks * scratch.f_frsize,
     }
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(report))
 
 
 if __name__ == "__main__":

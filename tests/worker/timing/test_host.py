@@ -1,4 +1,4 @@
-"""What is timed does not wait for memory that comes when it is first written to."""
+"""A timed call does not wait for heap pages that are mapped at the first write."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 PAGES = 2000
 TOUCHES = f"""
 import ctypes, mmap, os, resource, sys
-from grader.worker.heap import Heap
+from grader.worker.timing.host import Heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -1,0 +1,133 @@
+"""The result of one job: its evidence and sealed tensors; large ones are read when needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from grader import protocol as p
+from grader.executor.client import WorkerLost
+
+
+class TensorSpec(NamedTuple):
+    """Shape and dtype that a sealed tensor must have."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes of a dense tensor."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @staticmethod
+    def of(info: p.TensorInfo) -> TensorSpec:
+        """Return the spec of a tensor that a worker described."""
+        assert info.shape is not None
+        assert info.dtype is not None
+        return TensorSpec(info.shape, getattr(torch, info.dtype))
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The evidence of one job, with the tensors that came back."""
+
+    evidence: p.Evidence
+    sealed: Mapping[str, torch.Tensor]
+    """Private copies by export source, without the sources that the worker refused."""
+    refused: Mapping[str, p.TensorInfo]
+    """What the worker has instead of a source that it could not export."""
+    bracket_ms: float
+    """From the first input's release to the last output's seal, by the referee's clock."""
+    queued: bool = True
+    """The worker had queued all its work before the inputs were released (gpu_timeline.py)."""
+
+    @property
+    def failure(self) -> p.Failure | None:
+        """What the job's last step raised, if it failed."""
+        return self.evidence.failure
+
+    def take(self, source: str) -> torch.Tensor | None:
+        """Return the sealed tensor and forget it; None for a source that the worker refused."""
+        if isinstance(self.sealed, Deferred):
+            return self.sealed.take(source)
+        return self.sealed.get(source)
+
+    def lost_as(self, error_for: Callable[[WorkerLost], Exception]) -> None:
+        """Set the error to raise if the worker is lost while a deferred tensor is read."""
+        if isinstance(self.sealed, Deferred):
+            self.sealed.error_for = error_for
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """Return the results of one class in order; without a failure, one for each step that it answers."""
+        return [result for result in self.evidence.results if isinstance(result, kind)]
+
+
+class Deferred(Mapping[str, torch.Tensor]):
+    """Sealed tensors of one job; large ones are copied out of the worker when they are first read.
+
+    The remaining ones are read when the worker gets its next job, unless this object has been freed.
+    """
+
+    def __init__(
+        self,
+        sealed: dict[str, torch.Tensor],
+        later: Mapping[str, tuple[TensorSpec, bool]],
+        refused: dict[str, p.TensorInfo],
+        read: Callable[[str, TensorSpec, bool], JobResult],
+    ) -> None:
+        """`read` copies one tensor out of the worker, given its source, its spec and whether it is widened."""
+        self._sealed, self._later, self._refused = sealed, dict(later), refused
+        self._read_one = read
+        self.error_for: Callable[[WorkerLost], Exception] = lambda lost: lost
+
+    def take(self, source: str) -> torch.Tensor | None:
+        """Return the tensor and forget it; None if the worker refused it."""
+        value = self.get(source)
+        self._sealed.pop(source, None)
+        return value
+
+    def __getitem__(self, source: str) -> torch.Tensor:
+        if source not in self._sealed and source in self._later:
+            self._read(source, *self._later.pop(source))
+        return self._sealed[source]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([source for source in (*self._sealed, *self._later) if source in self])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, source: object) -> bool:
+        return isinstance(source, str) and self.get(source) is not None
+
+    def read_rest(self) -> None:
+        """Read all remaining tensors."""
+        for source in list(self._later):
+            self.get(source)
+
+    def _read(self, source: str, spec: TensorSpec, widen: bool) -> None:
+        try:
+            result = self._read_one(source, spec, widen)
+        except WorkerLost as lost:
+            raise self.error_for(lost) from lost
+        self._refused.update(result.refused)
+        self._sealed.update(result.sealed)
+
+
+def joined(first: p.Evidence, second: p.Evidence) -> p.Evidence:
+    """Join the evidence of two segments of one job."""
+    failure = second.failure
+    if failure is not None:
+        failure = failure.model_copy(update={"step": failure.step + len(first.results)})
+    return second.model_copy(
+        update={
+            "results": first.results + second.results,
+            "failure": failure,
+            "peak_device_bytes": max(first.peak_device_bytes, second.peak_device_bytes),
+        }
+    )

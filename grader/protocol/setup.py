@@ -1,0 +1,158 @@
+"""Steps that prepare a worker: shared memory, GPU context, submission, models and their state."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from grader.protocol.base import (
+    Many,
+    Message,
+    Milliseconds,
+    Name,
+    Result,
+    Seconds,
+    Slot,
+    Step,
+    TensorInfo,
+    Text,
+    distinct,
+)
+
+__all__ = [
+    "Attach",
+    "BuildEvent",
+    "Construct",
+    "Constructed",
+    "Drop",
+    "Import",
+    "Imported",
+    "SetState",
+    "Use",
+    "Warm",
+    "Warmed",
+]
+
+
+class Attach(Step):
+    """Map a region, replacing the region of that name. Its file descriptor comes with the message."""
+
+    do: Literal["attach"] = "attach"
+    region: Literal["inbox", "outbox"]
+    kind: Literal["host", "cuda"]
+    nbytes: int
+
+
+class Warmed(Result):
+    """How quickly the GPU takes up work of this process."""
+
+    did: Literal["warmed"] = "warmed"
+    launch_ms: Milliseconds
+    """Time of one empty kernel among several that are queued together."""
+    call_ms: Milliseconds
+    """Time of two short kernels, also queued."""
+
+
+class Warm(Step):
+    """Create the GPU context and measure how quickly the GPU takes up work of this process.
+
+    Also loads what nearly every job needs. Takes tenths of a second and half a gigabyte of GPU memory.
+    """
+
+    do: Literal["warm"] = "warm"
+    answer = Warmed
+    counts: bool = False
+    """A `Count` step will follow."""
+
+
+class BuildEvent(Message):
+    """One call of `load_inline` or `load`."""
+
+    name: Name
+    ok: bool
+    seconds: Seconds
+    cached: bool
+    log: Text = ""
+
+
+class Imported(Result):
+    """The module was imported. `builds` lists the extensions that it compiled on import."""
+
+    did: Literal["imported"] = "imported"
+    seconds: Seconds
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+    bundle_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+
+
+class Import(Step):
+    """Import a source file, with the extensions that it compiles, and keep a class for `Construct`."""
+
+    do: Literal["import"] = "import"
+    answer = Imported
+    failure_kind = "import"
+    source: str
+    file_name: str
+    class_name: str
+    use_bundle: bool = False
+    """A descriptor with previously built extensions comes with the message."""
+    give_bundle: bool = False
+    """Write the extensions that are built here to the next descriptor."""
+
+
+class Constructed(Result):
+    """Parameters and buffers of the new model."""
+
+    did: Literal["constructed"] = "constructed"
+    parameters: Annotated[tuple[TensorInfo, ...], Many] = ()
+    buffers: Annotated[tuple[TensorInfo, ...], Many] = ()
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Constructed:
+        """Reject a name with two shapes: one could be matched and the other one allocated."""
+        return distinct(self, [info.name for info in (*self.parameters, *self.buffers)])
+
+
+class Construct(Step):
+    """Create an instance of the imported class under a key. Values are encoded by `encode_value`."""
+
+    do: Literal["construct"] = "construct"
+    answer = Constructed
+    model: str
+    init_inputs: Any
+    device: Literal["cpu", "cuda"]
+    float64: bool = False
+    seed: int
+    on_device: bool = False
+    """Draw parameters on the device if the constructor permits it; else on the CPU, and move them."""
+    compile_mode: Literal["none", "default", "max-autotune-no-cudagraphs"] = "none"
+    """Mode of torch.compile, which compiles at the first call. Used for baselines of the reference only."""
+
+
+class Use(Step):
+    """Make a key refer to the model that was constructed under another key."""
+
+    do: Literal["use"] = "use"
+    model: str
+    constructed: str
+
+
+class SetState(Step):
+    """Copy inbox values into parameters and buffers in place, without changing their version counters."""
+
+    do: Literal["set_state"] = "set_state"
+    model: str
+    values: dict[str, Slot]
+
+
+class Drop(Step):
+    """Forget inputs, tapes and gradients."""
+
+    do: Literal["drop"] = "drop"
+    empty_cache: bool = True
+    """Return cached memory to the system; on the CPU only together with `models`. Not between timed calls, which would
+    pay for allocating it again."""
+    models: bool = False
+    keep_results: bool = False
+    """Keep outputs and gradients, without what they were computed from."""

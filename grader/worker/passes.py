@@ -1,0 +1,173 @@
+"""Handlers of a forward and a backward pass, and the conditions that every call runs under."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from grader import protocol as p
+from grader.worker.autograd import engine, graph
+from grader.worker.autograd.substitutes import substituted
+from grader.worker.autograd.tensors import describe, flatten, plain
+from grader.worker.checks.late_stream import late_stream
+from grader.worker.registry import handles
+from grader.worker.session import Inputs, Session, Tape
+
+RECOMPILE_LIMIT = 256
+"""Compilations of one function by Dynamo: one for each mode, shape and set of operands that require a gradient. Past
+its own limit of 8 it raises, or runs the rest uncompiled, where a dropout draws other numbers under the same seed."""
+
+
+@handles(p.PutInputs)
+def put_inputs(session: Session, step: p.PutInputs) -> p.Done:
+    """Copy arguments from the inbox into private tensors."""
+    old = session.inputs.get(step.inputs)  # stays alive until the new tensors exist
+    arguments: list[object] = []
+    leaves: dict[str, torch.Tensor] = {}
+    for index, argument in enumerate(step.arguments):
+        if argument.slot is None:
+            arguments.append(p.decode_value(argument.value))
+            continue
+        value = session.regions["inbox"].slot(argument.slot)
+        widens = step.float64 and (value.is_floating_point() or value.is_complex())
+        dtype = torch.promote_types(value.dtype, torch.float64) if widens else value.dtype
+        target = old.arguments[index] if old is not None and step.reuse_addresses else None
+        if not isinstance(target, torch.Tensor):
+            target = _empty(value.shape, dtype, session.device, argument.layout)
+        with torch.no_grad():
+            target.data.copy_(value)
+        target.grad = None
+        arguments.append(target.requires_grad_(argument.requires_grad))
+        leaves[f"input[{index}]"] = target
+    session.inputs[step.inputs] = Inputs(arguments, leaves)
+    return p.Done()
+
+
+@handles(p.Forward)
+def forward(session: Session, step: p.Forward) -> p.Outputs:
+    """Call the model and describe what it returned."""
+    outputs = call_forward(session, step)
+    return p.Outputs(tensors=tuple(describe(name, value) for name, value in outputs.items()))
+
+
+def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
+    """Call the model under the step's conditions, keep the tape, and return the outputs by name."""
+    model, inputs = session.models[step.model], session.inputs[step.inputs]
+    leaves = {**dict(model.named_parameters()), **inputs.leaves}
+    arguments = list(inputs.arguments)
+    model.train(step.training)
+    _raise_recompile_limit()
+    if step.seed is not None:
+        torch.manual_seed(step.seed)
+    set_precision(step.tf32)
+    session.thaw()
+    for name in step.frozen:
+        if leaves[name].requires_grad:
+            session.frozen.append(leaves[name].requires_grad_(False))
+    late = late_stream(session.device, inputs.leaves.values(), active=step.side_stream)
+    with late, substituted(step.substitute):
+        if step.clone_inputs:
+            arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
+        with contextlib.nullcontext() if step.grad else torch.no_grad():
+            outputs = dict(flatten(model(*arguments)))
+    session.tapes[step.tape] = Tape(outputs, leaves)
+    return outputs
+
+
+@handles(p.Backward)
+def backward(session: Session, step: p.Backward) -> p.Gradients:
+    """Compute a vector-Jacobian product of a tape, keep the gradients, and describe them."""
+    tape = session.tapes[step.tape]
+    grad_outputs = session.grad_outputs[step.grads] = {
+        name: cotangent(session, given) for name, given in step.cotangents.items()
+    }
+    pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
+    pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
+    set_precision(step.tf32)
+    dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
+    with late_stream(session.device, [g for _, g in pairs], active=step.side_stream), dense:
+        if step.into != "result":
+            grads = engine.accumulated(pairs, tape.leaves, step)
+        else:
+            grads = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
+    session.grads[step.grads] = grads
+    return p.Gradients(
+        tensors=tuple(describe(name, value) for name, value in grads.items()),
+        double_backward=engine.differentiable_again(grads) if step.double else None,
+    )
+
+
+@handles(p.Trace)
+def trace(session: Session, step: p.Trace) -> p.Traced:
+    """Follow a tape's graph back from its outputs."""
+    tape = session.tapes[step.tape]
+    pairs = [(tape.outputs[name], cotangent(session, given)) for name, given in step.cotangents.items()]
+    return graph.trace(pairs, tape.leaves, step.wrt)
+
+
+@handles(p.Export)
+def export(session: Session, step: p.Export) -> p.Exported:
+    """Copy tensors into the outbox.
+
+    Refuses those without the slot's shape and dtype, and those without elements to copy (sparse, meta).
+    """
+    refused = []
+    outbox = session.regions["outbox"]
+    for source, slot in step.items.items():
+        value = session.find(source)
+        if step.widen and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+            value = value.to(getattr(torch, slot.dtype))
+        info = describe(source, value)
+        fits = info.kind == "tensor" and info.shape == slot.shape and info.dtype == slot.dtype
+        if fits and isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
+            outbox.slot(slot).copy_(plain(value))
+        else:
+            refused.append(info)
+    if not step.queued:
+        session.synchronize()
+    return p.Exported(refused=tuple(refused))
+
+
+def cotangent(session: Session, given: p.Cotangent) -> torch.Tensor:
+    """Return a private copy of a grad_output in its layout."""
+    value = session.regions["inbox"].slot(given.slot).to(session.device, copy=True)
+    if given.layout == "expanded":
+        return value.expand(given.expand_to or value.shape)
+    if given.layout == "transposed":
+        return value.transpose(0, -1).contiguous().transpose(0, -1)
+    if given.layout == "sliced":
+        return _empty(value.shape, value.dtype, session.device, "strided").copy_(value)
+    return value
+
+
+def set_precision(tf32: bool) -> None:
+    """Set the precision of float32 products on a GPU.
+
+    Without `tf32` it is full precision; with it PyTorch's default, TensorFloat-32 in cuDNN and not in cuBLAS. Set
+    before every call and never restored, because a submission may have changed it in between.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = tf32
+
+
+def _raise_recompile_limit() -> None:
+    """Let Dynamo compile more often, if it has been imported; importing it takes seconds."""
+    config: Any = sys.modules.get("torch._dynamo.config")
+    if config is not None and config.recompile_limit < RECOMPILE_LIMIT:
+        config.recompile_limit = config.accumulated_recompile_limit = RECOMPILE_LIMIT
+
+
+def _empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, layout: str) -> torch.Tensor:
+    if layout == "contiguous" or not shape:
+        return torch.empty(shape, dtype=dtype, device=device)
+    # NaN in the gaps: a kernel that takes the memory for contiguous reads it.
+    wide = torch.empty((*shape[:-1], 2 * shape[-1]), dtype=dtype, device=device)
+    if dtype.is_floating_point:
+        wide.fill_(float("nan"))
+    else:
+        wide.zero_()
+    return wide[..., ::2]

@@ -1,0 +1,135 @@
+"""Handlers of the steps that prepare a worker: regions, imports, models and their state."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import torch
+from torch import nn
+
+from grader import protocol as p
+from grader.worker.autograd.tensors import describe, state_of
+from grader.worker.compile.importing import import_source
+from grader.worker.memory import Region, give_back_memory
+from grader.worker.registry import handles
+from grader.worker.session import Session
+
+
+@handles(p.Attach)
+def attach(session: Session, step: p.Attach) -> p.Done:
+    """Map a region in place of the old one."""
+    old = session.regions.pop(step.region, None)
+    if old is not None:
+        old.close()
+    session.regions[step.region] = Region(step, session.descriptors.pop(0))
+    return p.Done()
+
+
+@handles(p.Import)
+def import_class(session: Session, step: p.Import) -> p.Imported:
+    """Import the source, with extensions from a bundle and into a bundle as requested."""
+    builder = session.builder
+    started = time.monotonic()
+    first = len(builder.events)
+    if step.use_bundle:
+        builder.take_bundle(session.descriptors.pop(0))
+    bundle = session.descriptors.pop(0) if step.give_bundle else None
+    _, session.submitted = import_source(step.source, step.file_name, step.class_name)
+    return p.Imported(
+        seconds=time.monotonic() - started,
+        builds=tuple(builder.events[first:]),
+        bundle_bytes=0 if bundle is None else builder.give_bundle(bundle),
+    )
+
+
+@handles(p.Construct)
+def construct(session: Session, step: p.Construct) -> p.Constructed:
+    """Create a model on its device. Raises TypeError if the class is not a torch.nn.Module."""
+    first = len(session.builder.events)
+    session.device = torch.device(step.device)
+    torch.manual_seed(step.seed)
+    model = _new_model(session, step)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
+    model = model.to(session.device)
+    session.models[step.model] = _to_float64(model) if step.float64 else model
+    if step.compile_mode != "none":
+        _compile(model, step.compile_mode)
+    return p.Constructed(
+        parameters=tuple(describe(name, value) for name, value in model.named_parameters()),
+        buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
+        builds=tuple(session.builder.events[first:]),
+    )
+
+
+@handles(p.Use)
+def use(session: Session, step: p.Use) -> p.Done:
+    """Bind a key to a model that exists."""
+    session.models[step.model] = session.models[step.constructed]
+    return p.Done()
+
+
+@handles(p.SetState)
+def set_state(session: Session, step: p.SetState) -> p.Done:
+    """Copy values from the inbox into parameters and buffers in place."""
+    state = state_of(session.models[step.model])
+    for name, slot in step.values.items():
+        value = session.regions["inbox"].slot(slot)
+        # `.data` does not change the version counter, so a cache keyed on `_version` does not notice.
+        state[name].data.copy_(value.view(state[name].shape))
+    return p.Done()
+
+
+@handles(p.Drop)
+def drop(session: Session, step: p.Drop) -> p.Done:
+    """Forget inputs, tapes and gradients, and return memory as requested."""
+    session.thaw()
+    session.inputs.clear()
+    session.grad_outputs.clear()
+    if step.keep_results:
+        for tape in session.tapes.values():
+            # Detached: a graph holds the leaves and more.
+            tape.outputs = {
+                name: value.detach() if isinstance(value, torch.Tensor) else value
+                for name, value in tape.outputs.items()
+            }
+            tape.leaves = {}
+    else:
+        session.tapes.clear()
+        session.grads.clear()
+    if step.models:
+        session.models.clear()
+    if step.empty_cache:
+        session.spacers.clear()
+        session.synchronize()
+        give_back_memory(session.device, host=step.models)
+    return p.Done()
+
+
+def _new_model(session: Session, step: p.Construct) -> object:
+    """Call the constructor, on the device if possible: a CPU draws gigabytes of parameters in a minute."""
+    assert session.submitted is not None
+    if step.on_device and session.device.type != "cpu":
+        with contextlib.suppress(Exception), session.device:
+            return session.submitted(*p.decode_value(step.init_inputs))
+        torch.manual_seed(step.seed)
+    with torch.device("cpu"):
+        return session.submitted(*p.decode_value(step.init_inputs))
+
+
+def _to_float64(model: nn.Module) -> nn.Module:
+    """Convert the model to float64 and its complex values, which `double` skips, to complex128."""
+    model.double()
+    for value in (*model.parameters(), *model.buffers()):
+        if value.is_complex():
+            value.data = value.data.to(torch.complex128)
+    return model
+
+
+def _compile(model: nn.Module, mode: str) -> None:
+    """Compile in place, to keep parameter names, and in this process, to leave no compiler behind."""
+    from torch._inductor import config
+
+    config.compile_threads = 1
+    model.compile(mode=mode, dynamic=False)
