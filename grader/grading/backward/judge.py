@@ -21,8 +21,8 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first, in_eval, raised
-from grader.grading.random.other_sizes import inconsistent_elsewhere, unlike_its_forward
-from grader.grading.random.own_terms import in_own_terms
+from grader.grading.random.seeded_gradients import check_other_sizes, reference_inconsistent
+from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import BackwardResult, Diagnosis, StageStatus, Status, TensorCheck, VariantResult
 
 MISSING_CODES = ("output_detached", "input_grad_none", "param_grad_none", "backward_not_implemented")
@@ -77,7 +77,7 @@ def judge_backward(
                 found = run_experiments(candidate, oracle, others, experiments.TRAPS_IN_EVAL)
                 diagnoses += [in_eval(diagnosis) for diagnosis in found if diagnosis.severity == "error"]
         if verdict_of(diagnoses) is Status.CORRECT:
-            diagnoses += inconsistent_elsewhere(candidate, oracle, cases, traps[0].first, diagnoses)
+            diagnoses += check_other_sizes(candidate, oracle, cases, traps[0].first, diagnoses)
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     status = verdict_of(diagnoses)
@@ -214,7 +214,7 @@ def run_experiments(
 ) -> list[Diagnosis]:
     """Their diagnoses, errors before warnings before information. A lost worker ends them."""
     found: list[Diagnosis] = []
-    seen = in_own_terms(candidate, cases)
+    seen = with_own_values(candidate, cases)
     for experiment in asked:
         try:
             diagnosis = experiment(candidate, seen)
@@ -227,7 +227,7 @@ def run_experiments(
         error = diagnosis.severity == "error"
         if (error or diagnosis.code == "not_comparable") and not _has_control(oracle, experiment, cases, diagnosis):
             if error and diagnosis.code == "inconsistent_with_forward":
-                found.append(unlike_its_forward(cases.first))
+                found.append(reference_inconsistent(cases.first))
             continue
         found.append(diagnosis)
         if error and experiment in experiments.LASTING:
@@ -241,7 +241,9 @@ def _has_control(
     """The reference passes it."""
     key = experiment.__name__, cases.first.seed, cases.first.training
     told = ("error",) if diagnosis.severity == "error" else ("error", "warning")
-    return reference_passes(oracle, key, lambda reference: experiment(reference, in_own_terms(reference, cases)), told)
+    return reference_passes(
+        oracle, key, lambda reference: experiment(reference, with_own_values(reference, cases)), told
+    )
 
 
 def verdict_of(diagnoses: Sequence[Diagnosis]) -> Status:

@@ -18,7 +18,7 @@ from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ, same_bits
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line
-from grader.grading.random.own_differences import differences
+from grader.grading.random.seeded_gradients import check_gradients
 from grader.verdict.models import Device, Diagnosis
 
 REPEATS = 5
@@ -152,7 +152,7 @@ def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis |
         )
     if cases.first.forward_seed is None:
         return None
-    found = differences(candidate, cases.first)
+    found = check_gradients(candidate, cases.first)
     return found and (carried_over(candidate, cases.first) or ignores_grad_output(candidate, cases) or found)
 
 
