@@ -9,8 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES, Catalog, find_problems, find_submissions
+from grader.catalog.files import MAX_SOURCE_BYTES
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
+from grader.catalog.submissions import find_submissions
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
@@ -127,7 +129,10 @@ class RequestReader:
         catalog = self._catalog
         if problem is not None:
             catalog = Catalog({**catalog.problems, problem.id: problem})
-        (submission,) = find_submissions([path], catalog, problem_id=problem.id if problem else None)
+        found = find_submissions([path], catalog, problem_id=problem.id if problem else None)
+        if found.refused:
+            raise UserError(str(found.refused[0]))
+        (submission,) = found.submissions
         return catalog.problem(submission.problem_id), submission
 
 
@@ -157,7 +162,12 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SOURCE_BYTES:
         source, unreadable = "", f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
-    defaults = {"author": UNKNOWN_AUTHOR, "problem_id": problem.id, "path": f"{problem.id}.py"}
+    defaults = {
+        "author": UNKNOWN_AUTHOR,
+        "problem_id": problem.id,
+        "path": f"{problem.id}.py",
+        "format": problem.format,
+    }
     try:
         submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
     except ValidationError as error:

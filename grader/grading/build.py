@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import protocol as p
+from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.candidate import first_compiler_error
@@ -75,8 +76,9 @@ def check_source(submission: Submission) -> None:
         raise Stopped(
             Status.INVALID_SUBMISSION, diagnose("syntax_error", f"the file is not valid Python: {text}{where}")
         ) from None
-    if not any("ModelNew" in names for names in map(_names_bound, ast.walk(tree))):
-        raise Stopped(Status.INVALID_SUBMISSION, diagnose("no_model_new", "the file defines no class ModelNew"))
+    entry = format_named(submission.format).entry
+    if not any(_binds(node, entry) for node in ast.walk(tree)):
+        raise Stopped(Status.INVALID_SUBMISSION, diagnose("no_model_new", f"the file defines no {entry}"))
 
 
 def import_submission(
@@ -85,7 +87,7 @@ def import_submission(
     """Import in this worker, from the cache where it has the extensions; `keep` puts new ones there. Raises Stopped."""
     cached = cache.get(submission)
     step = p.Import(
-        source=submission.source,
+        source=format_named(submission.format).worker_source(submission.source),
         file_name=f"{submission.problem_id}.py",
         class_name="ModelNew",
         use_bundle=cached is not None,
@@ -155,14 +157,15 @@ def _result(builds: Sequence[p.BuildEvent], status: StageStatus, seconds: float 
     )
 
 
-def _names_bound(node: ast.AST) -> tuple[str, ...]:
+def _binds(node: ast.AST, entry: Entry) -> bool:
+    """Whether a node may define what is graded; a string with its name may do so by exec or setattr."""
     match node:
-        case ast.ClassDef(name=name):
-            return (name,)
-        case ast.Name(id=name, ctx=ast.Store()):
-            return (name,)
+        case ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+            return name == entry.name
+        case ast.FunctionDef(name=name):
+            return name == entry.name and entry.kind == "function"
         case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
-            return tuple(alias.asname or alias.name for alias in aliases)
-        case ast.Constant(value=str(text)) if "ModelNew" in text:
-            return ("ModelNew",)  # made by exec or setattr: the import will tell
-    return ()
+            return any((alias.asname or alias.name) == entry.name for alias in aliases)
+        case ast.Constant(value=str(text)):
+            return entry.name in text
+    return False

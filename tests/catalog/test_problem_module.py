@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.catalog.problem_module import load_problem
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from tests import samples
 

@@ -1,6 +1,6 @@
 """One process, several models of a submission: one for each of its sizes."""
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.grading.forward.judge import judge_case
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Submission
