@@ -84,7 +84,7 @@ def test_other_files_are_skipped_with_a_reason(folder, text, reason):
     assert skipped.reason.startswith(reason)
 
 
-def test_two_of_one_name_in_a_folder_are_told(folder):
+def test_two_problems_of_one_name_in_a_folder_are_reported(folder):
     write(folder / "more" / "scale.py", samples.PROBLEM_SOURCE)
     (skipped,) = find_problems([folder]).skipped
     assert "already has the id scale; rename one of them" in skipped.reason
@@ -176,7 +176,7 @@ def test_helpers_beside_submissions_are_passed_over(tmp_path, catalog):
     assert len(search(tmp_path / "s", catalog)) == 1
 
 
-def test_a_misspelt_problem_is_an_error_with_the_nearest(tmp_path, catalog):
+def test_a_misspelt_problem_is_refused_with_the_nearest(tmp_path, catalog):
     path = write(tmp_path / "s" / "ann" / "sclae.py")
     for given in (path, tmp_path / "s"):
         assert refusal(given, catalog) == f"{path}: unknown problem 'sclae'; did you mean scale?"
@@ -186,7 +186,7 @@ def test_a_misspelt_problem_is_an_error_with_the_nearest(tmp_path, catalog):
         find_submissions([path], catalog, problem_id="0")
 
 
-def test_a_missing_path_is_an_error(tmp_path, catalog):
+def test_a_missing_path_is_refused(tmp_path, catalog):
     write(tmp_path / "ann" / "scale.py")
     missing = tmp_path / "ann" / "scal.py"
     near = tmp_path / "ann" / "scale.py"
@@ -194,11 +194,11 @@ def test_a_missing_path_is_an_error(tmp_path, catalog):
     assert refusal(tmp_path / "zzz" / "scale.py", catalog).endswith("scale.py: no such file or folder")
 
 
-def test_what_is_no_file_is_an_error(catalog):
+def test_a_device_file_is_refused(catalog):
     assert "neither a file nor a folder" in refusal(Path("/dev/zero"), catalog)
 
 
-def test_an_empty_folder_is_an_error(tmp_path, catalog):
+def test_an_empty_folder_is_refused(tmp_path, catalog):
     (tmp_path / "none").mkdir()
     assert "none: no submission in it; one is <author>/" in refusal(tmp_path / "none", catalog)
 
@@ -264,7 +264,7 @@ def test_one_level_of_kernelbench_keeps_plain_ids(tmp_path):
     assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(both)
 
 
-def test_a_name_in_two_levels_is_told_by_the_folder_or_asked_for(tmp_path):
+def test_a_name_in_two_levels_needs_the_folder_of_a_level(tmp_path):
     catalog = find_problems([kernelbench(tmp_path / "KB")])
     submission = only(write(tmp_path / "ann" / "level2" / "23_Softmax__v2.py"), catalog)
     assert (submission.problem_id, submission.author, submission.label) == ("level2/23_Softmax", "ann", "v2")

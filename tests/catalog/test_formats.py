@@ -186,6 +186,23 @@ def test_cuda_means_the_chosen_device(make, made):
     assert inputs(problem)[0].device.type == "cpu"
 
 
+def test_the_device_is_the_one_that_the_grader_chose(make):
+    """The device of tensors without values stands for a GPU."""
+    reference = REFERENCE.replace('torch.randn(size, device="cuda", generator=generator)', "torch.ones(size).cuda()")
+    reference = reference.replace('torch.Generator(device="cuda").manual_seed(seed)', "torch.ones(size).device.type")
+    problem = make(reference.replace("torch.ones(size).cuda()", 'torch.ones(size).cuda(), generator == "cpu"'))
+    with torch.device("meta"):
+        tensor, layout = load_problem(problem).variants["full"].make_inputs()
+    assert tensor.device.type == "meta"
+    assert layout["data"]["tuple"][1] is True
+
+
+def test_generators_are_still_recognized(make):
+    check = "    assert isinstance(generator, torch.Generator)\n"
+    problem = make(REFERENCE.replace("    return torch.randn", f"{check}    return torch.randn"))
+    assert len(inputs(problem)) == 2
+
+
 def test_the_process_is_left_as_it_was(catalog):
     before = {name: sys.modules.get(name) for name in ("task", "utils")}
     generator = torch.Generator

@@ -1,4 +1,4 @@
-"""Batches from other programs: KernelBench's checkouts and runs, JSONL, and problem folders that are remembered."""
+"""Batches from other programs: checkouts and runs of KernelBench, JSONL, and remembered problem folders."""
 
 import json
 import os
@@ -223,7 +223,7 @@ def test_a_remembered_folder_is_offered_by_later_commands(cli, checkout, memory,
     assert checkout.exists()
 
 
-def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_path):
+def test_a_named_folder_replaces_a_remembered_one(cli, checkout, memory, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.py").write_text(samples.PROBLEM_SOURCE)
@@ -237,7 +237,7 @@ def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_
     assert found["mine"]["path"] == str(named / "mine.py")
 
 
-def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout, memory, tmp_path):
+def test_a_missing_remembered_folder_is_named_and_passed_over(cli, checkout, memory, tmp_path):
     cli("problems", "add", checkout)
     checkout.rename(tmp_path / "moved")
     result = cli("problems", "--json")
@@ -252,7 +252,7 @@ def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout,
     [
         (["add", "nowhere"], "grader: nowhere: no such file or folder"),
         (["add", "empty"], "grader: empty: no problem in it"),
-        (["remove", "KB"], "grader: KB: not remembered; these are: none"),
+        (["remove", "KB"], "grader: KB: not remembered; remembered are: none"),
         (["check", "1_Scael", "--problems", "KB"], "grader: unknown problem '1_Scael'; did you mean 1_Scale?"),
         (["--json", "check"], "grader: write the options behind the command: grader problems check ..."),
     ],
@@ -266,7 +266,7 @@ def test_a_mistake_about_folders_is_one_line(cli, checkout, memory, tmp_path, ar
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"folders": 3}', '{"folders": [3]}', "{"])
-def test_a_damaged_memory_is_named(cli, memory, text):
+def test_a_damaged_file_of_remembered_folders_is_named(cli, memory, text):
     memory.parent.mkdir(parents=True)
     memory.write_text(text)
     result = cli("problems")
@@ -274,7 +274,7 @@ def test_a_damaged_memory_is_named(cli, memory, text):
     assert result.err.startswith(f'grader: {memory}: not {{"folders": ["DIR", ...]}}')
 
 
-def test_another_file_may_hold_what_is_remembered(cli, checkout, monkeypatch, tmp_path):
+def test_a_variable_names_another_file(cli, checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path / "here.json"))
     cli("problems", "add", checkout)
     assert (tmp_path / "here.json").exists()

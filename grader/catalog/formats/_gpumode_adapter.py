@@ -114,26 +114,42 @@ class _Chosen(TorchFunctionMode):
         if func is torch.Tensor.cuda:
             return args[0].to(self.device)
         if func is torch.Tensor.to:
-            args = tuple(self._moved(value) for value in args)
+            args = tuple(self.moved(value) for value in args)
         else:
-            args = tuple(self._moved(value) if isinstance(value, torch.device) else value for value in args)
+            args = tuple(self.moved(value) if isinstance(value, torch.device) else value for value in args)
         if "device" in kwargs:
-            kwargs["device"] = self._moved(kwargs["device"])
+            kwargs["device"] = self.moved(kwargs["device"])
         result = func(*args, **kwargs)
         if func in _EMPTY:
             self.empty.append(result)
         return result
 
-    def _moved(self, value):
+    def moved(self, value):
+        """The chosen device for one that names CUDA; any other value as it is."""
         named = isinstance(value, str) and _CUDA.fullmatch(value)
         return self.device if named or (isinstance(value, torch.device) and value.type == "cuda") else value
+
+
+def _generator_on(mode):
+    """Stands for torch.Generator, which is a type that no function mode sees."""
+    stock = torch.Generator
+
+    class Meta(type):
+        def __instancecheck__(cls, value):
+            return isinstance(value, stock)
+
+    class Generator(metaclass=Meta):
+        def __new__(cls, device="cpu"):
+            return stock(mode.moved(device))
+
+    return Generator
 
 
 @contextlib.contextmanager
 def chosen(device):
     """While inside, helper modules are there, and CUDA means the device; what names no device stays on the CPU."""
     stock, before, mode = torch.Generator, enter(), _Chosen(device)
-    torch.Generator = lambda device="cpu": stock(mode._moved(device))  # type: ignore[assignment,misc]
+    torch.Generator = _generator_on(mode)  # type: ignore[misc]
     try:
         with torch.device("cpu"), mode:
             yield mode

@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from grader.catalog.files import read_source
 from grader.catalog.formats._base import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.verdict.models import Problem
@@ -105,6 +103,8 @@ def _sizes(path: Path) -> tuple[list[Arguments], list[Arguments]]:
     text, unreadable = read_source(path)
     if unreadable:
         raise NotAProblem(f"task.yml: {unreadable}")
+    import yaml
+
     try:
         task = yaml.safe_load(text)
     except yaml.YAMLError as error:
