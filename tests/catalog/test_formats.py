@@ -164,6 +164,14 @@ def test_data_is_nested_as_it_was():
     assert wide[5].dtype == torch.float64
 
 
+def test_a_reference_may_compute_in_float64(make):
+    problem = make(REFERENCE.replace("return data * 2", "return [data.double().cumsum(0), data.int()]"))
+    model = load_problem(problem).model_class()
+    tensor, layout = inputs(problem)
+    assert [one.dtype for one in model(tensor, layout)] == [torch.float32, torch.int32]
+    assert model(tensor.double(), layout)[0].dtype == torch.float64
+
+
 @pytest.mark.parametrize("made", ["torch.empty(3).fill_(1)", "torch.empty(3).normal_()", "torch.zeros(3)"])
 def test_a_tensor_that_was_written_is_an_argument(make, made):
     problem = make(REFERENCE.replace('torch.randn(size, device="cuda", generator=generator)', made))

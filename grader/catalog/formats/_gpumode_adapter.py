@@ -5,6 +5,7 @@ turns what `generate_input` returns into a flat list of arguments and back. It n
 
 Devices: the grader chooses one. While `generate_input` runs, and a reference that names CUDA, every mention of CUDA
 (`device="cuda"`, `.cuda()`, `torch.Generator(device="cuda")`) means the chosen device. Submissions are left alone.
+Precision: a float64 output for data of less precision counts in the dtype of the data's first float tensor.
 Output buffers: a tensor that `generate_input` makes with torch.empty and never writes holds no data. It is no argument:
 each call gets a new one, so that a kernel may write into it and return it without modifying an input.
 """
@@ -193,7 +194,7 @@ def flatten(data, empty=()):
 def unflatten(arguments):
     """The inverse of `flatten`, with new output buffers: float64 ones where the grader widened the inputs."""
     *tensors, layout = arguments
-    wide = layout["float"] is not None and tensors[layout["float"]].dtype != getattr(torch, layout["dtype"])
+    wide = _is_widened(arguments)
     device = tensors[0].device if tensors else None
 
     def visit(value):
@@ -212,6 +213,23 @@ def unflatten(arguments):
         return {key: visit(item) for key, item in value["dict"].items()}
 
     return visit(layout["data"])
+
+
+def _is_widened(arguments):
+    *tensors, layout = arguments
+    return layout["float"] is not None and tensors[layout["float"]].dtype != getattr(torch, layout["dtype"])
+
+
+def in_precision_of(arguments, result):
+    """The result with float64 tensors in the dtype of the data: some references compute in float64 to be exact."""
+    dtype = arguments[-1]["dtype"]
+    if dtype in (None, "float64") or _is_widened(arguments):
+        return result
+    if isinstance(result, torch.Tensor):
+        return result.to(getattr(torch, dtype)) if result.dtype == torch.float64 else result
+    if type(result) in (tuple, list):
+        return type(result)(in_precision_of(arguments, item) for item in result)
+    return result
 
 
 def inputs_maker(generate_input, arguments, seeded):
@@ -248,8 +266,8 @@ def model_of(kernel, redirected=False):
             with torch.no_grad():
                 data = unflatten(arguments)
                 if not redirected or arguments[0].device.type == "cuda":
-                    return kernel(data)
+                    return in_precision_of(arguments, kernel(data))
                 with chosen(arguments[0].device):
-                    return kernel(data)
+                    return in_precision_of(arguments, kernel(data))
 
     return Kernel
