@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
-from grader.catalog.submissions import find_submissions
+from grader.catalog.submissions import check_names, find_submissions
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
@@ -173,6 +173,7 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None
+    check_names(author=submission.author, label=submission.label)
     if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
         raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")
     return submission

@@ -47,8 +47,7 @@ def find_submissions(
     """
     if problem_id is not None:
         catalog.problem(problem_id)
-    if author is not None and not is_printable(author):
-        raise UserError(f"--author {printable(author)}: it has control characters; leave them out")
+    check_names(author=author)
     submissions: dict[Path, Submission] = {}
     refused: dict[Path, Refusal] = {}
     for given in paths:
@@ -82,6 +81,13 @@ def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
                 return NamedBy(problem_id, label=stem[end + 2 :] or None)
     before, _, label = stem.partition("__")
     return NamedBy(before, label=label or None)
+
+
+def check_names(**names: str | None) -> None:
+    """Raise UserError for a name with control characters, which could forge a line where it is printed."""
+    for kind, name in names.items():
+        if name is not None and not is_printable(name):
+            raise UserError(f"the {kind} '{printable(name)}' has control characters; leave them out")
 
 
 def _refusal(path: Path, error: UserError) -> Refusal:
@@ -119,9 +125,7 @@ def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: st
         problem = catalog.problem(named.problem_id)
         grouped = problem.id == f"{folder.name}/{problem.id.rpartition('/')[2]}"
         author = author or (folder.parent if grouped else folder).name or "unknown"
-        for kind, text in (("author", author), ("label", named.label or "")):
-            if not is_printable(text):
-                raise UserError(f"the {kind} '{printable(text)}' in its path has control characters; rename it")
+        check_names(author=author, label=named.label)
     except UserError as error:
         raise UserError(f"{printable(path)}: {error}") from None
     source, unreadable = read_source(path)

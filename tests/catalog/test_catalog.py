@@ -350,7 +350,7 @@ def test_one_bad_file_does_not_stop_a_batch(tmp_path, folder):
 )
 def test_names_that_could_forge_a_line_are_refused(tmp_path, catalog, name, what):
     message = refusal(write(tmp_path / name), catalog)
-    assert re.search(what + " in its path has control characters; rename it", message)
+    assert re.search(what + " has control characters; leave them out", message)
     assert message.isprintable()
 
 
@@ -358,10 +358,8 @@ def test_paths_are_escaped_in_messages(tmp_path, catalog):
     message = refusal(tmp_path / "a\ngrader: forged", catalog)
     assert message == f"{tmp_path}/a\\ngrader: forged: no such file or folder"
     assert refusal(write(tmp_path / "ann" / "no\nne.py"), catalog).isprintable()
-    with pytest.raises(UserError, match="--author"):
+    with pytest.raises(UserError, match=r"the author 'a.*b' has control characters"):
         search(tmp_path, catalog, author="a\nb")
-    with pytest.raises(ValueError, match="control characters"):
-        samples.submission(author="a\nb")
 
 
 def test_a_problem_whose_name_could_forge_a_line_is_skipped(folder):

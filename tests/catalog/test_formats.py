@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from grader.catalog import formats
 from grader.catalog.facts import facts
 from grader.catalog.formats import FORMATS, format_named
 from grader.catalog.formats import _gpumode_adapter as adapter
@@ -73,6 +74,13 @@ def inputs(problem, variant="full", seed=0, device=Device.CPU):
 def test_each_format_is_registered_under_its_name():
     assert list(FORMATS) == ["gpumode", "kernelbench"]
     assert all(name == one.name for name, one in FORMATS.items())
+
+
+def test_a_format_is_one_new_file(tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text("class Toy:\n    name = 'toy'\n\nFORMAT = Toy()\n")
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
+    assert list(formats.declared()) == ["gpumode", "kernelbench", "toy"]
+    del sys.modules["grader.catalog.formats.toy"]
 
 
 def test_a_kernelbench_problem_and_its_submissions_are_left_as_they_are():

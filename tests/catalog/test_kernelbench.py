@@ -93,7 +93,7 @@ def test_one_bad_file_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
     complaints = [line for line in result.err.splitlines() if line.startswith("grader: ")]
     assert len(complaints) == 3
     assert complaints[0] == "grader: s/bob/1_Scael.py: unknown problem '1_Scael'; did you mean 1_Scale?"
-    assert complaints[1].startswith("grader: s/eve\\ngrader: forged/1_Scale.py: the author 'eve\\ngrader: forged' in")
+    assert complaints[1].startswith("grader: s/eve\\ngrader: forged/1_Scale.py: the author 'eve\\ngrader: forged' has")
     assert "broken.py: problem 'broken' cannot be used: " in complaints[2]
     assert "level1/broken.py: syntax error in the file at line 1: " in complaints[2]
 
@@ -137,6 +137,7 @@ BAD = [
     (line(sample=1 << 70).encode(), "field 'sample': "),
     (line(author=["a"]).encode(), "field 'author': Input should be a valid string"),
     (line(author="\ud800").encode(), "invalid text: an unpaired surrogate"),
+    (line(label="v2\ngrader: forged").encode(), "the label 'v2\\ngrader: forged' has control characters"),
     (line(speed=2).encode(), "unknown field 'speed'"),
 ]
 

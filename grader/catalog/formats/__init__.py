@@ -12,13 +12,14 @@ from grader.catalog.formats._base import Entry, NamedBy, NotAProblem, ProblemFor
 __all__ = ["FORMATS", "Entry", "NamedBy", "NotAProblem", "ProblemFormat", "format_named"]
 
 
-def _declared() -> Mapping[str, ProblemFormat]:
+def declared() -> Mapping[str, ProblemFormat]:
+    """The formats of the modules in this package, by name."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     formats: list[ProblemFormat] = [importlib.import_module(f"{__name__}.{name}").FORMAT for name in names]
     return MappingProxyType({one.name: one for one in formats})
 
 
-FORMATS: Mapping[str, ProblemFormat] = _declared()
+FORMATS: Mapping[str, ProblemFormat] = declared()
 """By name, in the order in which they are asked whether a path is theirs."""
 
 
