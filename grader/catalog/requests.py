@@ -50,6 +50,8 @@ def make_request(problem: Problem, submission: Submission, *, device: str, defau
     """Analyses the source once. `default_device` is for `auto` and a source that runs on any device."""
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
+    if submission.format != problem.format:  # a Submission made by hand
+        submission = submission.model_copy(update={"format": problem.format})
     return Request(problem, submission, suited if device == AUTO else Device(device), analysis.languages)
 
 

@@ -294,7 +294,8 @@ def test_every_submission_has_an_expectation():
 def test_submissions_are_graded_end_to_end(graders, catalog, name, device):
     path = cases.CASES / "gpumode" / f"{name}.py"
     (submission,) = find_submissions([path], catalog).submissions
-    verdict = graders(device).grade(catalog.problem(submission.problem_id), submission)
+    pipeline = graders(device)
+    verdict = pipeline.grade(pipeline.request(catalog.problem(submission.problem_id), submission))
     status, code = EXPECTED[name]
     assert verdict.status is status, verdict.diagnoses
     assert code is None or code in [diagnosis.code for diagnosis in verdict.diagnoses]
@@ -309,7 +310,7 @@ def test_submissions_are_graded_end_to_end(graders, catalog, name, device):
 def test_the_error_of_a_submission_has_its_line(graders, catalog):
     problem = catalog.problem("scaled_add")
     source = "import torch\n\n\ndef custom_kernel(data):\n    raise ValueError('no')\n"
-    submission = samples.submission(problem_id="scaled_add", source=source, format="gpumode")
-    verdict = graders("cpu").grade(problem, submission)
+    submission = samples.submission(problem_id="scaled_add", source=source)
+    verdict = graders("cpu").grade(graders("cpu").request(problem, submission))
     assert verdict.status is Status.RUNTIME_ERROR
     assert "line 5" in str(verdict.diagnoses[0].detail) + verdict.diagnoses[0].message
