@@ -14,8 +14,9 @@ import resource
 import time
 from collections.abc import Sequence
 
-from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.shipped import shipped
+from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Submission
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1000, 10000], help="files of each batch")
     arguments = parser.parse_args()
     catalog = find_problems()
-    solutions = find_submissions([shipped("reference_solutions") / "cpu"], catalog)
+    solutions = find_submissions([shipped("reference_solutions") / "cpu"], catalog).submissions
     if arguments.authors:
         with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
             requests = [grader.request(catalog.problem(solution.problem_id), solution) for solution in solutions]

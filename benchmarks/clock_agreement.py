@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.grading import plan
 from grader.grading.resources import Resources
 from grader.grading.selftest import CONVOLUTION, itself, problems

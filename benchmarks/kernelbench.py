@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.child import ask
 from grader import Grader, Problem
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.verdict.models import Verdict
 
 EVALUATE = """

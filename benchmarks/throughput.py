@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ask
-from grader.catalog.problems_and_submissions import Catalog, find_problems, find_submissions
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.shipped import shipped
+from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.machine.toolchain import find_cuda_home
 from grader.options import GraderOptions
@@ -88,7 +89,7 @@ def main() -> None:
 def distinct(catalog: Catalog, count: int) -> list[Submission]:
     """`count` different sources, over the problems in turn."""
     root = shipped("problems").parent
-    correct = find_submissions([root / path for path in CORRECT], catalog)
+    correct = find_submissions([root / path for path in CORRECT], catalog).submissions
     return [
         one.model_copy(update={"author": f"author{number}", "source": f"{one.source}\n# {number}\n"})
         for number, one in zip(range(count), itertools.cycle(correct), strict=False)

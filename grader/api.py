@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
 from grader.options import GraderOptions
 from grader.verdict.models import Environment, Problem, Settings, Verdict

@@ -1,4 +1,4 @@
-"""Our own failures, as a tree. A submission's failure is a verdict, never an exception.
+"""Our own failures, as a tree, and what their messages need. A submission's failure is a verdict, never an exception.
 
 GraderError
 ├── UserError
@@ -11,6 +11,21 @@ GraderError
 
 The command line prints the message of any of them as one line. It exits with 2 for a UserError and with 1 for the rest.
 """
+
+import re
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line and paragraph separators, text direction overrides, and undecodable bytes of a file name."""
+
+
+def printable(text: object) -> str:
+    r"""The text on one line: characters that break or reorder lines are escaped as in Python, a newline as `\n`."""
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
+
+
+def is_printable(text: str) -> bool:
+    """Whether `printable` would leave the text as it is."""
+    return _UNPRINTABLE.search(text) is None
 
 
 class GraderError(Exception):

@@ -8,7 +8,7 @@
 
 Three outputs: two carry gradients, the third is an integer and has none.
 
-What catches kernels out:
+Where kernels go wrong:
 - Both float outputs lead back to both float inputs: the gradient of new_residual has to be added to RMSNorm's.
 - Either of the two gradients may be missing, when only one of the outputs is used.
 - d/dh of h / rms(h) has a second term, -h * mean(g * w * h) / rms^3; leaving it out gives a gradient of the right size

@@ -6,7 +6,7 @@
 
 The normalisation behaves differently in the two modes and writes to the model's buffers in one of them.
 
-What catches kernels out:
+Where kernels go wrong:
 - train(): statistics of the batch, which gradients flow through; running_mean and running_var move by `momentum` (0.03
   here, not PyTorch's default), with the *unbiased* variance, and num_batches_tracked counts up.
 - eval(): the running statistics, as constants, so that the backward loses two of its terms; no buffer changes.

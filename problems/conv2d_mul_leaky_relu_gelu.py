@@ -6,7 +6,7 @@
 
 Three pointwise operations behind a convolution: fused, they read and write the tensor once instead of three times.
 
-What catches kernels out:
+Where kernels go wrong:
 - GELU is the erf form. The tanh form differs by up to 4.7e-4, far outside float32 rounding.
 - multiplier is (64, 1, 1), three-dimensional: it broadcasts over the batch, and an accessor of four dimensions over it
   throws. Its gradient sums four million elements per channel.

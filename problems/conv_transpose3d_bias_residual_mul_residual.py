@@ -6,10 +6,10 @@
 
 Written out with c for the convolved tensor and b for bias, the value is ((c + b) + o) * o + o = c * (2c + b + 1).
 
-What catches kernels out:
+Where kernels go wrong:
 - The formula above is right for the values and wrong for the gradient. o is detached, so autograd sees o as a constant:
-  d/dc = o = c, not 4c + b + 1. Anyone who simplifies first and differentiates later trains another model.
-- d/db is o as well, summed over batch and space; it comes out right under both readings and so proves nothing.
+  d/dc = o = c, not 4c + b + 1. A kernel that simplifies first and differentiates later trains another model.
+- d/db is o as well, summed over batch and space. It is the same under both readings, so it does not tell them apart.
 - bias is a parameter of the model, (64, 1, 1, 1), beside the convolution's own bias.
 """
 

@@ -7,7 +7,7 @@
 Everything behind the convolution moves memory and computes almost nothing, and only one convolved value in eight
 survives the pooling. A kernel that fuses the pooling too touches the large tensor once.
 
-What catches kernels out:
+Where kernels go wrong:
 - multiplier is (32, 1, 1, 1) and learnable. Its gradient is a sum over two million elements per channel: one atomicAdd
   per element onto 32 addresses is right and slow, and a forward-only kernel leaves the gradient None.
 - A negative multiplier turns the order around: the largest output need not come from the largest convolved value.

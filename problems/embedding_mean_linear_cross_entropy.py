@@ -9,7 +9,7 @@
 
 Only the embedding's and the linear layer's parameters have gradients: the inputs are integers.
 
-What catches kernels out:
+Where kernels go wrong:
 - Tokens repeat, within a bag and across bags: the embedding's gradient is a scatter with collisions, dense, and zero in
   the rows that nobody looked up.
 - An ignored sample has loss 0 and hands no gradient down, whatever its grad_output. Its index -100 must not be read.

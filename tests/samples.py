@@ -1,4 +1,4 @@
-"""Values for tests, made by hand: what a grading would give, without one."""
+"""Hand-made values for tests: what a grading would return, without a grading."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,7 +100,7 @@ def verdict(
     minute: int = 0,
     **fields: Any,
 ) -> Verdict:
-    """A verdict on a submission whose stages fit its status."""
+    """A verdict whose stages agree with its status."""
     of = of or submission()
     where = where or environment()
     settings = settings or Settings(device=where.device)

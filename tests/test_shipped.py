@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader.catalog.problems_and_submissions import find_problems, find_submissions
+from grader.catalog.problems import find_problems
+from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Status
@@ -39,7 +40,7 @@ def catalog():
 
 
 def grade(grader, catalog, path):
-    (submission,) = find_submissions([path], catalog)
+    (submission,) = find_submissions([path], catalog).submissions
     return grader.grade(grader.request(catalog.problem(submission.problem_id), submission))
 
 

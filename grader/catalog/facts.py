@@ -1,6 +1,6 @@
-"""What of a problem can be graded, and what not and why: found out with tensors that have shapes but no values.
+"""Whether forward and backward of a problem can be graded, from a run with tensors that have shapes but no values.
 
-Running the reference that way takes no memory to speak of, so that listing problems of any size is quick.
+Such a run needs almost no memory, so listing problems of any size is quick.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grader.verdict.models import Problem
 
 
 def facts(problem: Problem) -> ProblemFacts:
-    """Look at one problem. A problem that cannot be used is described, not raised."""
+    """The facts about one problem. A problem that cannot be used is described, not raised."""
     about = ProblemFacts(id=problem.id, path=str(problem.path))
     try:
         module = load_problem(problem)
@@ -28,7 +28,7 @@ def facts(problem: Problem) -> ProblemFacts:
     about = about.model_copy(update={"variants": tuple(module.variants), "forward": True})
     try:
         operands = _operands(module)
-    except Exception as error:  # The problem's code, or an operator that needs values: anything may come.
+    except Exception as error:  # the problem's code may raise anything, and so may operators that need values
         reason = next(iter(str(error).splitlines()), "")
         return about.model_copy(
             update={"backward": True, "why_not": f"not known before it runs: {type(error).__name__}: {reason}"}
@@ -45,7 +45,7 @@ def facts(problem: Problem) -> ProblemFacts:
 
 def _operands(module: ProblemModule) -> tuple[Operand, ...]:
     with FakeTensorMode(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the model's own: nobody here is to act on them
+        warnings.simplefilter("ignore")  # the model's own warnings
         variant = module.variants[FULL]
         model = module.model_class(*variant.make_init_inputs())
         inputs = [_leaf(value) for value in variant.make_inputs()]
@@ -67,7 +67,7 @@ def _leaf(value: object) -> object:
 
 
 def _not_a_leaf(value: object) -> object:
-    """References may work in place on their inputs, which autograd forbids for leaves."""
+    """A copy, because references may write in place into inputs, which autograd forbids for leaves."""
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -83,7 +83,7 @@ def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _reached(outputs: Mapping[str, object], wanted: Mapping[str, torch.Tensor]) -> set[str]:
-    """Names of the operands that some output depends on differentiably."""
+    """Names of the operands with a gradient from some output."""
     roots = [value for value in outputs.values() if _differentiable(value)]
     if not roots or not wanted:
         return set()
@@ -103,7 +103,7 @@ def _operand(
             shape=None,
             dtype=type(value).__name__,
             gradient=False,
-            why_no_gradient="it is no tensor",
+            why_no_gradient="it is not a tensor",
         )
     gradient = name in with_gradient
     dtype = str(value.dtype).removeprefix("torch.")

@@ -1,7 +1,8 @@
-"""A problem's own code, imported: its Model, its variants, the names of its inputs.
+"""Imports a problem's source: its Model, its variants and the names of its inputs.
 
-Problem files are trusted and run in this process. They are imported under a private name, so that code behind
-`if __name__ == "__main__"` stays asleep and two folders may hold problems of the same name.
+Problem sources are trusted and run in this process. They are imported under a private name, so that code behind
+`if __name__ == "__main__"` does not run and two folders may hold problems of the same name. Every format translates its
+problems to this form (see `grader.catalog.formats`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from grader.protocol import encode_value
 from grader.verdict.models import Problem
 
 FULL = "full"
-"""The variant of the module's own `get_inputs` and `get_init_inputs`: the sizes that are timed."""
+"""The variant of the module's own `get_inputs` and `get_init_inputs`, whose sizes are timed."""
 
-TAKEN = (
-    "get_inputs may have dense tensors, each an argument of its own; beside them, and in get_init_inputs alone, "
-    "None, bools, numbers, strings, and lists, tuples and dictionaries of those"
+SUPPORTED_ARGUMENTS = (
+    "get_inputs may return dense tensors, each as an argument of its own; other arguments, and those of "
+    "get_init_inputs, are None, bools, numbers, strings, and lists, tuples and dictionaries of those"
 )
+"""The remedy for arguments that cannot be sent to a worker."""
 
 Maker = Callable[[], Sequence[Any]]
-"""Makes positional arguments anew each time it is called."""
+"""Returns new positional arguments each time it is called."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,21 @@ class Variant:
 
 @dataclass(frozen=True)
 class ProblemModule:
-    """What an imported problem file offers."""
+    """An imported problem."""
 
     model_class: type[nn.Module]
     variants: Mapping[str, Variant]
-    """In the file's order; `full` is always there and comes last unless the file places it."""
+    """In the file's order. `full` always exists and comes last unless the file places it."""
     forward_arguments: tuple[str, ...]
-    """Names of the forward's positional inputs, one for each value that `get_inputs` can make room for."""
+    """Names of the positional parameters of `Model.forward`."""
 
     def argument_name(self, index: int) -> str:
-        """Name of the forward's input at a position; `input[index]` where the signature gives none."""
+        """The name of the forward's input at a position; `input[index]` where the signature has none."""
         return self.forward_arguments[index] if index < len(self.forward_arguments) else f"input[{index}]"
 
 
 def load_problem(problem: Problem) -> ProblemModule:
-    """Import a problem file. Raises ProblemError with one line: the file, what is missing, the remedy."""
+    """Import a problem. Raises ProblemError with a message of one line: the file, what is missing, the remedy."""
     module = _import(problem)
     model_class = getattr(module, "Model", None)
     if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
@@ -75,7 +77,7 @@ def _import(problem: Problem) -> ModuleType:
     name = f"_grader_problem_{problem.source_hash[:16]}_{problem.id}"
     module = ModuleType(name)
     module.__file__ = str(problem.path)
-    # Dataclasses and torch.jit look their module up by name.
+    # Dataclasses and torch.jit look up their module by name.
     sys.modules[name] = module
     try:
         exec(compile(problem.source, str(problem.path), "exec"), module.__dict__)
@@ -104,11 +106,11 @@ def _declared(problem: Problem, module: ModuleType) -> Mapping[str, object]:
         declared: object = get_variants()
     except Exception as error:
         raise ProblemError(
-            f"{problem.path}: get_variants() raised {_one_line(error)}; let it return makers only, no tensors"
+            f"{problem.path}: get_variants() raised {_one_line(error)}; return callables from it, not tensors"
         ) from error
     if not isinstance(declared, Mapping) or not all(isinstance(name, str) for name in declared):
         raise ProblemError(
-            f"{problem.path}: get_variants() gave a {type(declared).__name__}; "
+            f"{problem.path}: get_variants() returned a {type(declared).__name__}; "
             "return a dict of name -> (get_init_inputs, get_inputs)"
         )
     return declared
@@ -123,7 +125,7 @@ def _variant(problem: Problem, name: str, makers: object) -> Variant:
                 make_inputs=_checked(problem, inputs, f"get_inputs of variant {name!r}", tensors=True),
             )
     raise ProblemError(
-        f"{problem.path}: variant {name!r} is no pair of callables; write (get_init_inputs, get_inputs) for it"
+        f"{problem.path}: variant {name!r} is not a pair of callables; write (get_init_inputs, get_inputs)"
     )
 
 
@@ -135,7 +137,7 @@ def _maker(problem: Problem, module: ModuleType, name: str, *, tensors: bool = F
 
 
 def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False) -> Maker:
-    """The same; it raises ProblemError where what it makes is no list, or cannot be sent to a worker."""
+    """The same maker; it raises ProblemError where the result is not a list, or cannot be sent to a worker."""
 
     def make() -> Sequence[Any]:
         try:
@@ -144,7 +146,7 @@ def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False
             raise ProblemError(f"{problem.path}: {name} raised {_one_line(error)}") from error
         if not isinstance(values, list | tuple):
             raise ProblemError(
-                f"{problem.path}: {name} gave a {type(values).__name__}; return a list of positional arguments"
+                f"{problem.path}: {name} returned a {type(values).__name__}; return a list of positional arguments"
             )
         for value in values:
             if tensors and isinstance(value, torch.Tensor) and value.layout is torch.strided:
@@ -152,7 +154,7 @@ def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False
             try:
                 encode_value(value)
             except TypeError as error:
-                raise ProblemError(f"{problem.path}: {name}: {error}; {TAKEN}") from error
+                raise ProblemError(f"{problem.path}: {name}: {error}; {SUPPORTED_ARGUMENTS}") from error
         return values
 
     return make

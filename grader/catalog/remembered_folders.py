@@ -1,4 +1,4 @@
-"""The problem folders that `grader problems add` remembers: a JSON file in the user's configuration."""
+"""The problem folders that `grader problems add` remembers, in a JSON file of the user's configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from grader.errors import UserError
 
 VARIABLE = "GRADER_PROBLEMS"
-"""Names the file, where it is not to be in the user's configuration."""
+"""Environment variable that names another file."""
 
 
 def registry() -> Path:
-    """`$GRADER_PROBLEMS`, else `$XDG_CONFIG_HOME/grader/problems.json`, else that under ~/.config."""
+    """The file: `$GRADER_PROBLEMS`, else `grader/problems.json` in `$XDG_CONFIG_HOME` or ~/.config."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -23,7 +23,7 @@ def registry() -> Path:
 
 
 def remembered() -> list[Path]:
-    """The folders, in the order in which they came. Raises UserError for a file that does not hold any."""
+    """The folders, in the order in which they were added. Raises UserError for a damaged file."""
     path = registry()
     try:
         folders = json.loads(path.read_text())["folders"]
@@ -34,12 +34,12 @@ def remembered() -> list[Path]:
     except (ValueError, KeyError, TypeError):
         folders = None
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
-        raise UserError(f'{path}: not {{"folders": ["DIR", ...]}}; put it right, or delete it')
+        raise UserError(f'{path}: not {{"folders": ["DIR", ...]}}; correct it, or delete it')
     return [Path(folder) for folder in folders]
 
 
 def remember(folder: Path) -> bool:
-    """Add a folder by its full path; False where it is known already."""
+    """Add a folder by its full path. Returns False if it is remembered already."""
     folders = remembered()
     if folder.resolve() in folders:
         return False
@@ -48,10 +48,10 @@ def remember(folder: Path) -> bool:
 
 
 def forget(folder: Path) -> None:
-    """Take a folder out, which need not exist any more. Raises UserError for one that is not remembered."""
+    """Remove a folder, which need not exist. Raises UserError if it is not remembered."""
     folders = remembered()
     if folder.resolve() not in folders:
-        raise UserError(f"{folder}: not remembered; these are: {', '.join(map(str, folders)) or 'none'}")
+        raise UserError(f"{folder}: not remembered; remembered are: {', '.join(map(str, folders)) or 'none'}")
     _write([one for one in folders if one != folder.resolve()])
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES, Catalog, find_problems, find_submissions
+from grader.catalog.files import MAX_SOURCE_BYTES
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
+from grader.catalog.submissions import check_names, find_submissions
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
@@ -48,6 +50,8 @@ def make_request(problem: Problem, submission: Submission, *, device: str, defau
     """Analyses the source once. `default_device` is for `auto` and a source that runs on any device."""
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
+    if submission.format != problem.format:  # a Submission made by hand
+        submission = submission.model_copy(update={"format": problem.format})
     return Request(problem, submission, suited if device == AUTO else Device(device), analysis.languages)
 
 
@@ -127,7 +131,10 @@ class RequestReader:
         catalog = self._catalog
         if problem is not None:
             catalog = Catalog({**catalog.problems, problem.id: problem})
-        (submission,) = find_submissions([path], catalog, problem_id=problem.id if problem else None)
+        found = find_submissions([path], catalog, problem_id=problem.id if problem else None)
+        if found.refused:
+            raise UserError(str(found.refused[0]))
+        (submission,) = found.submissions
         return catalog.problem(submission.problem_id), submission
 
 
@@ -157,12 +164,18 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SOURCE_BYTES:
         source, unreadable = "", f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
-    defaults = {"author": UNKNOWN_AUTHOR, "problem_id": problem.id, "path": f"{problem.id}.py"}
+    defaults = {
+        "author": UNKNOWN_AUTHOR,
+        "problem_id": problem.id,
+        "path": f"{problem.id}.py",
+        "format": problem.format,
+    }
     try:
         submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None
+    check_names(author=submission.author, label=submission.label)
     if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
         raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")
     return submission

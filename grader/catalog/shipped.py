@@ -1,4 +1,4 @@
-"""Where the files that come with the grader lie: beside the package in a clone, inside it in an installed wheel."""
+"""The files shipped with the grader: beside the package in a clone, inside it in an installed wheel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped(folder: Literal["problems", "reference_solutions", "submissions"]) -> Path:
-    """The folder of that name that came with this grader."""
+    """The shipped folder of that name. Raises GraderError where it is missing."""
     for place in (_PACKAGE / "_shipped" / folder, _PACKAGE.parent / folder):
         if place.is_dir():
             return place
-    raise GraderError(f"{folder}/ did not come along with {_PACKAGE}; install the grader again")
+    raise GraderError(f"{folder}/ is missing beside {_PACKAGE}; install the grader again")

@@ -31,7 +31,7 @@ _IMPORTED = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 _CUDA_TEXT = re.compile(r"\bcuda_sources\s*=|\.cu['\"]|__global__")
 _CPP_TEXT = re.compile(r"\bcpp_sources\s*=")
 
-_IGNORED_FUNCTIONS = {"get_inputs", "get_init_inputs"}
+_IGNORED_FUNCTIONS = {"get_inputs", "get_init_inputs", "generate_input"}
 """Submissions often repeat the problem's functions with `.cuda()` in them; only the problem's own are called."""
 
 

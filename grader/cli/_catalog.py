@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grader.catalog.problems_and_submissions import Catalog, find_problems
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.remembered_folders import remembered
+from grader.errors import printable
 
 
 def offered(folders: Iterable[Path] | None) -> Catalog:
-    """A remembered folder that is gone is named on stderr and otherwise passed over."""
-    found = []
+    """The shipped problems, the remembered ones and those in the folders; a later one replaces an earlier one."""
+    return find_problems([*_remembered(), *(folders or ())])
+
+
+def to_check(folders: Iterable[Path] | None, *, with_shipped: bool) -> Catalog:
+    """The problems in the folders alone, and the shipped ones where asked; without either as `offered`."""
+    if not folders and not with_shipped:
+        return offered(None)
+    return find_problems(folders or (), with_shipped=with_shipped)
+
+
+def _remembered() -> Iterator[Path]:
+    """The remembered folders that exist; a missing one is named on stderr."""
     for folder in remembered():
         if folder.is_dir():
-            found.append(folder)
+            yield folder
         else:
-            print(f"{folder}: remembered, but not there; `grader problems remove {folder}` forgets it", file=sys.stderr)
-    return find_problems([*found, *(folders or ())])
+            name = printable(folder)
+            print(f"{name}: remembered, but not there; `grader problems remove {name}` forgets it", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from db import Run, Store
-from grader.catalog.problems_and_submissions import Catalog, find_submissions, kernelbench_samples
+from grader.catalog.formats.kernelbench import samples_of_run
+from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, Request, RequestReader
+from grader.catalog.submissions import find_submissions
 from grader.cli._catalog import offered
 from grader.cli._lines import STDIN, arriving, readable
 from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
-from grader.errors import UserError
+from grader.errors import UserError, printable
 from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
@@ -79,7 +81,11 @@ def grade(
     catalog = offered(problems)
     check_variant = _variant_check(options.variant)
     files, streams = _files_and_streams(paths or (), kernelbench_run)
-    pairs = _pairs(files, catalog, problem_id, author, check_variant)
+    pairs, refused = _pairs(files, catalog, problem_id, author, check_variant)
+    if refused and not pairs and not streams:
+        for message in refused:
+            print(f"grader: {printable(message)}", file=sys.stderr)
+        raise typer.Exit(2)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
     with (
         Store.open(db) as store,
@@ -88,6 +94,8 @@ def grade(
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
     ):
         batch = _Batch(grader, store, run, progress, regrade=regrade)
+        for message in refused:
+            batch.refuse(message)
         try:
             batch.grade(pairs)
             for stream in streams:
@@ -176,7 +184,7 @@ def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> t
         if path != STDIN and not path.exists():
             raise UserError(f"{path}: no such file or folder")
     files = [path for path in paths if path not in streams]
-    return files + (kernelbench_samples(kernelbench_run) if kernelbench_run else []), streams
+    return files + (samples_of_run(kernelbench_run) if kernelbench_run else []), streams
 
 
 def _pairs(
@@ -185,12 +193,20 @@ def _pairs(
     problem_id: str | None,
     author: str | None,
     check_variant: Callable[[Problem], None],
-) -> list[Pair]:
-    submissions = find_submissions(files, catalog, problem_id=problem_id, author=author)
-    pairs = [(catalog.problem(submission.problem_id), submission) for submission in submissions]
-    for problem, _ in pairs:
-        check_variant(problem)
-    return pairs
+) -> tuple[list[Pair], list[str]]:
+    """What can be graded, and a message for each file or problem that cannot."""
+    found = find_submissions(files, catalog, problem_id=problem_id, author=author)
+    pairs, unusable = [], Counter[str]()
+    for submission in found.submissions:
+        problem = catalog.problem(submission.problem_id)
+        try:
+            check_variant(problem)
+        except UserError as error:
+            unusable[str(error)] += 1
+        else:
+            pairs.append((problem, submission))
+    refused = [f"{message} (files for it: {count})" for message, count in unusable.items()]
+    return pairs, [*map(str, found.refused), *refused]
 
 
 def _variant_check(variant: str | None) -> Callable[[Problem], None]:

@@ -8,18 +8,19 @@ from typing import Annotated
 
 import typer
 
-from grader.catalog.problems_and_submissions import Catalog, find_problems
+from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.remembered_folders import forget, registry, remember
-from grader.cli._catalog import offered
+from grader.cli._catalog import offered, to_check
 from grader.cli._options import ProblemFolders, takes_grader_options
-from grader.errors import UserError
+from grader.errors import UserError, printable
 from grader.options import GraderOptions
-from grader.report.console import clean, console
-from grader.verdict.models import Problem
+from grader.report.console import console
 
 app = typer.Typer(rich_markup_mode=None)
 
-_Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with problems, or a KernelBench checkout.")]
+_Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder with problems, or a checkout of KernelBench or GPU MODE's.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -28,7 +29,7 @@ def list_problems(
     problems: ProblemFolders = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem.")] = False,
 ) -> None:
-    """List the problems: their variants, what of each is gradable, and what not and why.
+    """List the problems with their variants, and whether forward and backward can be graded; if not, why.
 
     \b
     Examples:
@@ -44,25 +45,33 @@ def list_problems(
     from grader.catalog.known_facts import known_facts
     from grader.report.tables import problems_table
 
-    catalog = _catalog(problems)
-    found = (known_facts(problem) for problem in catalog.problems.values())
+    catalog = _with_skipped_named(offered(problems))
+    listed = (known_facts(problem) for problem in catalog.problems.values())
     if as_json:
-        for one in found:
+        for one in listed:
             print(one.model_dump_json())
     else:
-        console().print(problems_table(found))
+        console().print(problems_table(listed))
 
 
 @app.command()
 @takes_grader_options(["sandbox"])
 def check(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; all without any.")] = None,
-    problems: ProblemFolders = None,
+    problems: Annotated[
+        list[Path] | None,
+        typer.Option("--problems", metavar="DIR", help="Check the problems in this folder alone; may be repeated."),
+    ] = None,
+    with_shipped: Annotated[
+        bool, typer.Option("--shipped", help="Check the shipped problems, too; without --problems, them alone.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
     *,
     options: GraderOptions,
 ) -> None:
-    """Run each reference a few times and tell which problems cannot be graded, and why.
+    """Run each reference a few times and report which problems cannot be graded, and why.
+
+    Checks the shipped and remembered problems, or with --problems that folder alone.
 
     does_not_load, does_not_run: the file or the model raises. stochastic: it draws random numbers in train() and
     eval(). independent: the output does not depend on the inputs. constant: an output filled with one number passes.
@@ -76,34 +85,34 @@ def check(
     from grader.grading.problem_check import Checker
     from grader.report.text import problem_check_line
 
-    catalog = _catalog(problems)
-    chosen = _chosen(catalog, ids or ())
+    catalog = _with_skipped_named(to_check(problems, with_shipped=with_shipped))
+    chosen = [catalog.problem(one) for one in ids or ()] or list(catalog.problems.values())
     with Checker(sandbox=options.sandbox) as checker:
         for left, problem in zip(reversed(range(len(chosen))), chosen, strict=True):
-            found = checker.check(problem, more_to_come=left > 0)
+            result = checker.check(problem, more_to_come=left > 0)
             if as_json:
-                print(found.model_dump_json(), flush=True)
+                print(result.model_dump_json(), flush=True)
             else:
-                console().print(problem_check_line(found), soft_wrap=True)
+                console().print(problem_check_line(result), soft_wrap=True)
                 sys.stdout.flush()
 
 
 @app.command()
 def add(folder: _Folder) -> None:
-    """Remember a folder, so that every later command offers its problems without --problems.
+    """Remember a folder: later commands offer its problems without --problems.
 
     \b
     Example:
       grader problems add ~/KernelBench
     """
-    offers = len(find_problems([folder]).problems) - len(find_problems().problems)
+    added = len(find_problems([folder]).problems) - len(find_problems().problems)
     news = "remembered" if remember(folder) else "remembered already"
-    print(f"{clean(str(folder.resolve()))}: {news} in {registry()}; {offers} more problems with it", file=sys.stderr)
+    print(f"{printable(folder.resolve())}: {news} in {registry()}; {added} more problems with it", file=sys.stderr)
 
 
 @app.command()
 def remove(folder: _Folder) -> None:
-    """Forget a folder that `add` remembered. It stays where it is, and need not exist any more.
+    """Forget a folder that `add` remembered. The folder itself is left alone and need not exist.
 
     \b
     Example:
@@ -112,15 +121,10 @@ def remove(folder: _Folder) -> None:
     forget(folder)
 
 
-def _catalog(folders: list[Path] | None) -> Catalog:
-    """What is offered; files that are not is told on stderr."""
+def _with_skipped_named(catalog: Catalog) -> Catalog:
+    """The same; the files in it that are no problems are named on stderr."""
     from grader.report.tables import skipped_lines
 
-    catalog = offered(folders)
     for line in skipped_lines(catalog.skipped):
         print(line, file=sys.stderr)
     return catalog
-
-
-def _chosen(catalog: Catalog, ids: list[str] | tuple[str, ...]) -> list[Problem]:
-    return [catalog.problem(one) for one in ids] or list(catalog.problems.values())

@@ -44,7 +44,7 @@ def selftest(
 
     if not timing:
         raise UserError("selftest: nothing to test: give --timing")
-    from grader.catalog.problems_and_submissions import find_problems
+    from grader.catalog.problems import find_problems
     from grader.grading import selftest as own
     from grader.grading.resources import Resources
     from grader.machine.allocator import keep_freed_memory

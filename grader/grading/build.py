@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import protocol as p
+from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.candidate import LOG_TAIL_CHARACTERS, build_failed
@@ -76,8 +77,9 @@ def check_source(submission: Submission) -> None:
         text = getattr(error, "msg", None) or str(error)
         what, where = f"the file is not valid Python: {text}", f"line {line}" if line else None
         raise Stopped(diagnose("syntax_error", what, where=where, remedy="fix the syntax error")) from None
-    if not any("ModelNew" in names for names in map(_names_bound, ast.walk(tree))):
-        raise _no_model_new()
+    entry = format_named(submission.format).entry
+    if not any(_binds(node, entry) for node in ast.walk(tree)):
+        raise _no_model_new(str(entry))
 
 
 def import_submission(
@@ -86,7 +88,7 @@ def import_submission(
     """Import in this worker, from the cache where it has the extensions; `keep` puts new ones there. Raises Stopped."""
     cached = cache.get(submission)
     step = p.Import(
-        source=submission.source,
+        source=format_named(submission.format).worker_source(submission.source),
         file_name=f"{submission.problem_id}.py",
         class_name="ModelNew",
         use_bundle=cached is not None,
@@ -118,7 +120,7 @@ def import_submission(
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return _judge(evidence)
+    return _judge(submission, evidence)
 
 
 def _keep(cache: BuildCache, submission: Submission, descriptor: int, nbytes: int) -> None:
@@ -127,7 +129,7 @@ def _keep(cache: BuildCache, submission: Submission, descriptor: int, nbytes: in
         cache.put(submission, os.pread(descriptor, size, 0))
 
 
-def _judge(evidence: p.Evidence) -> Built:
+def _judge(submission: Submission, evidence: p.Evidence) -> Built:
     failure = evidence.failure
     if failure is None:
         imported = evidence.results[0]
@@ -137,7 +139,7 @@ def _judge(evidence: p.Evidence) -> Built:
         result = _result(failure.builds, StageStatus.FAILED, sum(event.seconds for event in failure.builds))
         raise BuildFailed(result, build_failed(failure.builds[-1], failure.text))
     if failure.kind == "missing_class":
-        raise _no_model_new()
+        raise _no_model_new(str(format_named(submission.format).entry))
     return Built(_result(failure.builds, StageStatus.PASSED, None), import_failure=failure)
 
 
@@ -149,8 +151,9 @@ class BuildFailed(Stopped):
         self.result = result
 
 
-def _no_model_new() -> Stopped:
-    return Stopped(diagnose("no_model_new", "the file defines no class ModelNew", remedy=usual_remedy("no_model_new")))
+def _no_model_new(entry: str) -> Stopped:
+    remedy = f"define {entry}" if entry != "class ModelNew" else usual_remedy("no_model_new")
+    return Stopped(diagnose("no_model_new", f"the file defines no {entry}", remedy=remedy))
 
 
 def _result(builds: Sequence[p.BuildEvent], status: StageStatus, seconds: float | None) -> BuildResult:
@@ -164,14 +167,15 @@ def _result(builds: Sequence[p.BuildEvent], status: StageStatus, seconds: float 
     )
 
 
-def _names_bound(node: ast.AST) -> tuple[str, ...]:
+def _binds(node: ast.AST, entry: Entry) -> bool:
+    """Whether a node may define what is graded; a string with its name may do so by exec or setattr."""
     match node:
-        case ast.ClassDef(name=name):
-            return (name,)
-        case ast.Name(id=name, ctx=ast.Store()):
-            return (name,)
+        case ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+            return name == entry.name
+        case ast.FunctionDef(name=name):
+            return name == entry.name and entry.kind == "function"
         case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
-            return tuple(alias.asname or alias.name for alias in aliases)
-        case ast.Constant(value=str(text)) if "ModelNew" in text:
-            return ("ModelNew",)  # exec or setattr may define it: importing the file shows
-    return ()
+            return any((alias.asname or alias.name) == entry.name for alias in aliases)
+        case ast.Constant(value=str(text)):
+            return entry.name in text
+    return False

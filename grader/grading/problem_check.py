@@ -1,4 +1,4 @@
-"""Checks problems before anything is graded for them. Models run in the sandboxed reference worker alone."""
+"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed reference worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grader.verdict.models import Device, Problem
 from grader.verdict.value import Value
 
 MAX_CPU_INPUT_BYTES = 256 << 20
-"""Larger inputs, as KernelBench has them for GPUs, are not tried on a CPU."""
+"""Problems with larger inputs, in bytes, are not tried on a CPU: KernelBench's sizes are meant for GPUs."""
 
 
 class ProblemCheck(Value):
@@ -29,27 +29,27 @@ class ProblemCheck(Value):
     id: str
     path: str
     gradable: bool | None
-    """None: not tried on this machine."""
+    """None if it was not tried on this machine."""
     fault: Fault | None = None
     remark: str | None = None
 
 
 class Checker:
-    """Holds the sandbox and the workers. A context manager."""
+    """Owns the sandbox and the workers. A context manager."""
 
     def __init__(self, *, sandbox: SandboxChoice = "auto") -> None:
-        """Checks on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
+        """Check on the GPU where there is one. Raises SandboxUnavailable where the sandbox does not work."""
         self._device = default_device()
-        self._workshop = Resources(sandbox)
+        self._resources = Resources(sandbox)
 
     def __enter__(self) -> Checker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._workshop.close()
+        self._resources.close()
 
     def check(self, problem: Problem, *, more_to_come: bool = False) -> ProblemCheck:
-        """Whether submissions can be graded for it. Its own failures are described, not raised."""
+        """Whether submissions for it can be graded. The problem's failures are described, not raised."""
         about = ProblemCheck(id=problem.id, path=str(problem.path), gradable=False)
         try:
             size = _input_bytes(problem)
@@ -59,25 +59,25 @@ class Checker:
             remark = f"not tried: its inputs have {size / (1 << 30):.1f} GiB; check it on a machine with a GPU"
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:
-            with self._workshop.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
-                found = judge_soundness(Oracle(problem, self._device, worker))
+            with self._resources.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
+                soundness = judge_soundness(Oracle(problem, self._device, worker))
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
         except GraderError:
             raise
-        except Exception as error:  # get_inputs() is the problem's own code: anything may come.
+        except Exception as error:  # get_inputs() is the problem's own code and may raise anything
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
-        return about.model_copy(update={"gradable": found.fault is None, **dict(found)})
+        return about.model_copy(update={"gradable": soundness.fault is None, **dict(soundness)})
 
 
 def _input_bytes(problem: Problem) -> int:
-    """Of the inputs that are drawn first, found out without making them; 0 where only making them would tell."""
-    known = load_problem(problem).variants
-    small = next((name for name in known if name not in (FULL, CPU)), CPU if CPU in known else FULL)
+    """Size of the inputs of the first variant, without allocating them; 0 where that is not possible."""
+    variants = load_problem(problem).variants
+    first = next((name for name in variants if name not in (FULL, CPU)), CPU if CPU in variants else FULL)
     try:
         with FakeTensorMode():
-            inputs = list(known[small].make_inputs())
-    except Exception:  # Whatever stands in the way will say so when they are made.
+            inputs = list(variants[first].make_inputs())
+    except Exception:  # whatever is wrong is reported when the inputs are made
         return 0
     return sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.catalog.problem_facts import ProblemFacts
-from grader.catalog.problems_and_submissions import Skipped
+from grader.catalog.problems import Skipped
 from grader.machine.doctor import Finding
 from grader.report.console import one_line
 
@@ -33,7 +33,7 @@ def problems_table(problems: Iterable[ProblemFacts]) -> Table:
 
 def skipped_lines(skipped: Iterable[Skipped]) -> list[str]:
     """One line per file that is not offered as a problem."""
-    return [one_line(f"skipped {one.path}: {one.reason}") for one in skipped]
+    return [one_line(f"skipped {one}") for one in skipped]
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from db import Store
 from grader._version import __version__
-from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES
+from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
 from grader.report.site.pages import Frame
 from grader.serve import live, submit

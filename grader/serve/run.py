@@ -16,7 +16,7 @@ import uvicorn
 from db import Store
 from db.engine import database_url
 from db.read_only import open_read_only
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.errors import UserError
 from grader.serve.app import make_app
 from grader.serve.queue import TOKEN_VARIABLE, GradingQueue

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Header, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from grader.catalog.problems_and_submissions import MAX_SOURCE_BYTES
+from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import UserError
 from grader.report.site import names
 from grader.report.site.pages import Frame, render, security_policy

@@ -67,12 +67,15 @@ class Device(StrEnum):
 
 
 class Problem(Value):
-    """A reference to match: a file with `Model`, `get_inputs` and `get_init_inputs`."""
+    """A reference to match: Python source with `Model`, `get_inputs` and `get_init_inputs`."""
 
     id: str
-    """The file's stem."""
+    """Its name, or `group/name` where several problems have that name."""
     path: Path
     source: str = Field(repr=False)
+    """As its format translates it; of KernelBench's format, the file."""
+    format: str = "kernelbench"
+    """Name of its problem format, a key of `grader.catalog.formats.FORMATS`."""
 
     @property
     def source_hash(self) -> str:
@@ -93,6 +96,8 @@ class Submission(Value):
     """Number among several samples by the same author for the same problem (KernelBench's `sample_S`)."""
     unreadable: str | None = None
     """Why the file cannot be graded at all (empty, not UTF-8, too large), in one sentence; the source is then empty."""
+    format: str = "kernelbench"
+    """Format of its problem: it names the class or function that is graded."""
 
     @property
     def source_hash(self) -> str:

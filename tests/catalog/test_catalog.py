@@ -1,15 +1,14 @@
 """Problems and submissions are found and read without being imported."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from grader.catalog.problems_and_submissions import (
-    MAX_SOURCE_BYTES,
-    find_problems,
-    find_submissions,
-    kernelbench_samples,
-)
+from grader.catalog.files import MAX_SOURCE_BYTES
+from grader.catalog.formats.kernelbench import samples_of_run
+from grader.catalog.problems import find_problems
+from grader.catalog.submissions import find_submissions
 from grader.errors import UserError
 from tests import samples
 
@@ -71,10 +70,10 @@ def test_a_later_folder_replaces_an_earlier_one(tmp_path, folder):
         ("def helper(): ...", "it has no class Model and no get_inputs()"),
         ("class Model: ...", "it has no get_inputs()"),
         ("def get_inputs(): ...", "it has no class Model"),
-        ("def (", "it is no Python that parses: SyntaxError"),
+        ("def (", "syntax error in the file at line 1: invalid syntax; correct it"),
         ("", "The file is empty."),
         (b"\xff\xfe", "The file is not UTF-8: byte 0xff at offset 0."),
-        ("(" * 100_000, "it is no Python that parses"),
+        ("(" * 100_000, "syntax error in the file at line 1: too many nested parentheses"),
     ],
     ids=["helper", "no inputs", "no model", "syntax", "empty", "bytes", "nested"],
 )
@@ -85,7 +84,7 @@ def test_other_files_are_skipped_with_a_reason(folder, text, reason):
     assert skipped.reason.startswith(reason)
 
 
-def test_two_of_one_name_in_a_folder_are_told(folder):
+def test_two_problems_of_one_name_in_a_folder_are_reported(folder):
     write(folder / "more" / "scale.py", samples.PROBLEM_SOURCE)
     (skipped,) = find_problems([folder]).skipped
     assert "already has the id scale; rename one of them" in skipped.reason
@@ -111,9 +110,24 @@ def test_a_missing_folder_is_an_error(tmp_path):
 # ------------------------------------------------------------------------------------------------- submissions
 
 
+def search(path, catalog, **options):
+    """The submissions, none refused."""
+    found = find_submissions([path] if isinstance(path, Path) else path, catalog, **options)
+    assert found.refused == ()
+    return found.submissions
+
+
 def only(path, catalog, **options):
-    (submission,) = find_submissions([path], catalog, **options)
+    (submission,) = search(path, catalog, **options)
     return submission
+
+
+def refusal(path, catalog, **options):
+    """The message about the one file that cannot be graded."""
+    found = find_submissions([path], catalog, **options)
+    assert found.submissions == ()
+    (refused,) = found.refused
+    return str(refused)
 
 
 def test_the_path_names_author_problem_and_label(tmp_path, catalog):
@@ -141,55 +155,52 @@ def test_a_file_in_the_current_folder_has_an_author(tmp_path, catalog, monkeypat
 def test_folders_are_searched_and_sorted(tmp_path, catalog):
     for name in ("bob/scale.py", "ann/scale__v2.py", "ann/add.py", ".hidden/scale.py", "ann/.scale/scale.py"):
         write(tmp_path / "s" / name)
-    found = find_submissions([tmp_path / "s"], catalog)
+    found = search(tmp_path / "s", catalog)
     assert [submission.name for submission in found] == ["ann/add", "ann/scale__v2", "bob/scale"]
 
 
 def test_problems_beside_submissions_are_passed_over(tmp_path, folder, catalog):
     write(tmp_path / "ann" / "scale.py")
-    assert [submission.author for submission in find_submissions([tmp_path], catalog)] == ["ann"]
+    assert [submission.author for submission in search(tmp_path, catalog)] == ["ann"]
 
 
 def test_a_path_given_twice_is_graded_once(tmp_path, catalog):
     path = write(tmp_path / "ann" / "scale.py")
-    assert len(find_submissions([path, tmp_path, path], catalog)) == 1 == len(find_submissions([path, path], catalog))
+    assert len(search([path, tmp_path, path], catalog)) == 1 == len(search([path, path], catalog))
 
 
 def test_helpers_beside_submissions_are_passed_over(tmp_path, catalog):
     write(tmp_path / "s" / "ann" / "scale.py")
     write(tmp_path / "s" / "ann" / "helper.py", "x = 1")
     write(tmp_path / "s" / "ann" / "__init__.py", "")
-    assert len(find_submissions([tmp_path / "s"], catalog)) == 1
+    assert len(search(tmp_path / "s", catalog)) == 1
 
 
-def test_a_misspelt_problem_is_an_error_with_the_nearest(tmp_path, catalog):
+def test_a_misspelt_problem_is_refused_with_the_nearest(tmp_path, catalog):
     path = write(tmp_path / "s" / "ann" / "sclae.py")
     for given in (path, tmp_path / "s"):
-        with pytest.raises(UserError, match=r"sclae.py: unknown problem 'sclae'; did you mean scale\?"):
-            find_submissions([given], catalog)
+        assert refusal(given, catalog) == f"{path}: unknown problem 'sclae'; did you mean scale?"
     with pytest.raises(UserError, match=r"^unknown problem 'ad'; did you mean add\?"):
         find_submissions([path], catalog, problem_id="ad")
     with pytest.raises(UserError, match="`grader problems` lists the known ones"):
         find_submissions([path], catalog, problem_id="0")
 
 
-def test_a_missing_path_is_an_error(tmp_path, catalog):
+def test_a_missing_path_is_refused(tmp_path, catalog):
     write(tmp_path / "ann" / "scale.py")
-    with pytest.raises(UserError, match=r"ann/scal.py: no such file or folder; did you mean .*ann/scale.py\?"):
-        find_submissions([tmp_path / "ann" / "scal.py"], catalog)
-    with pytest.raises(UserError, match=r"no such file or folder$"):
-        find_submissions([tmp_path / "zzz" / "scale.py"], catalog)
+    missing = tmp_path / "ann" / "scal.py"
+    near = tmp_path / "ann" / "scale.py"
+    assert refusal(missing, catalog) == f"{missing}: no such file or folder; did you mean {near}?"
+    assert refusal(tmp_path / "zzz" / "scale.py", catalog).endswith("scale.py: no such file or folder")
 
 
-def test_what_is_no_file_is_an_error(catalog):
-    with pytest.raises(UserError, match="neither a file nor a folder"):
-        find_submissions([Path("/dev/zero")], catalog)
+def test_a_device_file_is_refused(catalog):
+    assert "neither a file nor a folder" in refusal(Path("/dev/zero"), catalog)
 
 
-def test_an_empty_folder_is_an_error(tmp_path, catalog):
+def test_an_empty_folder_is_refused(tmp_path, catalog):
     (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match="none: no submission in it; one is <author>/"):
-        find_submissions([tmp_path / "none"], catalog)
+    assert "none: no submission in it; one is <author>/" in refusal(tmp_path / "none", catalog)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +264,12 @@ def test_one_level_of_kernelbench_keeps_plain_ids(tmp_path):
     assert {"1_Scale", "level1/23_Softmax", "level2/23_Softmax"} <= set(both)
 
 
-def test_a_name_in_two_levels_is_told_by_the_folder_or_asked_for(tmp_path):
+def test_a_name_in_two_levels_needs_the_folder_of_a_level(tmp_path):
     catalog = find_problems([kernelbench(tmp_path / "KB")])
     submission = only(write(tmp_path / "ann" / "level2" / "23_Softmax__v2.py"), catalog)
     assert (submission.problem_id, submission.author, submission.label) == ("level2/23_Softmax", "ann", "v2")
-    with pytest.raises(UserError, match=r"did you mean level\d/23_Softmax or level\d/23_Softmax\?"):
-        only(write(tmp_path / "ann" / "23_Softmax.py"), catalog)
+    message = refusal(write(tmp_path / "ann" / "23_Softmax.py"), catalog)
+    assert re.search(r"did you mean level\d/23_Softmax or level\d/23_Softmax\?", message)
 
 
 def test_a_sample_finds_its_problem_by_level_and_number(tmp_path):
@@ -267,21 +278,98 @@ def test_a_sample_finds_its_problem_by_level_and_number(tmp_path):
         path = write(tmp_path / "run7" / f"level_{level}_problem_23_sample_0_kernel.py")
         assert only(path, catalog).problem_id == f"level{level}/23_Softmax"
     path = write(tmp_path / "run7" / "level_1_problem_2_sample_0_kernel.py")
-    with pytest.raises(UserError, match=r"sample_0_kernel.py: no problem 2 of level 1 is known; .*--problems DIR"):
-        only(path, catalog)
+    assert f"{path}: no problem 2 of level 1 is known; name a KernelBench checkout" in refusal(path, catalog)
     write(tmp_path / "KB" / "KernelBench" / "level1" / "1_Scale_OLD.py", samples.PROBLEM_SOURCE)
     path = write(tmp_path / "run7" / "level_1_problem_1_sample_0_kernel.py")
-    with pytest.raises(UserError, match=r"problem 1 of level 1 may be 1_Scale.py and 1_Scale_OLD.py"):
-        only(path, find_problems([tmp_path / "KB"]))
+    message = refusal(path, find_problems([tmp_path / "KB"]))
+    assert "problem 1 of level 1 may be 1_Scale.py and 1_Scale_OLD.py" in message
 
 
 def test_the_samples_of_a_run_are_listed_in_order(tmp_path):
     names = ["level_1_problem_10_sample_0_kernel.py", "level_1_problem_2_sample_1_kernel.py", "prompt.py"]
     for name in names:
         write(tmp_path / "run7" / name)
-    assert [path.name for path in kernelbench_samples(tmp_path / "run7")] == [names[1], names[0]]
+    assert [path.name for path in samples_of_run(tmp_path / "run7")] == [names[1], names[0]]
     with pytest.raises(UserError, match=r"no level_L_problem_P_sample_S_kernel.py in it"):
-        kernelbench_samples(tmp_path)
+        samples_of_run(tmp_path)
+
+
+# The file names of KernelBench: ids with "__" in them and at their end, and a label behind "__" as everywhere.
+LONG = "55_conv_standard_2D__asymmetric_input__square_kernel"
+ENDS = "82_conv_depthwise_2D_square_"
+
+
+@pytest.mark.parametrize(
+    ("stem", "problem_id", "label"),
+    [
+        (LONG, LONG, None),
+        (f"{LONG}__v2", LONG, "v2"),
+        (f"{LONG}__v2__fast", LONG, "v2__fast"),
+        (f"{LONG}__", LONG, None),
+        (ENDS, ENDS, None),
+        (f"{ENDS}__v2", ENDS, "v2"),
+        ("scale__fused", "scale__fused", None),
+        ("scale__fused__v2", "scale__fused", "v2"),
+        ("scale__fusedish", "scale", "fusedish"),
+    ],
+)
+def test_the_longest_known_id_in_a_file_name_counts(tmp_path, stem, problem_id, label):
+    for name in ("scale", "scale__fused", LONG, ENDS):
+        write(tmp_path / "problems" / f"{name}.py", samples.PROBLEM_SOURCE)
+    submission = only(write(tmp_path / "ann" / f"{stem}.py"), find_problems([tmp_path / "problems"]))
+    assert (submission.author, submission.problem_id, submission.label) == ("ann", problem_id, label)
+    given = only(tmp_path / "ann" / f"{stem}.py", find_problems([tmp_path / "problems"]), problem_id=problem_id)
+    assert given.label == label
+
+
+def test_one_bad_file_does_not_stop_a_batch(tmp_path, folder):
+    write(folder / "broken.py", samples.PROBLEM_SOURCE + "def (")
+    catalog = find_problems([folder])
+    for name in ("ann/scale.py", "ann/broken.py", "bob/sclae.py", "bob/add.py"):
+        write(tmp_path / "s" / name)
+    found = find_submissions([tmp_path / "s", tmp_path / "missing"], catalog)
+    assert [one.name for one in found.submissions] == ["ann/scale", "bob/add"]
+    first, second, third = found.refused
+    line = samples.PROBLEM_SOURCE.count("\n") + 1
+    assert str(first) == (
+        f"{tmp_path}/s/ann/broken.py: problem 'broken' cannot be used: {folder}/broken.py: "
+        f"syntax error in the file at line {line}: invalid syntax; correct it"
+    )
+    assert second.path == tmp_path / "s" / "bob" / "sclae.py"
+    assert second.reason == "unknown problem 'sclae'; did you mean scale?"
+    assert str(third) == f"{tmp_path}/missing: no such file or folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("ann\nbob/scale.py", r"the author 'ann\\nbob'"),
+        ("ann/scale__v\x1b[2K.py", r"the label 'v\\x1b\[2K'"),
+        ("ann/scale__a\u202eb.py", r"the label 'a\\u202eb'"),
+    ],
+)
+def test_names_that_could_forge_a_line_are_refused(tmp_path, catalog, name, what):
+    message = refusal(write(tmp_path / name), catalog)
+    assert re.search(what + " has control characters; leave them out", message)
+    assert message.isprintable()
+
+
+def test_paths_are_escaped_in_messages(tmp_path, catalog):
+    message = refusal(tmp_path / "a\ngrader: forged", catalog)
+    assert message == f"{tmp_path}/a\\ngrader: forged: no such file or folder"
+    assert refusal(write(tmp_path / "ann" / "no\nne.py"), catalog).isprintable()
+    with pytest.raises(UserError, match=r"the author 'a.*b' has control characters"):
+        search(tmp_path, catalog, author="a\nb")
+
+
+def test_a_problem_whose_name_could_forge_a_line_is_skipped(folder):
+    write(folder / "a\nb.py", samples.PROBLEM_SOURCE)
+    (skipped,) = find_problems([folder]).skipped
+    assert str(skipped) == f"{folder}/a\\nb.py: its name has control characters; rename it"
+
+
+def test_a_folder_alone_leaves_the_shipped_problems_out(folder):
+    assert set(find_problems([folder], with_shipped=False).problems) == {"scale", "add"}
 
 
 def test_an_author_may_be_given(tmp_path, catalog):

@@ -1,4 +1,4 @@
-"""What a problem's listing says about its operands, without making a single large tensor."""
+"""The listing of a problem describes its operands without allocating a large tensor."""
 
 import pytest
 
@@ -34,11 +34,11 @@ def test_a_problem_larger_than_any_memory_is_listed():
     [
         ("return x.detach() * self.weight", "x", "no output of the reference depends on it differentiably"),
         ("return x * self.weight, x.argmax(1)", "output[1]", "int64 has no gradients"),
-        ("return {'a': x * self.weight, 'b': 3}", "output['b']", "it is no tensor"),
+        ("return {'a': x * self.weight, 'b': 3}", "output['b']", "it is not a tensor"),
         ("return x * self.weight, x.detach()", "output[1]", "the reference's output does not require a gradient"),
     ],
 )
-def test_what_is_left_out_has_a_reason(forward, name, reason):
+def test_an_operand_without_gradient_has_a_reason(forward, name, reason):
     found = look(samples.PROBLEM_SOURCE.replace("return x * self.weight", forward))
     assert found.backward
     assert operand(found, name).gradient is False
@@ -50,7 +50,7 @@ def test_integer_inputs_and_frozen_parameters():
     source = source.replace("torch.randn(4, 8)", "torch.arange(8), 2.5").replace("self, x)", "self, x, scale)")
     found = look(source)
     assert operand(found, "x").why_no_gradient == "int64 has no gradients"
-    assert operand(found, "scale").why_no_gradient == "it is no tensor"
+    assert operand(found, "scale").why_no_gradient == "it is not a tensor"
     frozen = look(samples.PROBLEM_SOURCE.replace("torch.ones(size)", "torch.ones(size), requires_grad=False"))
     assert operand(frozen, "weight").why_no_gradient == "it is frozen"
 
@@ -61,12 +61,12 @@ def test_without_any_gradient_only_the_forward_is_gradable():
     assert "no output of the reference depends on anything that takes a gradient" in found.why_not
 
 
-def test_an_input_that_is_changed_in_place_is_understood():
+def test_an_input_that_is_written_in_place_keeps_its_gradient():
     found = look(samples.PROBLEM_SOURCE.replace("return x * self.weight", "return x.mul_(2) * self.weight"))
     assert operand(found, "x").gradient
 
 
-def test_what_needs_values_is_not_known_before_it_runs():
+def test_a_model_that_needs_values_is_not_known_before_it_runs():
     found = look(samples.PROBLEM_SOURCE.replace("return x * self.weight", "return x * float(x.sum().item())"))
     assert found.forward
     assert found.why_not.startswith("not known before it runs: ")
@@ -78,7 +78,7 @@ def test_a_broken_problem_is_described():
     assert "raised ValueError: no" in found.why_not
 
 
-def test_what_a_model_warns_of_is_not_passed_on(recwarn):
+def test_warnings_of_a_model_are_not_passed_on(recwarn):
     source = samples.PROBLEM_SOURCE.replace("return x", "import warnings; warnings.warn('odd'); return x")
     assert "odd" in source
     assert look(source).backward

@@ -1,4 +1,4 @@
-"""Batches from other programs: KernelBench's checkouts and runs, JSONL, and problem folders that are remembered."""
+"""Batches from other programs: checkouts and runs of KernelBench, JSONL, and remembered problem folders."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from grader.catalog.requests import MAX_LINE_BYTES
+from grader.grading.problem_check import ProblemCheck
 from tests import samples
 from tests.cli.test_cli import MAIN, ROOT, cli, query
 from tests.fakes import FakeGrader
@@ -81,6 +82,22 @@ def test_a_mistake_is_one_line_and_exits_with_2(cli, tmp_path, arguments, messag
     assert result.err.count("\n") == 1
 
 
+def test_one_bad_file_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
+    for name in ("ann/1_Scale.py", "bob/1_Scael.py", "eve\ngrader: forged/1_Scale.py", "zoe/broken.py"):
+        (tmp_path / "s" / name).parent.mkdir(parents=True)
+        (tmp_path / "s" / name).write_text(samples.SUBMISSION_SOURCE)
+    (checkout / "KernelBench" / "level1" / "broken.py").write_text("class Model(\n")
+    result = cli("grade", "s", "--problems", checkout, "--json")
+    assert result.code == 2
+    assert [(one["author"], one["problem"]) for one in result.objects] == [("ann", "1_Scale")]
+    complaints = [line for line in result.err.splitlines() if line.startswith("grader: ")]
+    assert len(complaints) == 3
+    assert complaints[0] == "grader: s/bob/1_Scael.py: unknown problem '1_Scael'; did you mean 1_Scale?"
+    assert complaints[1].startswith("grader: s/eve\\ngrader: forged/1_Scale.py: the author 'eve\\ngrader: forged' has")
+    assert "broken.py: problem 'broken' cannot be used: " in complaints[2]
+    assert "level1/broken.py: syntax error in the file at line 1: " in complaints[2]
+
+
 # -------------------------------------------------------------------------------------------------------- JSONL
 
 
@@ -120,6 +137,7 @@ BAD = [
     (line(sample=1 << 70).encode(), "field 'sample': "),
     (line(author=["a"]).encode(), "field 'author': Input should be a valid string"),
     (line(author="\ud800").encode(), "invalid text: an unpaired surrogate"),
+    (line(label="v2\ngrader: forged").encode(), "the label 'v2\\ngrader: forged' has control characters"),
     (line(speed=2).encode(), "unknown field 'speed'"),
 ]
 
@@ -206,7 +224,7 @@ def test_a_remembered_folder_is_offered_by_later_commands(cli, checkout, memory,
     assert checkout.exists()
 
 
-def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_path):
+def test_a_named_folder_replaces_a_remembered_one(cli, checkout, memory, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.py").write_text(samples.PROBLEM_SOURCE)
@@ -220,7 +238,7 @@ def test_a_named_folder_goes_before_a_remembered_one(cli, checkout, memory, tmp_
     assert found["mine"]["path"] == str(named / "mine.py")
 
 
-def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout, memory, tmp_path):
+def test_a_missing_remembered_folder_is_named_and_passed_over(cli, checkout, memory, tmp_path):
     cli("problems", "add", checkout)
     checkout.rename(tmp_path / "moved")
     result = cli("problems", "--json")
@@ -235,7 +253,7 @@ def test_a_remembered_folder_that_is_gone_is_told_and_passed_over(cli, checkout,
     [
         (["add", "nowhere"], "grader: nowhere: no such file or folder"),
         (["add", "empty"], "grader: empty: no problem in it"),
-        (["remove", "KB"], "grader: KB: not remembered; these are: none"),
+        (["remove", "KB"], "grader: KB: not remembered; remembered are: none"),
         (["check", "1_Scael", "--problems", "KB"], "grader: unknown problem '1_Scael'; did you mean 1_Scale?"),
         (["--json", "check"], "grader: write the options behind the command: grader problems check ..."),
     ],
@@ -249,7 +267,7 @@ def test_a_mistake_about_folders_is_one_line(cli, checkout, memory, tmp_path, ar
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"folders": 3}', '{"folders": [3]}', "{"])
-def test_a_damaged_memory_is_named(cli, memory, text):
+def test_a_damaged_file_of_remembered_folders_is_named(cli, memory, text):
     memory.parent.mkdir(parents=True)
     memory.write_text(text)
     result = cli("problems")
@@ -257,10 +275,51 @@ def test_a_damaged_memory_is_named(cli, memory, text):
     assert result.err.startswith(f'grader: {memory}: not {{"folders": ["DIR", ...]}}')
 
 
-def test_another_file_may_hold_what_is_remembered(cli, checkout, monkeypatch, tmp_path):
+def test_a_variable_names_another_file(cli, checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("GRADER_PROBLEMS", str(tmp_path / "here.json"))
     cli("problems", "add", checkout)
     assert (tmp_path / "here.json").exists()
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    """Ids that `problems check` would check, in order."""
+    ids = []
+
+    class Recorder:
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def check(self, problem, *, more_to_come):
+            ids.append(problem.id)
+            return ProblemCheck(id=problem.id, path=str(problem.path), gradable=True)
+
+    monkeypatch.setattr("grader.grading.problem_check.Checker", Recorder)
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "remembered", "shipped"),
+    [
+        (["--problems", "named"], True, False, False),
+        (["--problems", "named", "--shipped"], True, False, True),
+        (["--shipped"], False, False, True),
+        ([], False, True, True),
+    ],
+)
+def test_a_named_folder_is_checked_alone(cli, checkout, memory, tmp_path, checked, options, own, remembered, shipped):
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named" / "mine.py").write_text(samples.PROBLEM_SOURCE)
+    assert cli("problems", "add", checkout).code == 0
+    assert cli("problems", "check", *options).code == 0
+    assert ("mine" in checked, "1_Scale" in checked) == (own, remembered)
+    assert ("conv2d_mul_leaky_relu_gelu" in checked) == shipped
 
 
 @pytest.mark.slow

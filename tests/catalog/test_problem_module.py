@@ -1,4 +1,4 @@
-"""A problem file is imported under a private name, and what it lacks is said in one line."""
+"""A problem is imported under a private name, and a message of one line names what it lacks."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.catalog.problem_module import load_problem
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from tests import samples
 
@@ -57,12 +57,12 @@ def test_a_file_may_place_full_itself():
     assert module.variants["full"].make_init_inputs() == [1]
 
 
-def test_inputs_are_made_anew():
+def test_each_call_makes_new_inputs():
     full = load(KERNELBENCH).variants["full"]
     assert not torch.equal(full.make_inputs()[0], full.make_inputs()[0])
 
 
-def test_without_get_init_inputs_the_constructor_gets_none():
+def test_without_get_init_inputs_the_constructor_has_no_arguments():
     module = load(KERNELBENCH.replace("def get_init_inputs", "def unused"))
     assert list(module.variants["full"].make_init_inputs()) == []
 
@@ -73,12 +73,12 @@ def test_names_of_inputs_fall_back_to_their_position():
     assert [module.argument_name(index) for index in range(3)] == ["x", "input[1]", "input[2]"]
 
 
-def test_code_for_the_command_line_stays_asleep():
+def test_code_for_the_command_line_does_not_run():
     load(KERNELBENCH + "\nif __name__ == '__main__': raise SystemExit")
     assert not hasattr(sys.modules["__main__"], "get_init_inputs")
 
 
-def test_two_texts_of_one_name_do_not_meet():
+def test_two_sources_of_one_name_are_kept_apart():
     first, second = load(KERNELBENCH), load(KERNELBENCH + "\n# other")
     assert first.model_class is not second.model_class
     assert first.model_class.__module__ != second.model_class.__module__
@@ -102,17 +102,17 @@ def test_dataclasses_find_their_module():
         ("raise SystemExit(3)", "raised SystemExit: 3; make"),
         ("def (", "raised SyntaxError"),
         ("raise ValueError('one\\ntwo')", "raised ValueError: one; make"),
-        (KERNELBENCH + "def get_variants(): return [1]", r"get_variants\(\) gave a list; return a dict"),
-        (KERNELBENCH + "def get_variants(): return {1: 2}", r"get_variants\(\) gave a dict; return a dict of name"),
-        (KERNELBENCH + "def get_variants(): return {'a': 2}", "variant 'a' is no pair of callables; write"),
-        (KERNELBENCH + "def get_variants(): return {'a': ([], [])}", "variant 'a' is no pair of callables"),
+        (KERNELBENCH + "def get_variants(): return [1]", r"get_variants\(\) returned a list; return a dict"),
+        (KERNELBENCH + "def get_variants(): return {1: 2}", r"get_variants\(\) returned a dict; return a dict of name"),
+        (KERNELBENCH + "def get_variants(): return {'a': 2}", "variant 'a' is not a pair of callables; write"),
+        (KERNELBENCH + "def get_variants(): return {'a': ([], [])}", "variant 'a' is not a pair of callables"),
         (
             KERNELBENCH + "def get_variants(): 1 / 0",
-            r"get_variants\(\) raised ZeroDivisionError: division by zero; let",
+            r"get_variants\(\) raised ZeroDivisionError: division by zero; return callables",
         ),
     ],
 )
-def test_what_is_missing_is_one_line(source, message):
+def test_a_message_of_one_line_names_what_is_missing(source, message):
     with pytest.raises(ProblemError, match=message) as caught:
         load(source)
     assert str(caught.value).startswith("/problems/scale.py: ")
@@ -123,13 +123,16 @@ def test_what_is_missing_is_one_line(source, message):
     ("returned", "message"),
     [
         ("1 / 0", r"get_inputs\(\) raised ZeroDivisionError: division by zero"),
-        ("torch.ones(3)", r"get_inputs\(\) gave a Tensor; return a list"),
-        ("[[torch.ones(3)]]", r"get_inputs\(\): a Tensor cannot be sent .*dense tensors, each an argument of its own"),
+        ("torch.ones(3)", r"get_inputs\(\) returned a Tensor; return a list"),
+        (
+            "[[torch.ones(3)]]",
+            r"get_inputs\(\): a Tensor cannot be sent .*dense tensors, each as an argument",
+        ),
         ("[torch.eye(3).to_sparse()]", r"get_inputs\(\): a Tensor cannot be sent .*dense tensors"),
         ("[object()]", r"get_inputs\(\): a object cannot be sent"),
     ],
 )
-def test_inputs_that_nobody_can_be_sent_are_one_line(returned, message):
+def test_a_message_of_one_line_names_inputs_that_cannot_be_sent(returned, message):
     module = load(KERNELBENCH + f"def get_inputs(): return {returned}")
     with pytest.raises(ProblemError, match=message) as caught:
         module.variants["full"].make_inputs()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog.problems_and_submissions import find_problems, find_submissions
+from grader.catalog.problems import find_problems
+from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Status, TimeLimits
@@ -112,7 +113,7 @@ def grader():
 def test_bad_submission(grader, catalog, tmp_path, content, status, code):
     path = tmp_path / f"{PROBLEM}.py"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (submission,) = find_submissions([path], catalog)
+    (submission,) = find_submissions([path], catalog).submissions
     verdict = grader.grade(grader.request(catalog.problem(PROBLEM), submission), more_to_come=True)
     told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
     assert (verdict.status, told[0][0]) == (status, code), told
@@ -125,7 +126,7 @@ def test_nothing_is_left_running(grader, catalog, tmp_path):
     marker = f"{os.getpid()}{time.monotonic_ns()}"
     daemon = f"import subprocess; subprocess.Popen(['sleep', '{marker}'], start_new_session=True); time.sleep(1000)"
     path.write_text(HEAD + MODEL.format(construct=daemon, forward="return x"))
-    (submission,) = find_submissions([path], catalog)
+    (submission,) = find_submissions([path], catalog).submissions
     assert grader.grade(grader.request(catalog.problem(PROBLEM), submission)).status is Status.TIMEOUT
     assert [command for command in command_lines() if marker in command] == []
 

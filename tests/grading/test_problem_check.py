@@ -1,4 +1,4 @@
-"""Problems that cannot tell right from wrong are found, by running them in the real sandbox."""
+"""Problems that cannot tell right from wrong are reported, after running them in the real sandbox."""
 
 import os
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_an_honest_problem_is_gradable(checker, source):
         ("import nowhere\n" + ORDINARY, "does_not_load", "importing the problem raised ModuleNotFoundError"),
     ],
 )
-def test_one_that_is_not_is_told_with_the_reason(checker, source, code, reason):
+def test_a_problem_that_cannot_be_graded_has_a_reason(checker, source, code, reason):
     found = check(checker, source)
     assert found.gradable is False
     assert found.fault.code == code
@@ -88,15 +88,15 @@ def test_dropout_is_graded_in_eval_only_and_says_so(checker):
     assert found.remark == "random in train(): values are compared in eval() only"
 
 
-def test_what_is_too_large_for_a_cpu_is_not_tried(checker, monkeypatch):
+def test_a_problem_too_large_for_a_cpu_is_not_tried(checker, monkeypatch):
     found = check(checker, ORDINARY.replace("torch.randn(4, 8)", "torch.randn(1 << 40, 8)"))
     assert found.gradable is None
     assert found.remark.startswith("not tried: its inputs have 32768.0 GiB")
 
 
 @pytest.mark.slow
-def test_the_model_does_not_run_here(checker):
-    """Only the worker's process runs a forward: what it raises tells which one."""
+def test_the_model_runs_in_a_worker_only(checker):
+    """The message of the exception holds the id of the process that ran the forward."""
     found = check(checker, forward("import os; raise RuntimeError(f'process {os.getppid()} {os.getpid()}')"))
     assert found.fault.code == "does_not_run"
     assert f" {os.getpid()}" not in found.fault.reason

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.cli import selftest as command
 from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
 from grader.grading.timing import TimingJudgement

@@ -1,6 +1,6 @@
 """One process constructs one model of a submission for each size."""
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.grading.forward.judge import judge_case
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Submission

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, Evaluation, evaluate

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan

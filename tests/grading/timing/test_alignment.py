@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.executor.launcher import Role
 from grader.grading import plan, selftest
 from grader.grading.oracle import questions

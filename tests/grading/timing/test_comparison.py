@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, evaluate

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog.problems_and_submissions import find_problems
+from grader.catalog.problems import find_problems
 from grader.executor.gpu_timeline import RELEASE_SECONDS
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline

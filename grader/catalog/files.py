@@ -1,0 +1,37 @@
+"""Reads source files: a missing path, the size and the encoding are checked first."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from grader.errors import UserError, printable
+
+MAX_SOURCE_BYTES = 1 << 20
+"""Largest source that is read, in bytes. Hand-written and generated kernels have some 10 KB."""
+
+
+def existing(path: Path) -> Path:
+    """The same path. Raises UserError where there is no such file or folder, naming the nearest."""
+    if not path.exists():
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, beside, n=1)
+        suggestion = f"; did you mean {printable(path.parent / near[0])}?" if near else ""
+        raise UserError(f"{printable(path)}: no such file or folder{suggestion}")
+    if not (path.is_file() or path.is_dir()):
+        raise UserError(f"{printable(path)}: neither a file nor a folder; give a .py file or a folder of them")
+    return path
+
+
+def read_source(path: Path) -> tuple[str, str | None]:
+    """(source, None), or ("", the reason why the file cannot be used). Raises UserError where it cannot be opened."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_SOURCE_BYTES:
+            return "", f"The file has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
+        source = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return "", f"The file is not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}."
+    except OSError as error:
+        raise UserError(f"{printable(path)}: cannot be read ({error.strerror}); check its permissions") from error
+    return (source, None) if source.strip() else ("", "The file is empty.")

@@ -1,0 +1,134 @@
+"""Finds problems in folders and offers them by id. Files are read, never imported."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.catalog.files import existing
+from grader.catalog.formats import FORMATS, NotAProblem, ProblemFormat
+from grader.catalog.shipped import shipped
+from grader.errors import UserError, is_printable, printable
+from grader.verdict.models import Problem
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file or folder among problems that is not offered as a problem."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{printable(self.path)}: {printable(self.reason)}"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The problems that submissions may name."""
+
+    problems: Mapping[str, Problem]
+    """By id: a name, or `group/name` where several problems have that name (KernelBench: `level1/23_Softmax`)."""
+    skipped: tuple[Skipped, ...] = ()
+
+    def problem(self, problem_id: str) -> Problem:
+        """The problem of that id. Raises UserError naming a skipped file of that name, or the nearest known ids."""
+        try:
+            return self.problems[problem_id]
+        except KeyError:
+            raise UserError(self._unknown(problem_id)) from None
+
+    def _unknown(self, problem_id: str) -> str:
+        for one in self.skipped:
+            if problem_id in (one.path.stem, f"{one.path.parent.name}/{one.path.stem}"):
+                return f"problem {problem_id!r} cannot be used: {one}"
+        near = difflib.get_close_matches(problem_id, self.problems, n=3, cutoff=0.4)
+        remedy = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "`grader problems` lists the known ones, --problems DIR adds a folder of them"
+        )
+        return f"unknown problem {printable(repr(problem_id))}; {remedy}"
+
+
+def find_problems(folders: Iterable[Path] = (), *, with_shipped: bool = True) -> Catalog:
+    """The shipped problems and those in the folders, searched recursively; a later folder replaces an earlier one's.
+
+    A folder may also be a single problem. Raises UserError for a folder that is missing or holds no problem.
+    """
+    problems: dict[str, Problem] = {}
+    skipped: list[Skipped] = []
+    for folder in [*([shipped("problems")] if with_shipped else []), *folders]:
+        catalog = _problems_under(folder)
+        problems.update(catalog.problems)
+        skipped.extend(catalog.skipped)
+    return Catalog(problems=_shortened(problems), skipped=tuple(skipped))
+
+
+def walk(folder: Path) -> Iterator[tuple[ProblemFormat, Path]]:
+    """Files and folders that a format claims, sorted, with that format; hidden ones are passed over."""
+    for path in _entries(folder):
+        claimed_by = claimant(path)
+        if claimed_by is not None:
+            yield claimed_by, path
+        elif path.is_dir() and not path.is_symlink():
+            yield from walk(path)
+
+
+def claimant(path: Path) -> ProblemFormat | None:
+    """The format that a path belongs to; None for a helper file and for what no format knows."""
+    if any(one.is_helper(path) for one in FORMATS.values()):
+        return None
+    return next((one for one in FORMATS.values() if one.claims(path)), None)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except PermissionError:
+        return []
+
+
+def _problems_under(folder: Path) -> Catalog:
+    claimed_by = claimant(existing(folder))
+    if claimed_by is not None:
+        found: Iterable[tuple[ProblemFormat, Path]] = [(claimed_by, folder)]
+    else:
+        root = folder
+        for one in FORMATS.values():
+            root = one.search_root(root)
+        found = walk(root)
+    problems: dict[str, Problem] = {}
+    skipped: list[Skipped] = []
+    for claimed_by, path in found:
+        try:
+            problem = claimed_by.read(path)
+            if not is_printable(problem.id):
+                raise NotAProblem("its name has control characters; rename it")
+            if problem.id in problems:
+                raise NotAProblem(f"{problems[problem.id].path} already has the id {problem.id}; rename one of them")
+            problems[problem.id] = problem
+        except NotAProblem as reason:
+            skipped.append(Skipped(path, str(reason)))
+    if not problems:
+        first = f" (the first of {len(skipped)} files: {skipped[0]})" if skipped else ""
+        kinds = ", or ".join(one.looks_like for one in sorted(FORMATS.values(), key=lambda one: one.name, reverse=True))
+        raise UserError(f"{printable(folder)}: no problem in it{first}; a problem is {kinds}")
+    return Catalog(problems, tuple(skipped))
+
+
+def _shortened(problems: Mapping[str, Problem]) -> dict[str, Problem]:
+    """By name without the group wherever only one problem has the name."""
+    counts = Counter(map(_name, problems))
+    short = {
+        problem_id: problem if counts[_name(problem_id)] > 1 else problem.model_copy(update={"id": _name(problem_id)})
+        for problem_id, problem in problems.items()
+    }
+    return {problem.id: problem for problem in short.values()}
+
+
+def _name(problem_id: str) -> str:
+    return problem_id.rpartition("/")[2]

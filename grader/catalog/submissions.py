@@ -1,0 +1,151 @@
+"""Finds submissions in files and folders, and the problem that each file name gives. Files are never imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.catalog.files import existing, read_source
+from grader.catalog.formats import FORMATS, NamedBy
+from grader.catalog.problems import Catalog, walk
+from grader.errors import UserError, is_printable, printable
+from grader.verdict.models import Problem, Submission
+
+_SEPARATOR = re.compile(r"(?=__)")
+"""Between a problem's id and a label. Ids may hold it, or end in an underscore: KernelBench's 41 do."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A file or folder that cannot be graded. The rest of the batch can."""
+
+    path: Path
+    reason: str
+    """Reason and remedy, without the path, on one line."""
+
+    def __str__(self) -> str:
+        return f"{printable(self.path)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class FoundSubmissions:
+    """What a search for submissions found."""
+
+    submissions: tuple[Submission, ...]
+    refused: tuple[Refusal, ...] = ()
+
+
+def find_submissions(
+    paths: Iterable[Path], catalog: Catalog, *, problem_id: str | None = None, author: str | None = None
+) -> FoundSubmissions:
+    """The submissions in the files and, recursively, the folders, and what of them cannot be graded.
+
+    `problem_id` and `author` override what the files' names and folders say. Raises UserError for an unknown
+    `problem_id` and for an `author` with control characters.
+    """
+    if problem_id is not None:
+        catalog.problem(problem_id)
+    check_names(author=author)
+    submissions: dict[Path, Submission] = {}
+    refused: dict[Path, Refusal] = {}
+    for given in paths:
+        try:
+            files = list(_submission_files(given, catalog))
+        except UserError as error:
+            refused[given] = _refusal(given, error)
+            continue
+        for path in files:
+            try:
+                submissions[path.resolve()] = _submission(path, catalog, problem_id, author)
+            except UserError as error:
+                refused[path.resolve()] = _refusal(path, error)
+    return FoundSubmissions(tuple(submissions.values()), tuple(refused.values()))
+
+
+def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
+    """The problem and label in a file's name: a format's own naming, else the longest known id, `__`, the label.
+
+    Where no id is known, the part before the first `__` stands for one. Raises UserError.
+    """
+    for one in FORMATS.values():
+        named = one.named_by(path, problems)
+        if named is not None:
+            return named
+    stem = path.stem
+    ends = [len(stem), *sorted((match.start() for match in _SEPARATOR.finditer(stem)), reverse=True)]
+    for end in ends:
+        for problem_id in (f"{path.resolve().parent.name}/{stem[:end]}", stem[:end]):
+            if problem_id in problems:
+                return NamedBy(problem_id, label=stem[end + 2 :] or None)
+    before, _, label = stem.partition("__")
+    return NamedBy(before, label=label or None)
+
+
+def check_names(**names: str | None) -> None:
+    """Raise UserError for a name with control characters, which could forge a line where it is printed."""
+    for kind, name in names.items():
+        if name is not None and not is_printable(name):
+            raise UserError(f"the {kind} '{printable(name)}' has control characters; leave them out")
+
+
+def _refusal(path: Path, error: UserError) -> Refusal:
+    return Refusal(path, str(error).removeprefix(f"{printable(path)}: "))
+
+
+def _submission_files(path: Path, catalog: Catalog) -> Iterator[Path]:
+    if not existing(path).is_dir():
+        yield path
+        return
+    files = [file for _, file in walk(path) if file.is_file() and _looks_like_a_submission(file, catalog)]
+    if not files:
+        entries = " or ".join(sorted(str(one.entry) for one in FORMATS.values()))
+        raise UserError(f"{printable(path)}: no submission in it; one is <author>/<problem_id>.py with a {entries}")
+    yield from files
+
+
+def _looks_like_a_submission(path: Path, catalog: Catalog) -> bool:
+    """Problems and helper files beside submissions are passed over; a misspelt problem id is not."""
+    try:
+        problem = catalog.problems.get(named_by(path, catalog.problems).problem_id)
+        if problem is not None:
+            return path.resolve() != problem.path
+        source = read_source(path)[0]
+    except UserError:  # the file's own fault, told when it is read as a submission
+        return True
+    return any(one.entry.name in source for one in FORMATS.values())
+
+
+def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: str | None) -> Submission:
+    """Raises UserError whose message starts with the path."""
+    folder = path.resolve().parent
+    try:
+        named = named_by(path, catalog.problems) if problem_id is None else _for_problem(path, problem_id)
+        problem = catalog.problem(named.problem_id)
+        grouped = problem.id == f"{folder.name}/{problem.id.rpartition('/')[2]}"
+        author = author or (folder.parent if grouped else folder).name or "unknown"
+        check_names(author=author, label=named.label)
+    except UserError as error:
+        raise UserError(f"{printable(path)}: {error}") from None
+    source, unreadable = read_source(path)
+    return Submission(
+        author=author,
+        label=named.label,
+        sample=named.sample,
+        problem_id=problem.id,
+        path=str(path),
+        source=source,
+        unreadable=unreadable,
+        format=problem.format,
+    )
+
+
+def _for_problem(path: Path, problem_id: str) -> NamedBy:
+    """A file whose problem is given: the label is what follows the id, or the whole stem where that is another name."""
+    name = problem_id.rpartition("/")[2]
+    sample = next((one.sample_of(path) for one in FORMATS.values() if one.sample_of(path) is not None), None)
+    if path.stem == name or sample is not None:
+        return NamedBy(problem_id, sample=sample)
+    label = path.stem.removeprefix(f"{name}__")
+    return NamedBy(problem_id, label=label or None)
