@@ -90,7 +90,6 @@ def test_a_baseline_that_failed_is_tried_again_by_the_next_grader(tmp_path):
     assert get(BaselineStore(tmp_path)) == (ALL, True)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("ways", [["eager", "compile"], pytest.param(list(baselines.MODES), marks=pytest.mark.deep)])
 def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
