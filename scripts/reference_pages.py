@@ -238,8 +238,6 @@ def _signature(name: str, function: Callable[..., object]) -> list[str]:
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in lines:
             lines.append("*")
-        if parameter.kind is parameter.VAR_KEYWORD:
-            lines.remove("*")
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         lines.append(f"{stars}{parameter.name}: {parameter.annotation}{_default(parameter)}")
     returned = "" if function.__name__ == "__init__" else f" -> {signature.return_annotation}"
