@@ -14,7 +14,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, errors_first, in_eval
-from grader.grading.random.other_sizes import inconsistent_elsewhere
+from grader.grading.random.seeded_gradients import check_other_sizes
 from grader.grading.status import stage_status, status_of
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
@@ -78,7 +78,7 @@ def _post_checks(
             more = run_experiments(candidate, oracle, other, experiments("post-check", "eval"))
             found += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(found) is Status.CORRECT:
-        found += inconsistent_elsewhere(candidate, oracle, cases, in_train.first, found)
+        found += check_other_sizes(candidate, oracle, cases, in_train.first, found)
     return found + _not_comparable(cases)
 
 

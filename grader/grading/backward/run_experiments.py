@@ -9,8 +9,8 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first
-from grader.grading.random.other_sizes import unlike_its_forward
-from grader.grading.random.own_terms import in_own_terms
+from grader.grading.random.seeded_gradients import reference_inconsistent
+from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import Diagnosis
 
 
@@ -19,7 +19,7 @@ def run_experiments(
 ) -> list[Diagnosis]:
     """Their diagnoses, errors before warnings before information. A lost worker ends them."""
     found: list[Diagnosis] = []
-    own_cases = in_own_terms(candidate, cases)
+    own_cases = with_own_values(candidate, cases)
     for experiment in experiments:
         try:
             diagnosis = experiment.run(candidate, own_cases)
@@ -33,7 +33,7 @@ def run_experiments(
             oracle, experiment, cases, diagnosis
         ):
             if error and diagnosis.code == "inconsistent_with_forward":
-                found.append(unlike_its_forward(cases.first))
+                found.append(reference_inconsistent(cases.first))
             continue
         found.append(diagnosis)
         if error and experiment.lasting:
@@ -51,5 +51,5 @@ def _reference_passes(oracle: Oracle, experiment: Experiment, cases: Cases, diag
     key = experiment.code, cases.first.seed, cases.first.training
     severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
     return reference_passes(
-        oracle, key, lambda reference: experiment.run(reference, in_own_terms(reference, cases)), severities
+        oracle, key, lambda reference: experiment.run(reference, with_own_values(reference, cases)), severities
     )

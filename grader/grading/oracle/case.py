@@ -48,7 +48,7 @@ class Case:
     optional: frozenset[str] = frozenset()
     """Operands that the reference gives a gradient under some seeds and none under others."""
     forward_seed: int | None = None
-    """Where the values are a submission's own: those under this seed (`backward/own_terms.py`)."""
+    """Where the values are a submission's own: those under this seed (`random/seeded_values.py`)."""
 
     def comparable(self, table: Table, name: str) -> bool:
         """It has one value, which a submission must have too."""

@@ -14,8 +14,8 @@ from grader.grading.oracle.drawing import as_trained, zeros_or_ones
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits, evaluate, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 
-REDRAWS = 32
-"""Seeds that are tried of a reference that draws: what it draws may seldom matter."""
+SEEDS = 40
+"""Seeds that are tried: a branch that is dropped in one run of ten is seen in 98.5% of all cases."""
 PLAIN = ("bool", "int", "float", "str")
 """Types of what is no tensor and holds none."""
 
@@ -81,7 +81,7 @@ def _stochastic(
 
     first = outputs(0)
     anew()
-    others = (outputs(seed) for seed in range(1, 1 + (REDRAWS if draws else 1)))
+    others = (outputs(seed) for seed in range(1, SEEDS if draws else 2))
     other = next((found for found in others if not same(first, found)), None)
     if other is None:
         return False

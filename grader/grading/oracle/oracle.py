@@ -19,7 +19,7 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import as_trained, draw_cotangent, draw_inputs, is_float
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Traits, evaluate
 from grader.grading.oracle.fewer_rows import ROWS, with_fewer_rows
-from grader.grading.oracle.first_look import at_another_size, first_look, outputs_alike, same
+from grader.grading.oracle.first_look import SEEDS, at_another_size, first_look, outputs_alike, same
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.reductions import ReductionLengths
 from grader.grading.oracle.reference_process import ReferenceProcess
@@ -27,10 +27,6 @@ from grader.grading.oracle.trackers import track, with_errors_like
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
-SEEDS, SEEDS_OF_LARGE = 40, 8
-"""Under which a random reference is asked what its random numbers are in, and which operands have a gradient."""
-LARGE = 1 << 18
-"""Elements of inputs and outputs."""
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 WORKERS_KEPT = 3
@@ -246,7 +242,7 @@ class Oracle(ReferenceProcess):
             few = self.case(ROWS, training=training)
             drawn, optional = set(few.drawn), set(few.optional)
         elif traits.stochastic:
-            for other_seed in range(1, SEEDS if sum(sizes) <= LARGE else SEEDS_OF_LARGE):
+            for other_seed in range(1, SEEDS):
                 other = run(MODEL, inputs, state, other_seed)
                 drawn |= _differ(eager, other)
                 optional |= {name for name in wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}

@@ -1,220 +1,184 @@
-"""Are random outputs distributed as the reference's? Asked in the mode in which a reference draws random numbers.
+"""Tests whether random outputs have the reference's distribution: mean, spread, independence, fresh numbers.
 
-Both run many times, and what is compared are figures of a whole output, or of a buffer after a forward: how much of the
-reference's mean it has, how far it is from that, how much it changes from run to run, how much of a change neighbours
-along a dimension share, whether an earlier one comes again, and how many of the elements that are never random are off.
-That tells a dropout that is left out, that never changes, that has another probability or scale, or one mask for a
-whole row. It is no proof that two distributions are the same.
+A first set of reference runs gives each element's mean and spread. Each later run of either side gives a few figures
+relative to those, and a two-sample test compares the figures. The test finds dropout that is left out, unscaled, of
+another probability, drawn once and kept, or shared by a row or by a batch. It is no proof that two distributions are
+equal.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from itertools import islice
+import secrets
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 
-from grader.grading.candidate import Candidate
-from grader.grading.oracle.case import Case
+from grader import protocol as p
+from grader.executor import JobResult
+from grader.grading.backward.vjp import LIGHT_BYTES
+from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
+from grader.grading.compare.blocks import reals
+from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.random.runs import Part, Runs, random_parts, runs
 from grader.machine.cpu_threads import on_one_thread
 from grader.verdict.models import Diagnosis, TimeLimits
 
-RUNS, RUNS_OF_LARGE = 64, 16
-LARGE = 1 << 18
-"""Elements of all outputs."""
+RUNS = 64
+"""Forwards of each side, so that a mask out of a set of 16 repeats in 50 of them. A quarter of it for large outputs."""
 DEVIATIONS = 5.0
-"""Standard errors between two means of such figures, twice in a row: in fewer than one in 10^8 gradings by chance."""
-ROUNDING = 1e-4
-"""Of an output's RMS: what changes by less may do so by rounding."""
+"""Standard errors between two means that count, in two tests in a row: by chance once in 10^7 gradings."""
 SLIGHT = 1e-2
-"""Figures without a unit that differ by less say nothing, as where only rounding tells two elements' changes apart."""
-STILL = 1e-6
-"""Of an output's RMS: who never changes by more than that is not random."""
-OFF = 1e-3
-"""Relative error from which such an element is off."""
-OFTEN = 0.1
-"""Who repeats an earlier output so much more often does so by a mask that is kept."""
-TINY = 1e-300
+"""Never counts: of a figure, in its own unit; of an element that hardly varies, relative to the output's RMS."""
 
-LEVEL = "its projection on the reference's mean"
-SPREAD = "its distance from the reference's mean, in units of the usual one,"
-CHANGE = "its change from one forward to the next"
-SHARED = "what elements along dimension {} have in common in a change"
-FIXED = "the share of elements that are off among those that are never random"
-AGAIN = "how often an earlier output comes again"
-ODD = "how often it has NaN or infinity"
+REMEDIES = {
+    "share of runs that repeat an earlier output": "draw new random numbers in every forward",
+    "projection on the reference's mean": "check the probability and the scale of what is drawn",
+    "distance from the reference's mean": "check the probability, the scale, and the elements that are not random",
+}
+SHARED = "number of elements along dimension {} that vary together"
 
-Figures = Mapping[str, list[float]]
-"""By what they say of one output; a list has one for every run."""
+Part = tuple[Table, str]
+"""An output, or a buffer after the forward, that holds random numbers."""
 
 
 class _Usual(NamedTuple):
-    """Of the reference's output, over some runs."""
+    """Mean and spread of each element over runs of the reference."""
 
     mean: torch.Tensor
-    away: torch.Tensor
-    """The mean distance from that."""
-    seen: torch.Tensor
-    """1 where that is more than rounding, falling to 0."""
-    fixed: torch.Tensor
-    """1 where it is always the same."""
+    scale: torch.Tensor
+    """Standard deviation, at least SLIGHT of the RMS."""
     finite: bool
-    """All of it was, in all runs."""
 
-    @property
-    def size(self) -> float:
-        return float(self.mean.norm() + self.away.norm())
+    @staticmethod
+    def of(runs: torch.Tensor) -> _Usual:
+        values = runs.nan_to_num(0.0, 0.0, 0.0)
+        floor = SLIGHT * float(values.square().mean().sqrt()) + torch.finfo(values.dtype).tiny
+        return _Usual(values.mean(0), values.var(0).sqrt().clamp(min=floor), bool(runs.isfinite().all()))
 
 
 def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[str, Diagnosis] | None:
-    """An output that is distributed otherwise, twice in other runs, and what shows it. Raises Stopped.
+    """The name of an output or buffer with another distribution, and its diagnosis; with and without gradients.
 
-    Without gradients and, where outputs are few, with gradients enabled too.
+    Raises Stopped.
     """
-    if not random_parts(case):
+    if not _parts(case):
         return None
-    small = sum(of.reference64.numel() for of in case.outputs.values()) <= LARGE
     with on_one_thread():
-        for grad in (False, True) if small and case.wrt else (False,):
-            found = _judge(candidate, oracle, case, RUNS if small else RUNS_OF_LARGE, grad)
-            if found is not None:
-                return found
-    return None
+        results = (_judge(candidate, oracle, case, grad) for grad in ((False, True) if case.wrt else (False,)))
+        return next((result for result in results if result is not None), None)
 
 
-def _judge(candidate: Candidate, oracle: Oracle, case: Case, count: int, grad: bool) -> tuple[str, Diagnosis] | None:
-    where = f"{', with gradients enabled' if grad else ''} (variant {case.name})"
-    usual = oracle.remember(("usual outputs", case.seed, grad), lambda: _usual(oracle, case, count, grad))
-    found = None
+def _judge(candidate: Candidate, oracle: Oracle, case: Case, grad: bool) -> tuple[str, Diagnosis] | None:
+    def reference() -> dict[Part, torch.Tensor]:
+        with oracle.lent() as worker:
+            return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad)
+
+    def figures(runs: Mapping[Part, torch.Tensor]) -> dict[Part, dict[str, torch.Tensor]]:
+        return {part: _figures(of, usual[part]) for part, of in runs.items()}
+
+    key, difference = ("random outputs", case.seed, grad), None
+    where = f"variant {case.name}{', with gradients enabled' if grad else ''}"
+    usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference().items()})
     for turn in range(2):
-        theirs = oracle.remember(
-            ("random outputs", case.seed, grad, turn), partial(_of_reference, oracle, case, count, grad, usual)
-        )
-        ours = _figures(islice(runs(candidate, case, grad=grad), 1 + count), usual)
-        odd = next((part for part, of in usual.items() if of.finite and any(ours[part][ODD])), None)
-        if odd is not None:
-            message = f"{odd.label} has NaN or infinity where the reference never has{where}"
-            return odd.name, diagnose("output_nan", message)
-        found = _difference(ours, theirs, usual)
-        if found is None:
+        expected = oracle.remember((*key, turn), lambda: figures(reference()))
+        runs = _runs(candidate, case, grad)
+        for (table, name), of in runs.items():
+            if usual[table, name].finite and not bool(of.isfinite().all()):
+                what = f"{_label(table, name)} has NaN or infinity where the reference never has"
+                return name, diagnose("output_nan", what, where=where, remedy="look for a division by the mask")
+        difference = _difference(figures(runs), expected)
+        if difference is None:
             return None
-    assert found is not None
-    part, message = found
-    message = f"{part.label} is distributed otherwise than the reference's ({count} runs each): {message}{where}"
-    return part.name, diagnose("output_distribution", message)
+    assert difference is not None
+    (table, name), figure, amount = difference
+    what = f"{_label(table, name)} has another distribution than the reference's"
+    remedy = REMEDIES.get(figure, "draw an independent number for each element for which the reference does")
+    return name, diagnose("output_distribution", what, where=where, amount=f"{figure} {amount}", remedy=remedy)
+
+
+def _label(table: Table, name: str) -> str:
+    return name if table == "outputs" else f"buffer `{name}`"
 
 
 def _difference(
-    ours: Mapping[Part, Figures], theirs: Mapping[Part, Figures], usual: Mapping[Part, _Usual]
-) -> tuple[Part, str] | None:
-    """The first output whose figures differ, and how."""
-    for part, due in theirs.items():
-        least = ROUNDING * usual[part].size
-        for what, wanted in due.items():
-            had = ours[part][what]
-            found, expected = statistics.fmean(had), statistics.fmean(wanted)
-            error = math.sqrt((statistics.variance(had) + statistics.variance(wanted)) / len(wanted))
-            if abs(found - expected) <= DEVIATIONS * error + (least if what in (LEVEL, CHANGE) else SLIGHT):
-                continue
-            remedy = "check the probability, the scale, and which elements share a random number"
-            if what == FIXED:
-                remedy = "nothing random is in those"
-            elif statistics.fmean(ours[part][AGAIN]) > statistics.fmean(due[AGAIN]) + OFTEN:
-                remedy = "draw random numbers as the reference does, new ones in every forward"
-            return part, f"{what} is {found:.4g} on the average where the reference has {expected:.4g}: {remedy}"
+    ours: Mapping[Part, Mapping[str, torch.Tensor]], theirs: Mapping[Part, Mapping[str, torch.Tensor]]
+) -> tuple[Part, str, str] | None:
+    """The first part and figure whose means differ, and by how much (Welch's test)."""
+    for part, figures in theirs.items():
+        for figure, expected in figures.items():
+            actual = ours[part][figure]
+            error = math.sqrt(float(actual.var() + expected.var()) / len(expected))
+            means = float(actual.mean()), float(expected.mean())
+            if abs(means[0] - means[1]) > DEVIATIONS * error + SLIGHT:
+                return part, figure, f"{means[0]:.3g} where the reference has {means[1]:.3g}"
     return None
 
 
-@contextmanager
-def _reference_runs(oracle: Oracle, case: Case, grad: bool) -> Iterator[Iterator[Runs]]:
-    """Of the reference, asked as a submission is."""
-    with oracle.lent() as worker:
-        yield runs(Candidate(worker, oracle.device, TimeLimits()), case, grad=grad)
+def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
+    """For each run, or each pair of runs, a number for each of what is compared."""
+    marks = [hash(run.cpu().numpy().tobytes()) for run in runs]
+    values = runs.nan_to_num(0.0, 0.0, 0.0)
+    size = float(usual.mean.square().sum() + usual.scale.square().sum())
+    residual = (values - usual.mean) / usual.scale
+    residual /= (1 + residual.square()).sqrt()  # bounded, so that rare large ones do not dominate
+    repeats = torch.tensor([float(mark in marks[:turn]) for turn, mark in enumerate(marks)])
+    means, spreads = (values * usual.mean).flatten(1).sum(1) / size, residual.square().flatten(1).mean(1)
+    figures = dict(zip(REMEDIES, (repeats, means, spreads), strict=True))
+    # Elements that share a random number vary together, but for a sign that cancels in the product of two runs.
+    product = residual[0::2] * residual[1::2]
+    squares = product.square().flatten(1).sum(1) + SLIGHT**4 * usual.mean.numel()
+    for dimension in range(usual.mean.dim()):
+        sums = product.sum(dimension + 1, keepdim=True).square().flatten(1).sum(1)
+        figures[SHARED.format(dimension)] = sums / squares
+    return figures
 
 
-def _of_reference(
-    oracle: Oracle, case: Case, count: int, grad: bool, usual: Mapping[Part, _Usual]
-) -> Mapping[Part, Figures]:
-    with _reference_runs(oracle, case, grad) as told:
-        return _figures(islice(told, 1 + count), usual)
+def _parts(case: Case) -> list[Part]:
+    tables: tuple[Table, ...] = ("outputs", "buffers")
+    return [(table, name) for table in tables for name in getattr(case, table) if not case.comparable(table, name)]
 
 
-def _usual(oracle: Oracle, case: Case, count: int, grad: bool) -> dict[Part, _Usual]:
-    with _reference_runs(oracle, case, grad) as told:
-        means, finite = _mean(islice(told, count), lambda _, value: value)
-        aways, finite_too = _mean(islice(told, count), lambda part, value: (value - means[part]).abs())
-    found = {}
-    for part, away in aways.items():
-        mean = means[part]
-        rms = float((mean.square() + away.square()).mean().sqrt()) if away.numel() else 0.0
-        seen = away.square() / (away.square() + (ROUNDING * rms) ** 2 + TINY)
-        found[part] = _Usual(mean, away, seen, (away <= STILL * rms).to(mean), part in finite & finite_too)
-    return found
+def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tensor]:
+    """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64."""
+    parts = _parts(case)
+    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LIGHT_BYTES
+    # Only the last forward of a job leaves its buffers.
+    of_a_job = RUNS // 4 if light and all(table == "outputs" for table, _ in parts) else 1
+    samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
+    for _ in range((RUNS if light else RUNS // 4) // of_a_job):
+        result = _job(candidate, case, grad, of_a_job)
+        for turn in range(of_a_job):
+            for table, name in parts:
+                held = candidate.buffers(case).get(name)
+                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{held}")
+                due = getattr(case, table)[name].shape
+                value = torch.full(due, math.nan, device=candidate.device.value) if value is None else value.view(due)
+                samples[table, name].append(_sample(reals(value), case.seed))
+    return {part: torch.stack(values) for part, values in samples.items()}
 
 
-def _mean(
-    told: Iterable[Runs], of: Callable[[Part, torch.Tensor], torch.Tensor]
-) -> tuple[dict[Part, torch.Tensor], set[Part]]:
-    """By part, and the parts that are finite in all runs."""
-    totals: dict[Part, torch.Tensor] = {}
-    finite: set[Part] = set()
-    number = 0
-    for number, run in enumerate(told, 1):
-        if number == 1:
-            finite.update(run)
-        finite -= {part for part, value in run.items() if not _finite(value)}
-        for part, value in run.items():
-            term = of(part, _numbers(value))
-            totals[part] = totals[part] + term if part in totals else term
-    return {part: total / number for part, total in totals.items()}, finite
+def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResult:
+    """Only its first forward is seeded, so that a generator made from the seed repeats itself."""
+    job, seed = candidate.script(case), secrets.randbits(62)
+    how = p.Forward(model=MODEL, inputs="a", tape="", training=case.training, grad=grad, clone_inputs=case.clone_inputs)
+    for turn in range(forwards):
+        candidate.reset_buffers(job, case)
+        job.put_inputs("a", case.inputs, requires_grad=grad)
+        job.step(how.model_copy(update={"tape": str(turn), "seed": None if turn else seed}))
+        job.export(exports("output", str(turn), output_specs(case)))
+    export_buffers(job, candidate, case)
+    job.step(p.Drop())
+    return candidate.run(job, "forward", f"repeated forwards of variant {case.name}")
 
 
-def _figures(told: Iterable[Runs], usual: Mapping[Part, _Usual]) -> dict[Part, dict[str, list[float]]]:
-    """Of all runs but the first, by output."""
-    found: dict[Part, dict[str, list[float]]] = {part: {} for part in usual}
-    seen: dict[Part, set[int]] = {part: set() for part in usual}
-    before: Runs | None = None
-    for now in told:
-        for part, of in usual.items():
-            mark = hash(now[part].cpu().numpy().tobytes())
-            if before is not None:
-                figures = _of_run(_numbers(now[part]), _numbers(before[part]), of)
-                counts = (AGAIN, float(mark in seen[part])), (ODD, float(not _finite(now[part])))
-                for what, figure in (*counts, *figures):
-                    found[part].setdefault(what, []).append(figure)
-            seen[part].add(mark)
-        before = now
-    return found
-
-
-def _of_run(now: torch.Tensor, before: torch.Tensor, usual: _Usual) -> Iterable[tuple[str, float]]:
-    apart = (now - usual.mean).abs()
-    away = usual.seen * apart / (usual.away + TINY)
-    rms = usual.mean.norm() / math.sqrt(max(usual.mean.numel(), 1))
-    off = usual.fixed * (apart > OFF * (usual.mean.abs() + rms))
-    yield FIXED, float(off.sum() / (usual.fixed.sum() + TINY))
-    yield LEVEL, float((now * usual.mean).sum() / (usual.mean.norm() + TINY))
-    yield SPREAD, float(away.sum() / (usual.seen.sum() + TINY))
-    yield CHANGE, float((now - before).norm())
-    unusual = away - usual.seen
-    size, rounding = unusual.norm(), ROUNDING * usual.seen.norm()
-    visible = size / (size.square() + rounding.square() + TINY)  # 1 / size, but for what rounding alone makes unusual
-    for dimension in range(unusual.dim()):
-        yield SHARED.format(dimension), float(unusual.sum(dimension).norm() * visible)
-
-
-def _numbers(value: torch.Tensor) -> torch.Tensor:
-    """0 for what is not finite."""
-    return value.nan_to_num(0.0, 0.0, 0.0)
-
-
-def _finite(value: torch.Tensor) -> bool:
-    return bool(value.isfinite().all())
+def _sample(value: torch.Tensor, seed: int) -> torch.Tensor:
+    """All of a tensor, or of a large one positions along each dimension that the seed draws: RUNS fit LIGHT_BYTES."""
+    value, generator = value if value.dim() else value[None], torch.Generator().manual_seed(seed)
+    share = (LIGHT_BYTES / value.element_size() / RUNS / max(value.numel(), 1)) ** (1 / value.dim())
+    for dimension, extent in enumerate(value.shape if share < 1 else ()):
+        positions = torch.randperm(extent, generator=generator)[: math.ceil(share * extent)]
+        value = value.index_select(dimension, positions.to(value.device))
+    return value

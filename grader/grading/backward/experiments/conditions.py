@@ -13,7 +13,7 @@ from grader.grading.backward.vjp import ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import same_bits
 from grader.grading.outcome import diagnose, first_line
-from grader.grading.random.own_differences import differences
+from grader.grading.random.seeded_gradients import check_gradients
 from grader.verdict.models import Device, Diagnosis
 
 REPEATS = 5
@@ -39,7 +39,7 @@ def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis |
         )
     if cases.first.forward_seed is None:
         return None
-    diagnosis = differences(candidate, cases.first)
+    diagnosis = check_gradients(candidate, cases.first)
     return diagnosis and (carried_over(candidate, cases.first) or ignores_grad_output(candidate, cases) or diagnosis)
 
 

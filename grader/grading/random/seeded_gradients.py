@@ -1,0 +1,144 @@
+"""Compares gradients with central differences of the submission's own forward, under one seed.
+
+For a random grad_output u and a random direction d over all operands, the vector-Jacobian product g must satisfy
+<g, d> = <u, J d>. J d is a central difference. Elements of an output where two step sizes disagree, as at a non-smooth
+point, get a grad_output of zero.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from grader.grading.backward.vjp import LIGHT_BYTES, add_forward, ask, export_outputs, product
+from grader.grading.candidate import Candidate
+from grader.grading.compare.blocks import reals
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import diagnose
+from grader.verdict.models import Diagnosis
+
+STEP = 1e-3
+"""Relative to an operand's RMS. Rounding of float32 adds 1e-4 to a derivative, curvature 1e-6. Compared with 2 STEP."""
+ROUNDING = 8.0
+"""What a difference of two forwards may be off by, in units of the dtype's epsilon times the output's RMS."""
+TOLERANCE = 5e-3
+"""Relative error of a directional derivative: 50 times rounding; a missing scale of dropout is off by p."""
+TRIALS = 6
+"""Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
+
+
+def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
+    """An error where gradients are not those of the candidate's forward under the case's seed, a warning where no
+    derivative can be seen. Raises Stopped."""
+    names = [name for name, of in case.gradients.items() if of is not None and name in candidate.operands(case)]
+    if not names:
+        return None
+    for _ in range(2):
+        error = _relative_error(candidate, case, names)
+        if error is None:
+            return _not_compared(case, "under one seed the outputs jump where an operand moves by a thousandth")
+        if error <= TOLERANCE:
+            return None
+    alone = {name: _relative_error(candidate, case, [name], trials=1) or 0.0 for name in names}
+    worst = max(names, key=lambda name: alone[name])
+    return diagnose(
+        "inconsistent_with_forward",
+        f"gradient of `{case.operand_names[worst]}` is not the derivative of its own forward under one seed",
+        where=f"variant {case.name}",
+        amount=f"directional derivatives are off by {alone[worst]:.2g} of their size",
+        remedy="use in backward what forward drew, with its scale, and check the derivative of what train() alone does",
+    )
+
+
+def check_other_sizes(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], checked: Case, so_far: Sequence[Diagnosis]
+) -> list[Diagnosis]:
+    """The same for variants other than the one `checked`, if its gradients could be compared. Raises Stopped."""
+    if any(diagnosis.code in ("random_not_seeded", "not_comparable") for diagnosis in so_far):
+        return []
+    for case in cases:
+        tensors = (*case.cotangents.values(), *map(case.operand, case.wrt))
+        large = sum(value.nbytes for value in tensors) > LIGHT_BYTES
+        if case.values_comparable or case.variant == checked.variant or large:
+            continue
+        check = partial(check_gradients, case=replace(case, forward_seed=secrets.randbits(62)))
+        found = check(candidate)
+        if found and found.severity == "error" and reference_passes(oracle, ("other sizes", case.seed), check):
+            return [found]
+    return []
+
+
+def reference_inconsistent(case: Case) -> Diagnosis:
+    """A warning where the reference itself fails the check."""
+    return _not_compared(case, "the reference's gradients are not the derivatives of its own forward, as with detach()")
+
+
+def _not_compared(case: Case, why: str) -> Diagnosis:
+    what = f"the reference draws random numbers, and {why}: no gradient was compared with its own forward"
+    return diagnose("not_comparable", what, where=f"variant {case.name}", severity="warning")
+
+
+def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], trials: int = TRIALS) -> float | None:
+    """Mean error of directional derivatives relative to their size; None where no trial sees one."""
+    seen = [trial for _ in range(trials) if (trial := _trial(candidate, case, names)) is not None]
+    error, size = (sum(column) for column in zip(*seen, strict=True)) if seen else (0.0, 0.0)
+    ratio = error / size if size else 0.0
+    return (ratio if math.isfinite(ratio) else math.inf) if seen else None
+
+
+def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[float, float] | None:
+    """Error of <g, d> and its usual size (norm of u * J d, and rounding). None where less than half of u counts."""
+    operands = {name: case.operand(name).to(candidate.device.value) for name in names}
+    direction = {name: torch.randn_like(of) * max(_rms(reals(of)), STEP) for name, of in operands.items()}
+    job = candidate.script(case)
+    for factor in (2, -2, 1, -1):
+        moved = _moved(case, direction, factor * STEP)
+        candidate.reset(job, moved)
+        job.put_inputs("a", moved.inputs, requires_grad=True)
+        add_forward(job, case, "a", tape=str(factor))
+        export_outputs(job, case, str(factor))
+    sealed = candidate.attempt(job, "backward", "forwards under one seed").sealed
+    cotangents, due, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
+    for name, like in case.cotangents.items():
+        runs = [sealed.get(f"output:{factor}:{name}") for factor in (2, -2, 1, -1)]
+        if any(run is None for run in runs):
+            return None
+        up2, down2, up, down = (reals(run) for run in runs if run is not None)
+        coarse, fine = (up2 - down2) / (4 * STEP), (up - down) / (2 * STEP)
+        noise = ROUNDING * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
+        steady = (coarse - fine).abs() <= TOLERANCE * fine.abs() + noise
+        given = reals(torch.randn_like(like, device=fine.device))
+        drawn += float(given.square().sum())
+        given = torch.where(steady, given, 0.0)
+        kept += float(given.square().sum())
+        terms = given * torch.where(steady, fine, 0.0)
+        due += float(terms.sum())
+        size += float(terms.square().sum()) + (noise / TOLERANCE) ** 2 * float(given.square().sum())
+        cotangents[name] = (torch.view_as_complex(given) if like.is_complex() else given).to(like)
+    if 2 * kept < drawn:
+        return None
+    result = candidate.attempt(ask(candidate, case, cotangents=cotangents), "backward", "backward under one seed")
+    if result.failure is not None:
+        return None
+    gradients = product(candidate, case, result).gradients
+    told = sum(float((reals(g) * reals(d)).sum()) for n, d in direction.items() if (g := gradients[n]) is not None)
+    return abs(told - due), math.sqrt(size)
+
+
+def _rms(value: torch.Tensor) -> float:
+    return float(value.square().mean().sqrt()) if value.numel() else 0.0
+
+
+def _moved(case: Case, direction: Mapping[str, torch.Tensor], step: float) -> Case:
+    """The case with operands moved by `step` along a direction."""
+    moved = {name: case.operand(name).to(value.device) + step * value for name, value in direction.items()}
+    inputs = tuple(moved.get(f"input[{index}]", value) for index, value in enumerate(case.inputs))
+    state = {name: moved.get(name, value) for name, value in case.state.items()}
+    return replace(case, inputs=inputs, state=state)
