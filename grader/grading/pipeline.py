@@ -3,7 +3,6 @@ inspect, appraise, record."""
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +10,14 @@ from contextlib import contextmanager
 from itertools import islice
 
 from grader.catalog.requests import Request, make_request
-from grader.errors import ProblemError, ReferenceLost, UserError
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
+from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.backward import judge_backward
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
+from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
@@ -27,7 +27,7 @@ from grader.grading.timing.roofline_and_baselines import add_roofline_and_baseli
 from grader.machine.backends import backend, default_device, require, select_index
 from grader.machine.device_memory import PeakMemory
 from grader.options import AUTO, GraderOptions
-from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict
 from grader.verdict.stages import BackwardResult, StageStatus
 
 
@@ -72,25 +72,27 @@ class Pipeline:
 
         `more_to_come` starts the next submission's worker in the background.
         """
-        try:
-            return self._grade(request, more_to_come, lost_before=None)
-        except ReferenceLost as error:
-            return self._grade(request, more_to_come, lost_before=str(error))
+        attempt: Attempt | None = Attempt()
+        while attempt is not None:
+            record, attempt = self._grade(request, attempt, more_to_come)
+        return record.verdict(self.settings(request), self.environment(request))
 
-    def _grade(self, request: Request, more_to_come: bool, lost_before: str | None) -> Verdict:
-        """Raises ReferenceLost the first time, so that a fresh process shows whose fault it is."""
-        record = Record(request)
+    def _grade(self, request: Request, attempt: Attempt, more_to_come: bool) -> tuple[Record, Attempt | None]:
+        """What one attempt finds, and the next attempt where one is needed."""
+        record, failure = Record(request), None
         try:
-            _Grading(self, request, record).run(more_to_come)
+            _Grading(self, request, record, attempt.scope).run(more_to_come)
         except Exception as error:
-            record.diagnoses.insert(0, _diagnosis_of(error, lost_before))
+            failure = error
+            record.diagnoses.insert(0, diagnosis_of(error, attempt))
             if isinstance(error, build.BuildFailed):
                 record.build = error.result
             if not isinstance(error, Stopped):
                 self.resources.drop_oracle(request.problem, request.device)
-            if isinstance(error, ReferenceLost) and lost_before is None:
-                raise
-        return record.verdict(self.settings(request), self.environment(request))
+        following = next_attempt(attempt, record, failure)
+        if following is not None and following.scope == plan.ESSENTIAL:
+            self.resources.drop_oracles()
+        return record, following
 
     def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:
         """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead, in parallel."""
@@ -132,8 +134,8 @@ class _Grading:
     todo: plan.Todo
     memory: PeakMemory
 
-    def __init__(self, pipeline: Pipeline, request: Request, record: Record) -> None:
-        self.pipeline, self.request, self.record = pipeline, request, record
+    def __init__(self, pipeline: Pipeline, request: Request, record: Record, scope: plan.Scope) -> None:
+        self.pipeline, self.request, self.record, self.scope = pipeline, request, record, scope
         self.options, self.resources = pipeline.options, pipeline.resources
         self.backend = backend(request.device)
 
@@ -200,7 +202,9 @@ class _Grading:
                 variant=self.options.variant,
                 quick=self.options.quick,
                 tells_modes_apart=plan.may_tell_modes_apart(self.request.submission),
+                scope=self.scope,
             )
+            self.record.fewer_rows = self.todo.cases[0].variant == ROWS
         self.record.diagnoses += self.todo.notes
 
     def forward(self) -> bool:
@@ -213,11 +217,17 @@ class _Grading:
 
     def backward(self) -> bool:
         """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
-        if not self.todo.traps:
+        if not self.todo.differentiated:
             self.record.backward = BackwardResult(status=StageStatus.SKIPPED)
             return True
         with self.record.stage("backward"):
-            judged = judge_backward(self.candidate, self.oracle, self.todo.differentiated, self.todo.traps)
+            judged = judge_backward(
+                self.candidate,
+                self.oracle,
+                self.todo.differentiated,
+                self.todo.experiments,
+                seconds=self.todo.experiment_seconds,
+            )
             peak = {"peak_device_bytes": self.memory.peak_bytes}
             self.record.backward = judged.result.model_copy(update=peak)
         self.record.diagnoses += judged.diagnoses
@@ -268,19 +278,3 @@ class _Grading:
         add_roofline_and_baselines(
             resources, request.problem, request.device, self.record, tf32=tf32, baselines=baselines
         )
-
-
-def _diagnosis_of(error: Exception, lost_before: str | None) -> Diagnosis:
-    """The diagnosis that an exception becomes. Raises it again where it is the caller's own mistake.
-
-    A lost reference is the problem's fault only if a fresh process was lost in the same way; otherwise the host's.
-    """
-    if isinstance(error, Stopped):
-        return error.diagnosis
-    if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != lost_before):
-        return diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
-    if isinstance(error, UserError) and not isinstance(error, ProblemError):
-        raise error
-    what = f"{type(error).__name__}: {error}"
-    detail = {"traceback": "".join(traceback.format_exception(error))}
-    return diagnose("grader_failed", what, remedy="grade it again", detail=detail)

@@ -1,9 +1,19 @@
-"""Which cases a submission is put to: sizes, modes and draws, by device and by how thorough the grading is to be."""
+"""Decides which cases a submission is compared on: sizes, modes, draws and checks, by what the device and time allow.
+
+Three scopes, from the most to the least that is asked:
+
+- `EVERY_SIZE`: all variants, and of a problem with one large size a variant with fewer rows (`oracle/fewer_rows.py`),
+  on which probes and experiments run;
+- `FULL_SIZE`: no fewer rows, for a submission that takes the full size only;
+- `ESSENTIAL`: a forward, a backward and timed calls at full size, where the device's memory is too short for more.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -24,26 +34,35 @@ CPU = "cpu"
 SMALL = "small"
 ALWAYS_RANDOM = "draws random numbers in train() and in eval(), so that no value can be compared"
 DRAWS = 2
-"""Of the small and the odd sizes, in a thorough grading."""
-
-
+"""Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
-"""Of the first case, its parameters and buffers: from this size on there is one draw, and no probes."""
+"""Bytes of a case with its parameters and buffers from which there is one draw of it, and no probes."""
+EXPERIMENT_SECONDS = {True: 4.0, False: 20.0}
+"""Time for the backward's post-checks on a GPU, with --quick and without; beyond it, those that are asked are drawn."""
+
+Scope = Literal["every size", "full size", "essential"]
+EVERY_SIZE: Scope = "every size"
+FULL_SIZE: Scope = "full size"
+ESSENTIAL: Scope = "essential"
 
 
 @dataclass(frozen=True)
 class Todo:
+    """What one grading asks."""
+
+    scope: Scope
     cases: tuple[Case, ...]
-    """Small sizes first, so that a fault shows quickly; in eval() too, even where that is the same to the reference."""
+    """Small sizes first, so that a fault shows quickly. In eval() too, even if that is the same to the reference."""
     probed: tuple[Case, ...]
-    """For the forward's probes: the first size, in eval() too of a submission that may tell the modes apart, and where
-    the reference draws random numbers in train()."""
-    traps: tuple[Cases, ...]
-    """For the backward's experiments, likewise; none where the problem has nothing to differentiate."""
+    """Cases of the forward's probes: the first size, in eval() too for a submission that may distinguish the modes, and
+    for a reference that draws random numbers in train()."""
+    experiments: tuple[Cases, ...]
+    """Cases of the backward's experiments, likewise; none if there is nothing to differentiate."""
+    experiment_seconds: float
     timed: Case
     rounds: Plan
     notes: tuple[Diagnosis, ...] = ()
-    """What is left out at this size, and why."""
+    """What is left out, and why."""
 
     @property
     def differentiated(self) -> tuple[Case, ...]:
@@ -51,91 +70,53 @@ class Todo:
         return tuple(case for case in self.cases if case.wrt)
 
 
-def make(oracle: Oracle, *, variant: str | None, quick: bool, tells_modes_apart: bool = False) -> Todo:
-    """Raises UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device."""
-    chosen = variants(oracle, variant)
-    if ROWS in chosen and oracle.state_bytes(oracle.case(ROWS)) > LARGE_CASE_BYTES:
-        oracle.forget(ROWS)
-        chosen.remove(ROWS)
-    first = chosen[0]
-    cases = []
-    for name in chosen:
-        thorough = not quick and name not in (FULL, CPU)
-        cases += [oracle.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    cases.insert(1, _case(oracle, first, training=False))
+def make(
+    oracle: Oracle,
+    *,
+    variant: str | None,
+    quick: bool,
+    tells_modes_apart: bool = False,
+    scope: Scope = EVERY_SIZE,
+) -> Todo:
+    """The plan for one submission, with its cases made. Raises UserError, ProblemError.
+
+    UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
+    """
+    oracle.essential = scope == ESSENTIAL
+    chosen = _sizes(oracle, variant, scope)
+    cases = _cases(oracle, chosen, quick=quick, scope=scope)
     if not all(case.outputs for case in cases):
         raise ProblemError(f"{oracle.problem.path}: the reference returns no tensor, so that anything would be right")
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
     modes = (True, False) if tells_modes_apart or not cases[0].values_comparable else (True,)
+    asks_more = scope != ESSENTIAL
+    probes = asks_more and not _is_large(oracle, cases[0])
+    differentiates = asks_more and bool(cases[0].wrt)
     return Todo(
-        tuple(cases),
-        probed=() if _is_large(oracle, cases[0]) else tuple(cases[: len(modes)]),
-        traps=tuple(_traps(oracle, first, training=training) for training in modes) if cases[0].wrt else (),
+        scope=scope,
+        cases=tuple(cases),
+        probed=tuple(cases[: len(modes)]) if probes else (),
+        experiments=tuple(_experiment_cases(oracle, chosen[0], mode) for mode in modes) if differentiates else (),
+        experiment_seconds=EXPERIMENT_SECONDS[quick] if backend(oracle.device).own_memory else math.inf,
         timed=oracle.case(chosen[-1]),
         rounds=rounds(oracle.device, quick=quick),
-        notes=_notes(oracle, cases),
+        notes=_notes(oracle, cases, scope),
     )
-
-
-def _notes(oracle: Oracle, cases: Sequence[Case]) -> tuple[Diagnosis, ...]:
-    """Information on what this plan does not ask."""
-    found = []
-    if oracle.has_fewer_rows:
-        what = (
-            "the inputs are large: the plain forward, the backward and the timed calls were checked at full size, "
-            f"everything else on the first {_rows(cases[0])} rows"
-        )
-        found.append(diagnose("checks_left_out", what, severity="info"))
-    for case in cases:
-        reason = oracle.no_backward.get((case.variant, case.training))
-        if reason is not None:
-            what = f"the reference cannot be differentiated, so the forward alone is graded: {reason}"
-            found.append(diagnose("checks_left_out", what, where=f"variant {case.name}", severity="info"))
-    return tuple(found)
-
-
-def _rows(case: Case) -> int:
-    return next(value.shape[0] for value in case.inputs if isinstance(value, torch.Tensor) and value.dim() > 0)
 
 
 def may_tell_modes_apart(submission: Submission) -> bool:
-    """It reads self.training, or replaces train() or eval(): what it does in the other mode may be another thing."""
+    """Whether it reads self.training, or replaces train() or eval(), and so may do something else in the other mode."""
     return "train" in submission.source or "eval" in submission.source
 
 
-def _traps(oracle: Oracle, name: str, *, training: bool) -> Cases:
-    first = _case(oracle, name, training=training)
-    few = _is_large(oracle, first)
-    return Cases(
-        first=first,
-        second=first if few else _case(oracle, name, training=training, draw=1),
-        constant=first if few else _case(oracle, name, training=training, constant_cotangents=True),
-        keeps_outputs=questions.keeps_outputs(oracle, first),
-    )
-
-
-def _is_large(oracle: Oracle, case: Case) -> bool:
-    """Other draws of it would take too much of the device's memory, and every run of it too much time."""
-    return case.nbytes + oracle.state_bytes(case) > LARGE_CASE_BYTES
-
-
-def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
-    """In eval() the same as in train() where the reference does not tell them apart."""
-    differ = not training and oracle.remember(("modes differ", name), lambda: oracle.modes_differ(name))
-    case = oracle.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
-    if training or differ:
-        return case
-    return case.in_eval() if oracle.differentiates_in_eval(case) else case.in_eval().without_gradients()
-
-
 def rounds(device: Device, *, quick: bool) -> Plan:
-    """Of timing."""
+    """How long timing goes on."""
     return QUICK if quick else THOROUGH[device]
 
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:
-    """Names in the order in which they are tried; the last one is timed."""
+    """Names in the order in which they are compared; the last one is timed. Raises UserError for an unknown one."""
     known = list(oracle.module.variants)
     if only is not None:
         if only not in known:
@@ -144,3 +125,69 @@ def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     largest = wanted if (wanted := backend(oracle.device).full_size_variant) in known else FULL
     others = [name for name in known if name not in (FULL, CPU)]
     return [*sorted(others, key=lambda name: name != SMALL), largest]
+
+
+def _sizes(oracle: Oracle, variant: str | None, scope: Scope) -> list[str]:
+    chosen = variants(oracle, variant)
+    if scope == ESSENTIAL:
+        return chosen[-1:]
+    if ROWS in chosen and (scope == FULL_SIZE or oracle.state_bytes(oracle.case(ROWS)) > LARGE_CASE_BYTES):
+        oracle.forget(ROWS)
+        chosen.remove(ROWS)
+    return chosen
+
+
+def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) -> list[Case]:
+    cases = []
+    for name in chosen:
+        thorough = not quick and name not in (FULL, CPU)
+        cases += [oracle.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
+    if scope != ESSENTIAL or not cases[0].values_comparable:
+        cases.insert(1, _case(oracle, chosen[0], training=False))
+    return cases
+
+
+def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
+    """A case; in eval() the same as in train() if the reference does not distinguish the modes."""
+    differ = not training and oracle.remember(("modes differ", name), lambda: oracle.modes_differ(name))
+    case = oracle.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
+    if training or differ:
+        return case
+    return case.in_eval() if oracle.differentiates_in_eval(case) else case.in_eval().without_gradients()
+
+
+def _experiment_cases(oracle: Oracle, name: str, training: bool) -> Cases:
+    first = _case(oracle, name, training=training)
+    one_draw = _is_large(oracle, first)
+    return Cases(
+        first=first,
+        second=first if one_draw else _case(oracle, name, training=training, draw=1),
+        constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
+        keeps_outputs=questions.keeps_outputs(oracle, first),
+    )
+
+
+def _is_large(oracle: Oracle, case: Case) -> bool:
+    """Whether other draws of it would take too much of the device's memory, and each run of it too much time."""
+    return case.nbytes + oracle.state_bytes(case) > LARGE_CASE_BYTES
+
+
+def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnosis, ...]:
+    """Information on what is not asked."""
+    texts = []
+    if scope == ESSENTIAL:
+        texts.append("the device's memory is too short for more than a forward, a backward and timed calls")
+    elif cases[0].variant == ROWS:
+        rows = next(value.shape[0] for value in cases[0].inputs if isinstance(value, torch.Tensor) and value.dim())
+        texts.append(
+            "the inputs are large: the plain forward and backward and the timed calls were checked at full size, "
+            f"everything else on the first {rows} rows"
+        )
+    elif scope == FULL_SIZE:
+        texts.append("the submission takes the full size only, so that every check was made there")
+    for case in cases:
+        reason = oracle.no_backward.get((case.variant, case.training))
+        if reason is not None:
+            mode = "train()" if case.training else "eval()"
+            texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
+    return tuple(diagnose("checks_left_out", text) for text in dict.fromkeys(texts))

@@ -105,6 +105,13 @@ class Resources:
             self._oracles.pop(next(iter(self._oracles))).close()
         return oracle
 
+    def drop_oracles(self) -> None:
+        """Forget all references, with the device memory that their cases hold."""
+        while self._oracles:
+            (_, device), oracle = self._oracles.popitem()
+            oracle.close()
+            backend(device).empty_cache()
+
     def drop_oracle(self, problem: Problem, device: Device) -> None:
         """Forget a reference after a failure."""
         oracle = self._oracles.pop((problem.source_hash, device), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from grader.grading.backward.causes import find_causes
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.products import judge_products
-from grader.grading.backward.run_experiments import run_experiments
+from grader.grading.backward.run_experiments import drawn_within, run_experiments
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -29,34 +30,46 @@ class BackwardJudgement:
 
 
 def judge_backward(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], experiment_cases: Sequence[Cases]
+    candidate: Candidate,
+    oracle: Oracle,
+    cases: Sequence[Case],
+    experiment_cases: Sequence[Cases],
+    *,
+    seconds: float = math.inf,
 ) -> BackwardJudgement:
     """Judge every case's product, up to the first that fails; then look for its cause, or run the post-checks.
 
-    `experiment_cases`: in train() and, for a submission that may distinguish the modes, in eval(). Raises Stopped.
+    `experiment_cases`: in train() and, for a submission that may distinguish the modes, in eval(). Post-checks that do
+    not fit into `seconds` are left out by chance. Raises Stopped.
     """
     started = time.monotonic()
     rows: dict[str, TensorCheck] = {}
     variants: list[VariantResult] = []
     diagnoses: list[Diagnosis] = []
     asked: Sequence[Experiment] = ()
+    took: dict[str, float] = {}
     for case in cases:
+        begun = time.monotonic()
         judged = judge_products(candidate, case)
+        took[case.variant] = min(took.get(case.variant, math.inf), time.monotonic() - begun)
         diagnoses = judged.diagnoses
         status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
         _keep_worst(rows, judged.checks)
         if not diagnoses:
             continue
-        if not judged.gradients_are_right:
+        if not judged.gradients_are_right and experiment_cases:
             asked = () if judged.missing else experiments("cause", "train")
             same_mode = (one for one in experiment_cases if one.first.training == case.training)
             asked_on = next(same_mode, experiment_cases[0])
             diagnoses = find_causes(candidate, oracle, cases, case, judged, asked_on) + diagnoses
         break
     else:
-        asked = experiments("post-check", "train")
-        diagnoses = _post_checks(candidate, oracle, cases, experiment_cases)
+        if experiment_cases:
+            each = took.get(experiment_cases[0].first.variant, 0.0)
+            asked = drawn_within(experiments("post-check", "train"), each, seconds)
+            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, asked)
+        diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     result = BackwardResult(
         status=stage_status(diagnoses),
@@ -69,17 +82,26 @@ def judge_backward(
 
 
 def _post_checks(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], experiment_cases: Sequence[Cases]
+    candidate: Candidate,
+    oracle: Oracle,
+    cases: Sequence[Case],
+    experiment_cases: Sequence[Cases],
+    asked: Sequence[Experiment],
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
-    found = run_experiments(candidate, oracle, in_train, experiments("post-check", "train"))
+    found = run_experiments(candidate, oracle, in_train, asked)
+    left_out = [one.code for one in experiments("post-check", "train") if one not in asked]
+    if left_out:
+        what = f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were drawn"
+        found.append(diagnose("checks_left_out", what))
     for other in others:
         if status_of(found) is Status.CORRECT:
-            more = run_experiments(candidate, oracle, other, experiments("post-check", "eval"))
+            in_eval_too = [one for one in experiments("post-check", "eval") if one in asked]
+            more = run_experiments(candidate, oracle, other, in_eval_too)
             found += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(found) is Status.CORRECT:
         found += check_other_sizes(candidate, oracle, cases, in_train.first, found)
-    return found + _not_comparable(cases)
+    return found
 
 
 def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:

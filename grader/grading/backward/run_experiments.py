@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from grader.grading.backward.experiments import Cases, Experiment
@@ -12,6 +13,21 @@ from grader.grading.outcome import Stopped, diagnose, errors_first
 from grader.grading.random.seeded_gradients import reference_inconsistent
 from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import Diagnosis
+
+PRODUCTS_EACH = 4
+"""Forwards and backwards that an experiment runs, on average."""
+FEWEST = 3
+"""Experiments that are run however long they take."""
+_CHOICE = random.SystemRandom()
+
+
+def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seconds: float) -> list[Experiment]:
+    """As many as fit into `seconds`, drawn so that no submission can count on what is left out, in their order."""
+    fitting = int(seconds / max(PRODUCTS_EACH * product_seconds, 1e-9))
+    if fitting >= len(experiments):
+        return list(experiments)
+    chosen = _CHOICE.sample(range(len(experiments)), max(FEWEST, fitting))
+    return [experiments[index] for index in sorted(chosen)]
 
 
 def run_experiments(

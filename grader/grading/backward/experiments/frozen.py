@@ -20,7 +20,7 @@ MAX_SUBSETS = 48
 operands and not the other."""
 SUBSETS_OF_A_JOB = 12
 """Subsets that one job tries, so that FROZEN_SECONDS is looked at in between."""
-FROZEN_SECONDS = 20.0
+FROZEN_SECONDS = 3.0
 """After so many seconds no other job follows: torch.compile takes seconds for each subset that is new to it."""
 NEEDS = "check ctx.needs_input_grad"
 

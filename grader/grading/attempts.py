@@ -1,0 +1,96 @@
+"""Decides, after an attempt to grade a submission, whether its verdict stands or another attempt asks less.
+
+Another attempt is made
+
+- at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
+- for the essential checks only, if memory ran out: the verdict is never `out_of_memory` on the grader's account;
+- in fresh processes, if the reference's process was lost: the host may have ended it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.errors import DeviceError, ProblemError, ReferenceLost, UserError
+from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.outcome import Stopped, diagnose
+from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, Scope
+from grader.grading.record import Record
+from grader.verdict.models import Diagnosis, Status
+from grader.verdict.stages import StageStatus, VariantResult
+
+OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory")
+"""In messages of PyTorch and of the driver."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one attempt asks."""
+
+    scope: Scope = EVERY_SIZE
+    lost_before: str | None = None
+    """How the reference was lost in the attempt before."""
+
+
+def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
+    """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""
+    if isinstance(error, ReferenceLost) and not _out_of_memory(record, error):
+        return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
+    if _out_of_memory(record, error):
+        return Attempt(ESSENTIAL) if attempt.scope != ESSENTIAL else None
+    if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
+        return Attempt(FULL_SIZE)
+    return None
+
+
+def diagnosis_of(error: Exception, attempt: Attempt) -> Diagnosis:
+    """The diagnosis that an exception becomes. Raises it again if it is the caller's own mistake.
+
+    A lost reference is the problem's fault only if a fresh process was lost in the same way; otherwise the host's.
+    """
+    if isinstance(error, Stopped):
+        return error.diagnosis
+    if _names_memory(error):
+        what = f"the problem does not fit into this device's memory: {_first_line(error)}"
+        return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
+    if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != attempt.lost_before):
+        return diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
+    if isinstance(error, UserError) and not isinstance(error, ProblemError):
+        raise error
+    what = f"{type(error).__name__}: {error}"
+    detail = {"traceback": "".join(traceback.format_exception(error))}
+    return diagnose("grader_failed", what, remedy="grade it again", detail=detail)
+
+
+def _out_of_memory(record: Record, error: Exception | None) -> bool:
+    if isinstance(error, Stopped):
+        return error.diagnosis.code == "out_of_memory"
+    return record.status is Status.OUT_OF_MEMORY or (error is not None and _names_memory(error))
+
+
+def _names_memory(error: Exception) -> bool:
+    """Whether the device's memory ran out in the grader or in the reference."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, DeviceError | ProblemError) and any(text in str(error) for text in OUT_OF_MEMORY)
+
+
+def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:
+    """Whether a plain forward or backward of fewer rows failed. What an experiment finds there holds at any size."""
+    if isinstance(error, Stopped):
+        return record.forward is None or record.backward is None
+    if record.status in (Status.CORRECT, Status.MISSING_BACKWARD):
+        return False
+    return any(_last_failed(stage.variants) for stage in (record.forward, record.backward) if stage is not None)
+
+
+def _last_failed(variants: tuple[VariantResult, ...]) -> bool:
+    last = variants[-1] if variants else None
+    return last is not None and last.status is StageStatus.FAILED and last.variant.startswith(ROWS)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,170 @@
+"""The reference's models in its worker process: constructed for a variant, kept while it is asked about, released."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from grader import protocol as p
+from grader.catalog.problem_module import FULL, ProblemModule, load_problem
+from grader.executor import WorkerClient
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.drawing import draw_inputs
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits
+from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.first_look import at_another_size, first_look
+from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.machine.backends import backend
+from grader.verdict.models import Device, Problem
+
+WORKERS_KEPT = 3
+"""Workers of one reference: contexts on a GPU have about as many launch paces (worker/timing/pace.py)."""
+
+
+class Constructed(NamedTuple):
+    """The model in the worker."""
+
+    variant: str
+    training: bool
+    init_inputs: object
+    traits: Traits
+    state: dict[str, torch.Tensor]
+    """As the constructor leaves it."""
+
+
+class ReferenceModels(ReferenceProcess):
+    """The reference of one problem on one device, with its models in a worker."""
+
+    def __init__(self, problem: Problem, device: Device, worker: WorkerClient) -> None:
+        super().__init__(problem, device, worker)
+        self.module: ProblemModule = load_problem(problem)
+        self._constructed: Constructed | None = None
+        self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
+        """What first looks showed, by variant, mode and constructor arguments."""
+        self._models: tuple[tuple[p.TensorInfo, ...], tuple[p.TensorInfo, ...]] = ((), ())
+        """Parameters and buffers of the models in the worker."""
+        self._has_float64 = False
+        """Whether the float64 model is in the worker, beside the float32 one."""
+        self._import()
+
+    def move_to(self, worker: WorkerClient) -> None:
+        """Make this worker, a new one or one of `workers`, the active one. Raises ProblemError."""
+        if worker is self.worker:
+            return
+        self.release()
+        self._constructed = None
+        new = worker not in self.workers
+        self.workers = [worker, *(other for other in self.workers if other is not worker)]
+        self._keep(WORKERS_KEPT)
+        if new:
+            self._import()
+
+    def dismiss(self) -> None:
+        """Begin to end the processes, so that `close` waits less."""
+        for worker in self.workers:
+            worker.dismiss()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._keep(0)
+
+    def ready(self, case: Case, model: str = MODEL) -> None:
+        """Have the float32 model of the case's variant in the worker, and the float64 one if `model` is MODEL64."""
+        held = self._constructed
+        if held is None or (held.variant, held.training) != (case.variant, case.training):
+            variant = self.module.variants[case.variant]
+            init_inputs, inputs = draw_inputs(variant, self.device, secrets.randbits(62))
+            self.construct(case.variant, init_inputs, inputs, case.training)
+        if model == MODEL64:
+            self.construct_float64()
+
+    def traits(self, case: Case) -> Traits:
+        """Facts about the reference in the case's sizes and mode."""
+        self.ready(case)
+        assert self._constructed is not None
+        return self._constructed.traits
+
+    def constructed(self, case: Case) -> Mapping[str, torch.Tensor]:
+        """Parameters and buffers as the constructor leaves them."""
+        self.ready(case)
+        assert self._constructed is not None
+        return self._constructed.state
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[WorkerClient]:
+        """The worker with the reference imported, for models that are constructed elsewhere."""
+        self._constructed, self._released = None, False
+        yield self.worker
+        self._constructed = None
+
+    def release(self) -> None:
+        """Leave the device's memory to others; models are constructed again when they are needed."""
+        if backend(self.device).own_memory and not self._released:
+            self._constructed = None
+            self.step(p.Drop(models=True))
+            self.worker.release_memory()
+            backend(self.device).empty_cache()
+            self._released = True
+
+    def construct(
+        self, variant: str, init_inputs: Sequence[object], inputs: Sequence[object], training: bool
+    ) -> Constructed:
+        """The float32 model of these sizes in the worker, with what a first look at it showed."""
+        encoded = p.encode_value(list(init_inputs))
+        held = self._constructed
+        if held is not None and (held.variant, held.training, held.init_inputs) == (variant, training, encoded):
+            return held
+        key = (variant, training, repr(encoded))
+        if held is None or held.init_inputs != encoded:
+            self._constructed, self._has_float64 = None, False
+            self.step(p.Drop(models=True))
+            made = self._make_model(MODEL, encoded)
+            self._models = made.parameters, made.buffers
+        few = self._looked.get((ROWS, training, repr(encoded)))
+        if key not in self._looked and variant == FULL and few is not None:
+            self._looked[key] = at_another_size(self, few[0], inputs, training), few[1]
+        elif key not in self._looked:
+            self.construct_float64(encoded)
+            self._looked[key] = first_look(
+                self, *self._models, inputs, training, anew=lambda: self._make_model(MODEL, encoded)
+            )
+        traits, state = self._looked[key]
+        self._constructed = Constructed(variant, training, encoded, traits, state)
+        return self._constructed
+
+    def construct_float64(self, encoded: object = None) -> None:
+        """Construct the float64 model beside the float32 one, when it is first needed."""
+        if not self._has_float64:
+            if encoded is None:
+                assert self._constructed is not None
+                encoded = self._constructed.init_inputs
+            self._make_model(MODEL64, encoded)
+            self._has_float64 = True
+
+    def _make_model(self, model: str, encoded: object) -> p.Constructed:
+        """Construct a model in place of the one with its name."""
+        made = self.step(
+            p.Construct(
+                model=model,
+                init_inputs=encoded,
+                device=self.device.value,
+                float64=model == MODEL64,
+                on_device=True,
+                seed=secrets.randbits(62),
+            )
+        )
+        assert isinstance(made, p.Constructed)
+        return made
+
+    def _keep(self, count: int) -> None:
+        """End all workers but the first `count`."""
+        for worker in self.workers[count:]:
+            worker.close()
+        del self.workers[count:]
+
+    def _import(self) -> None:
+        self.step(p.Import(source=self.problem.source, file_name=f"{self.problem.id}.py", class_name="Model"))
