@@ -3,7 +3,8 @@
 Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
-- for the essential checks only, if memory ran out: the verdict is never `out_of_memory` on the grader's account;
+- for the essential checks only, then on fewer of the rows, if memory ran out: the verdict is never `out_of_memory` on
+  the grader's account;
 - in fresh processes, if the reference's process was lost: the host may have ended it.
 """
 
@@ -17,11 +18,12 @@ import torch
 from grader.errors import DeviceError, ProblemError, ReferenceLost, UserError
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Stopped, diagnose
-from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, Scope
+from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
 from grader.grading.record import Record
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
 
+ESSENTIAL_AT = SCOPES.index(ESSENTIAL)
 OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory")
 """In messages of PyTorch and of the driver."""
 
@@ -37,10 +39,11 @@ class Attempt:
 
 def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
     """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""
+    position = SCOPES.index(attempt.scope)
     if isinstance(error, ReferenceLost) and not _out_of_memory(record, error):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
     if _out_of_memory(record, error):
-        return Attempt(ESSENTIAL) if attempt.scope != ESSENTIAL else None
+        return Attempt(SCOPES[max(position, ESSENTIAL_AT - 1) + 1]) if position + 1 < len(SCOPES) else None
     if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
         return Attempt(FULL_SIZE)
     return None

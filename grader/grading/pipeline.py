@@ -90,8 +90,9 @@ class Pipeline:
             if not isinstance(error, Stopped):
                 self.resources.drop_oracle(request.problem, request.device)
         following = next_attempt(attempt, record, failure)
-        if following is not None and following.scope == plan.ESSENTIAL:
-            self.resources.drop_oracles()
+        if following is not None or record.status is Status.NOT_RUN:
+            record.timed, failure = None, None
+            self.resources.make_room()
         return record, following
 
     def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:

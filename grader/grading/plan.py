@@ -1,11 +1,12 @@
 """Decides which cases a submission is compared on: sizes, modes, draws and checks, by what the device and time allow.
 
-Three scopes, from the most to the least that is asked:
+Scopes, from the most to the least that is asked:
 
 - `EVERY_SIZE`: all variants, and of a problem with one large size a variant with fewer rows (`oracle/fewer_rows.py`),
   on which probes and experiments run;
 - `FULL_SIZE`: no fewer rows, for a submission that takes the full size only;
-- `ESSENTIAL`: a forward, a backward and timed calls at full size, where the device's memory is too short for more.
+- `ESSENTIAL`: a forward, a backward and timed calls at full size, where the device's memory is too short for more;
+- `half` and `quarter`: the same on as many of the rows, where it is too short for all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
@@ -40,10 +41,12 @@ LARGE_CASE_BYTES = 512 << 20
 EXPERIMENT_SECONDS = {True: 4.0, False: 20.0}
 """Time for the backward's post-checks on a GPU, with --quick and without; beyond it, those that are asked are drawn."""
 
-Scope = Literal["every size", "full size", "essential"]
+Scope = Literal["every size", "full size", "essential", "half", "quarter"]
 EVERY_SIZE: Scope = "every size"
 FULL_SIZE: Scope = "full size"
 ESSENTIAL: Scope = "essential"
+SCOPES: tuple[Scope, ...] = (EVERY_SIZE, FULL_SIZE, ESSENTIAL, "half", "quarter")
+"""From the most to the least that is asked."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def make(
 
     UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
     """
-    oracle.essential = scope == ESSENTIAL
+    oracle.essential = not _asks_more(scope)
     chosen = _sizes(oracle, variant, scope)
     cases = _cases(oracle, chosen, quick=quick, scope=scope)
     if not all(case.outputs for case in cases):
@@ -90,7 +93,7 @@ def make(
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
     modes = (True, False) if tells_modes_apart or not cases[0].values_comparable else (True,)
-    asks_more = scope != ESSENTIAL
+    asks_more = _asks_more(scope)
     probes = asks_more and not _is_large(oracle, cases[0])
     differentiates = asks_more and bool(cases[0].wrt)
     return Todo(
@@ -117,7 +120,7 @@ def rounds(device: Device, *, quick: bool) -> Plan:
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     """Names in the order in which they are compared; the last one is timed. Raises UserError for an unknown one."""
-    known = list(oracle.module.variants)
+    known = [name for name in oracle.module.variants if name not in PARTS]
     if only is not None:
         if only not in known:
             raise UserError(f"{oracle.problem.id} has no variant `{only}`; it has {', '.join(known)}")
@@ -127,9 +130,16 @@ def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     return [*sorted(others, key=lambda name: name != SMALL), largest]
 
 
+def _asks_more(scope: Scope) -> bool:
+    """Whether more than the essential checks is asked."""
+    return scope in (EVERY_SIZE, FULL_SIZE)
+
+
 def _sizes(oracle: Oracle, variant: str | None, scope: Scope) -> list[str]:
     chosen = variants(oracle, variant)
-    if scope == ESSENTIAL:
+    if scope in oracle.module.variants:
+        return [scope]
+    if not _asks_more(scope):
         return chosen[-1:]
     if ROWS in chosen and (scope == FULL_SIZE or oracle.state_bytes(oracle.case(ROWS)) > LARGE_CASE_BYTES):
         oracle.forget(ROWS)
@@ -142,7 +152,7 @@ def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) 
     for name in chosen:
         thorough = not quick and name not in (FULL, CPU)
         cases += [oracle.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
-    if scope != ESSENTIAL or not cases[0].values_comparable:
+    if _asks_more(scope) or not cases[0].values_comparable:
         cases.insert(1, _case(oracle, chosen[0], training=False))
     return cases
 
@@ -175,8 +185,9 @@ def _is_large(oracle: Oracle, case: Case) -> bool:
 def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnosis, ...]:
     """Information on what is not asked."""
     texts = []
-    if scope == ESSENTIAL:
-        texts.append("the device's memory is too short for more than a forward, a backward and timed calls")
+    if not _asks_more(scope):
+        size = "all rows" if scope == ESSENTIAL else f"a {scope} of the rows"
+        texts.append(f"the device's memory is too short for more than a forward, a backward and timed calls of {size}")
     elif cases[0].variant == ROWS:
         rows = next(value.shape[0] for value in cases[0].inputs if isinstance(value, torch.Tensor) and value.dim())
         texts.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -105,11 +106,13 @@ class Resources:
             self._oracles.pop(next(iter(self._oracles))).close()
         return oracle
 
-    def drop_oracles(self) -> None:
-        """Forget all references, with the device memory that their cases hold."""
+    def make_room(self) -> None:
+        """Forget all references, and give back the device memory that their cases and past failures hold."""
+        devices = {device for _, device in self._oracles}
         while self._oracles:
-            (_, device), oracle = self._oracles.popitem()
-            oracle.close()
+            self._oracles.popitem()[1].close()
+        gc.collect()  # a traceback and its frames, which hold tensors, refer to each other
+        for device in devices:
             backend(device).empty_cache()
 
     def drop_oracle(self, problem: Problem, device: Device) -> None:

@@ -23,10 +23,10 @@ _CHOICE = random.SystemRandom()
 
 def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seconds: float) -> list[Experiment]:
     """As many as fit into `seconds`, drawn so that no submission can count on what is left out, in their order."""
-    fitting = int(seconds / max(PRODUCTS_EACH * product_seconds, 1e-9))
+    fitting = seconds / max(PRODUCTS_EACH * product_seconds, 1e-9)
     if fitting >= len(experiments):
         return list(experiments)
-    chosen = _CHOICE.sample(range(len(experiments)), max(FEWEST, fitting))
+    chosen = _CHOICE.sample(range(len(experiments)), max(FEWEST, int(fitting)))
     return [experiments[index] for index in sorted(chosen)]
 
 

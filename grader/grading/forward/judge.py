@@ -48,7 +48,7 @@ def judge_forward(
             diagnoses = (*_other_mode(candidate, oracle, cases, case, diagnosis), diagnosis)
             break
     else:
-        diagnoses = run_probes(candidate, oracle, probed)
+        diagnoses = run_probes(candidate, oracle, probed) if probed else ()
     return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses)
 
 

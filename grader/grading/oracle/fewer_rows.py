@@ -19,6 +19,10 @@ from grader.catalog.problem_module import FULL, ProblemModule, Variant
 
 ROWS = "rows"
 """Name of the variant with fewer rows."""
+PARTS = {"half": 2, "quarter": 4}
+"""Variants that stand for the full size where the device's memory is too short, with the divisor of their rows."""
+WHOLE = (FULL, *PARTS)
+"""Variants that are timed, largest first."""
 FEW_BYTES = 4 << 20
 """Of the inputs that are cut: as many rows are kept as fit, so that a check takes about a millisecond of a GPU."""
 LEAST_ROWS = 8
@@ -52,8 +56,9 @@ def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator
         return index == first
 
     for cuts in (cut_all, cut_first) if len(alike) > 1 else (cut_first,):
-        variant = Variant(ROWS, full.make_init_inputs, _maker(full, kept, cuts))
-        yield replace(module, variants=MappingProxyType({ROWS: variant, FULL: full}))
+        sizes = {ROWS: kept, **{name: rows // divisor for name, divisor in PARTS.items()}}
+        fewer = {name: Variant(name, full.make_init_inputs, _maker(full, size, cuts)) for name, size in sizes.items()}
+        yield replace(module, variants=MappingProxyType({**fewer, FULL: full}))
 
 
 def _kept(rows: int, nbytes: int) -> int | None:

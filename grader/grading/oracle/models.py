@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.catalog.problem_module import FULL, ProblemModule, load_problem
+from grader.catalog.problem_module import ProblemModule, load_problem
 from grader.executor import WorkerClient
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits
-from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.machine.backends import backend
@@ -125,7 +125,7 @@ class ReferenceModels(ReferenceProcess):
             made = self._make_model(MODEL, encoded)
             self._models = made.parameters, made.buffers
         few = self._looked.get((ROWS, training, repr(encoded)))
-        if key not in self._looked and variant == FULL and few is not None:
+        if key not in self._looked and variant in WHOLE and few is not None:
             self._looked[key] = at_another_size(self, few[0], inputs, training), few[1]
         elif key not in self._looked:
             self.construct_float64(encoded)

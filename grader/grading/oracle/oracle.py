@@ -17,7 +17,7 @@ from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import as_trained, draw_cotangent, draw_inputs, is_float
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Traits, evaluate
-from grader.grading.oracle.fewer_rows import ROWS, with_fewer_rows
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
@@ -26,6 +26,8 @@ from grader.grading.oracle.trackers import track, with_errors_like
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
+KEPT_CASE_BYTES = 1 << 30
+"""Bytes of a case that is dropped when another problem is graded."""
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
@@ -80,10 +82,12 @@ class Oracle(ReferenceModels):
         """Leave the device to another reference: end all processes but the active one."""
         self.release()
         self._keep(1)
-        if backend(self.device).own_memory and not backend(self.device).ample_memory():
-            self._cases.clear()
-            self._answers.clear()
-            torch.cuda.empty_cache()
+        if backend(self.device).own_memory:
+            kept = {key: case for key, case in self._cases.items() if case.nbytes < KEPT_CASE_BYTES}
+            if len(kept) < len(self._cases):
+                self._cases = kept
+                self._answers.clear()
+            backend(self.device).empty_cache()
 
     def modes_differ(self, variant: str) -> bool:
         """Whether train() and eval() give different outputs, or update different buffers."""
@@ -133,7 +137,7 @@ class Oracle(ReferenceModels):
             + [info.name for info in traits.parameters if info.requires_grad]
         )
         wrt = wrt if cotangents else ()
-        whole = variant.name == FULL and (self.has_fewer_rows or any(map(is_large, (*inputs, *state.values()))))
+        whole = variant.name in WHOLE and (self.has_fewer_rows or any(map(is_large, (*inputs, *state.values()))))
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def run(
@@ -209,7 +213,7 @@ class Oracle(ReferenceModels):
         """
         if not backend(self.device).own_memory:
             return True
-        whole = self._seconds[FULL, MODEL]
+        whole = max(self._seconds.get((name, MODEL), 0.0) for name in WHOLE)
         slower = self._seconds.get((ROWS, MODEL64), 0.0) / self._seconds.get((ROWS, MODEL), 1.0)
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         results = sum(value.nbytes for value in tensors)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from grader import protocol as p
-from grader.catalog.problem_module import FULL
 from grader.executor import JobBuilder
 from grader.grading.compare import blocks
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, evaluate
-from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE
+from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 
 SHORT_MS = 0.1
@@ -26,7 +26,7 @@ def shipped_error(oracle: Oracle, case: Case, *, tf32: bool = True) -> Mapping[s
 
 
 def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
-    if oracle.has_fewer_rows and case.variant == FULL:
+    if oracle.has_fewer_rows and case.variant in WHOLE:
         return dict(shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32))
     run = evaluate(
         oracle,
@@ -76,6 +76,8 @@ def _work(oracle: Oracle, case: Case) -> p.Counted:
 
 def launches_show(oracle: Oracle, case: Case) -> bool:
     """Whether the reference's kernels are so short that launch costs show in the time of a call."""
+    if any(map(is_large, case.inputs)):
+        return False
     return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case) < SHORT_MS)
 
 

@@ -37,7 +37,8 @@ def test_only_the_first_rows_are_kept_of_all_inputs_with_as_many():
     whole = module("4096, 1024", "4096, 512")
     first, second = with_fewer_rows(whole, whole.variants[FULL].make_inputs())
     assert shapes(first) == [(682, 1024), (682, 512)]
-    assert list(first.variants) == [ROWS, FULL]
+    assert list(first.variants) == [ROWS, "half", "quarter", FULL]
+    assert [len(value) for value in first.variants["half"].make_inputs()] == [2048, 2048]
     assert shapes(second) == [(682, 1024), (4096, 512)]
 
 
