@@ -86,6 +86,11 @@ class Case:
         expected = [of.reference64 for of in (*self.outputs.values(), *self.gradients.values()) if of is not None]
         return sum(value.nbytes for value in (*values, *expected))
 
+    @property
+    def released(self) -> bool:
+        """Whether its values were released."""
+        return any(isinstance(value, torch.Tensor) and value.is_meta for value in self.inputs)
+
     def release_values(self) -> None:
         """Keep shapes, norms and errors only, in place: timed calls draw their own values and need no more."""
 
