@@ -41,6 +41,10 @@ REGION_BYTES = 1 << 30
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
 
 
+WAIT = p.Export(items={})
+"""Has the worker wait for its device before it answers: the next segment overwrites what it may still read."""
+
+
 @dataclass
 class Segment:
     """A part of a job whose tensors are in the inbox at the same time."""
@@ -152,10 +156,13 @@ class JobBuilder:
         segment = self._segments[-1]
         more = sum(value.nbytes for value in values if id(value) not in segment.placed)
         if not self._at_once and segment.layout.nbytes and segment.layout.nbytes + more > REGION_BYTES:
+            self._steps.append(WAIT)
             self._segments.append(Segment(len(self._steps)))
 
     def run(self, timeout_seconds: float) -> JobResult:
         """Run the job and return its result. Raises WorkerLost."""
+        if self._deferred:
+            self._steps.append(WAIT)
         self._worker.forget_results()
         seal = self._make_seal()
         if self._largest_inbox() + self._outbox.nbytes > LARGE_JOB_BYTES:
