@@ -13,8 +13,8 @@ from grader import protocol as p
 from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
-from grader.grading.candidate import LOG_TAIL_CHARACTERS, build_failed
-from grader.grading.outcome import Stopped, diagnose, lost, usual_remedy
+from grader.grading.candidate import build_failed
+from grader.grading.outcome import LOG_TAIL_CHARACTERS, Stopped, diagnose, lost, usual_remedy
 from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest

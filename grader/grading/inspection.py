@@ -20,14 +20,11 @@ from grader.grading.compare.outputs import check_output
 from grader.grading.compare.tolerance import check
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import KernelUse
-
-SHOWN_BREACHES = 4
-"""Accesses out of bounds that a message lists: more follow from the same index."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
     breaches = result.of(p.Guarded)[0].breaches
     if breaches:
         displayed = _display_names(candidate, case)
-        shown = " and ".join(_described(breach, displayed) for breach in breaches[:SHOWN_BREACHES])
+        shown = " and ".join(_described(breach, displayed) for breach in breaches[:MAX_LISTED])
         return diagnose(
             "out_of_bounds_write",
             f"the {stage} writes {shown}",

@@ -13,12 +13,11 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.large import LARGE_BYTES
 
-LIGHT_BYTES = 64 << 20
-"""Bytes of grad_outputs and gradients that one job may bring together: beyond, a job of its own costs little beside
-the copying."""
 LIGHT_TENSORS = 1024
-"""Gradients that one job may bring together: a job's answer lists at most 4096 tensors."""
+"""Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and
+buffers count as well."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
     The parts are one job if that is light: on a GPU, a job takes longer than the backward of a small case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > LIGHT_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
+    if nbytes > LARGE_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
         for turn, part in enumerate(parts):
             job = candidate.script(part.case)
             part.add(job, str(turn))

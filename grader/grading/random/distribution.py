@@ -17,10 +17,10 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.backward.vjp import LIGHT_BYTES
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
 from grader.grading.compare.blocks import reals
 from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.machine.cpu_threads import on_one_thread
@@ -144,7 +144,7 @@ def _parts(case: Case) -> list[Part]:
 def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tensor]:
     """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64."""
     parts = _parts(case)
-    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LIGHT_BYTES
+    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LARGE_BYTES
     # Only the last forward of a job leaves its buffers.
     of_a_job = RUNS // 4 if light and all(table == "outputs" for table, _ in parts) else 1
     samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
@@ -175,9 +175,9 @@ def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResu
 
 
 def _sample(value: torch.Tensor, seed: int) -> torch.Tensor:
-    """All of a tensor, or of a large one positions along each dimension that the seed draws: RUNS fit LIGHT_BYTES."""
+    """All of a tensor, or of a large one positions along each dimension that the seed draws: RUNS fit LARGE_BYTES."""
     value, generator = value if value.dim() else value[None], torch.Generator().manual_seed(seed)
-    share = (LIGHT_BYTES / value.element_size() / RUNS / max(value.numel(), 1)) ** (1 / value.dim())
+    share = (LARGE_BYTES / value.element_size() / RUNS / max(value.numel(), 1)) ** (1 / value.dim())
     for dimension, extent in enumerate(value.shape if share < 1 else ()):
         positions = torch.randperm(extent, generator=generator)[: math.ceil(share * extent)]
         value = value.index_select(dimension, positions.to(value.device))

@@ -112,4 +112,5 @@ def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis
     if supported:
         return None
     what = "the gradients cannot be differentiated again (information only)"
-    return diagnose("double_backward_unsupported", what)
+    remedy = "build the backward from differentiable operations if second derivatives are needed"
+    return diagnose("double_backward_unsupported", what, remedy=remedy)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from grader.grading.backward.experiments._compare import first_wrong
 from grader.grading.backward.experiments._registry import Cases, experiment
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
-from grader.grading.candidate import MAX_NAMED, Candidate, export_buffers, names
+from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import MAX_LISTED, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48
@@ -35,7 +35,7 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     case = cases.first
     present = [name for name, expected in case.gradients.items() if expected is not None]
     for frozen, answer in _with_frozen(candidate, case, _subsets(present)):
-        few = len(frozen) <= MAX_NAMED
+        few = len(frozen) <= MAX_LISTED
         shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
         if answer.result.failure is not None:
             what = f"with {shown} frozen, {first_line(answer.result.failure)} is raised"
