@@ -85,7 +85,7 @@ def check_source(submission: Submission) -> None:
 def import_submission(
     worker: WorkerClient, submission: Submission, cache: BuildCache, *, keep: bool, timeout_seconds: float
 ) -> Built:
-    """Import in this worker, from the cache where it has the extensions; `keep` puts new ones there. Raises Stopped."""
+    """Import in this worker, with extensions from the cache; `keep` stores new ones. Raises Stopped."""
     cached = cache.get(submission)
     step = p.Import(
         source=format_named(submission.format).worker_source(submission.source),

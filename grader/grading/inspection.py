@@ -36,7 +36,7 @@ class Inspected:
 
 
 def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnosis | None:
-    """A write outside the pass's tensors, or a result that depends on memory that nobody wrote."""
+    """A write outside the pass's tensors, or a result that depends on unwritten memory."""
     result = _guarded(candidate, case, backward, "nan")
     if result is None:
         return None
@@ -70,7 +70,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
 
 
 def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool) -> Inspected:
-    """The kernels of a forward and, with `backward`, a backward; empty if the profiler or the submission failed."""
+    """The kernels of a forward and, with `backward`, a backward; empty if profiler or submission failed."""
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     job.step(_profile_step(job, case, tuple(candidate.operands(case).values()) if backward else ()))

@@ -1,4 +1,4 @@
-"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed reference worker."""
+"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches for the cause of a wrong product: another mode, a known mistake, or what an experiment finds."""
+"""Searches for the cause of a wrong product: another mode, a known mistake, or a failed experiment."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from grader.verdict.models import Diagnosis
 
 
 def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
-    """A diagnosis for each code, naming all its operands; `grad_wrong`, which names no mistake, comes last."""
+    """A diagnosis for each code with all its operands; `grad_wrong`, which names no mistake, comes last."""
     by_code: dict[str, list[GradientFault]] = {}
     for fault in faults:
         by_code.setdefault(fault.code, []).append(fault)

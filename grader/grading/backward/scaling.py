@@ -17,10 +17,10 @@ smaller change between two equal calls, are rounding."""
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
-    """The factor a with gradient = a * reference64 up to a small residual; None if there is none, or it is 1.
+    """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
-    Any two single numbers are multiples of each other: for those the factor must be a whole number or the inverse of
-    one.
+    Any two single numbers are multiples of each other, so for those the factor must be a whole number or the inverse
+    of one.
     """
     c, g = blocks.reals(gradient).reshape(-1), blocks.reals(reference64.to(gradient.device)).reshape(-1)
     size = float(g @ g)

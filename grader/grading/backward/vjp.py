@@ -58,9 +58,10 @@ def one_product(candidate: Candidate, case: Case, **how: Any) -> Part:
 
 
 def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:
-    """The answer to each part, all of one variant; none after one that raised. Raises Stopped when the worker is lost.
+    """Yields the answer to each part, up to the first that raises. Raises Stopped when the worker is lost.
 
-    The parts are one job if that is light: on a GPU, a job takes longer than the backward of a small case.
+    All parts are of one variant. Small parts run in one job: on a GPU, a job takes longer than the backward of a small
+    case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
     if nbytes > LARGE_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
@@ -100,7 +101,7 @@ def add_product(
     double: bool = False,
     contiguous_grads: bool = False,
 ) -> None:
-    """Forward and backward once, the gradients exported under `key`; `frozen` operands require no gradient."""
+    """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient."""
     operands = candidate.operands(case)
     wrt = [name for name in operands if name not in frozen]
     job.put_inputs("a", case.inputs, requires_grad=True)
@@ -128,7 +129,7 @@ def add_forward(
     frozen: Sequence[str] = (),
     side_stream: bool = False,
 ) -> None:
-    """A forward with a graph, of the inputs under `key`; its outputs stay under `tape`, or else under `key`."""
+    """A forward with a graph on the inputs under `key`; its outputs stay under `tape`, by default `key`."""
     job.step(
         p.Forward(
             model=MODEL,

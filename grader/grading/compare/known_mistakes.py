@@ -20,7 +20,7 @@ MAX_ALONE = 8
 
 
 def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, tolerance.Expected]:
-    """The float64 outputs that change if a function is replaced by its approximation, or the other way round.
+    """The float64 outputs that change if GELU is computed in its other form, tanh or erf.
 
     Empty if the reference does not run in float64.
     """
@@ -36,7 +36,7 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 
 
 def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
-    """Yields (names, the float64 outputs with these parameters and buffers as their constructor left them).
+    """Yields (names, the float64 outputs with these parameters and buffers as constructed).
 
     Only names that `drawing.as_trained` has changed: each alone, then all parameters, all buffers, and all.
     """

@@ -50,10 +50,10 @@ def absolute_error(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor
 
 
 def most_are_wrong(error: torch.Tensor, bound: float) -> bool:
-    """Whether any half of the elements alone exceeds the bound on the norm, which non-smooth points cannot explain.
+    """Whether any half of the elements alone exceeds the bound on the norm.
 
-    Three quarters of the elements have an error of at least the first quartile, so in any half of all elements, a
-    quarter of all has.
+    Non-smooth points cannot explain that. Three quarters of the elements have an error of at least the first quartile,
+    so in any half of all elements, a quarter of all has.
     """
     flat = error.reshape(-1)
     if len(flat) < MIN_ELEMENTS:

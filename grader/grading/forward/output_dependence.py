@@ -1,8 +1,8 @@
-"""Probes whether every part of the output is computed, from every input element it depends on, in every call.
+"""Probes whether every call computes all parts of the output from all inputs they depend on.
 
 The output is tiled into blocks. For each block, one input element that an element of the block depends on, by the
-reference's gradient, changes in place; the outputs must change as the reference's do. A result that is cached by a
-sample or a checksum of the inputs does not. The last edit swaps two elements, which leaves sums as they were.
+reference's gradient, changes in place. The outputs must change as the reference's do; a result that is cached by a
+sample or a checksum of the inputs does not change. The last edit swaps two elements, which keeps sums.
 """
 
 from __future__ import annotations

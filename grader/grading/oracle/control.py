@@ -1,4 +1,4 @@
-"""The control of an experiment: a check that the reference itself fails says nothing about a candidate.
+"""The control of an experiment: a check that the reference fails says nothing about a candidate.
 
 For example, a model whose forward updates state that its output depends on, such as spectral normalization, gives
 another gradient each time. The control runs only after a candidate has failed a check, and once per check and case.

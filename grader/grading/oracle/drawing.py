@@ -77,7 +77,10 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
 
 
 def is_mask(value: torch.Tensor) -> bool:
-    """Whether all elements are 0, 1 or -1: a model may compare them with 1, so noise would change their meaning."""
+    """Whether all elements are 0, 1 or -1.
+
+    A model may compare such elements with 1, so noise would change their meaning.
+    """
     return value.is_floating_point() and _all(value, lambda part: (part == 0) | (part.abs() == 1))
 
 

@@ -171,9 +171,10 @@ class Named(Mapping[str, Any]):
 
 
 def rounded(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A large float64 result in float32, to halve its memory and the time of its comparison; other results as they are.
+    """A large float64 result in float32; other results unchanged.
 
-    This adds 0.3 rounding errors to the 32 that `tolerance` allows for a norm, and half a rounding error to an element.
+    This halves the memory and the time of the comparison. It adds 0.3 rounding errors to the 32 that `tolerance` allows
+    for a norm, and half a rounding error to an element.
     """
     return exact.to(torch.promote_types(dtype, torch.float32)) if is_large(exact) and dtype.is_floating_point else exact
 

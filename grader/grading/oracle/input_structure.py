@@ -1,4 +1,4 @@
-"""Properties that every draw of an input has, and that a kernel may rely on: zeros, symmetry, sums of rows.
+"""Properties of an input in every draw that a kernel may rely on: zeros, symmetry, sums of rows.
 
 A kernel for triangular matrices never reads the zeros, one for symmetric matrices reads half of them, one for
 probabilities knows their sum, and a reference may reject inputs without such a property. Changes to an input therefore
@@ -74,7 +74,7 @@ class Structure:
         return {where: float(others[secrets.randbelow(len(others))]) if len(others) else -2 * old - 1}
 
     def slopes(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The derivative by each element that may change, its mirror image included; flat, 0 for other elements.
+        """The derivative by each element that may change, with its mirror image; flat, 0 for other elements.
 
         `gradient` is the gradient of a scalar with respect to the whole input.
         """

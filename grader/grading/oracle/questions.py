@@ -23,7 +23,7 @@ from grader.grading.oracle.trackers import Trackers, track
 
 
 def edited(oracle: Oracle, case: Case) -> Case:
-    """The same case with a few elements of each float input replaced, and with the outputs for these inputs."""
+    """The case with a few elements of each float input replaced, and the outputs for these inputs."""
 
     def run() -> Case:
         of = structures(oracle, case)
@@ -83,7 +83,7 @@ def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[st
 def outputs_for_each(
     oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
 ) -> list[dict[str, tolerance.Expected]]:
-    """`outputs_for` each of several inputs, in one job for each model of the reference. Raises ProblemError."""
+    """`outputs_for` each of several inputs, in one job for each of the two models. Raises ProblemError."""
     if any(is_large(value) for inputs in others for value in inputs):
         return [outputs_for(oracle, case, inputs) for inputs in others]
     traits = oracle.traits(case)
@@ -155,7 +155,7 @@ def element_gradients(
 
 
 def redrawn(oracle: Oracle, case: Case) -> dict[str, torch.Tensor]:
-    """The outputs for newly drawn inputs and the case's parameters, in float64 if the reference runs in it."""
+    """The outputs for newly drawn inputs and the case's parameters, in float64 if available."""
     _, inputs = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
     traits = oracle.traits(case)
     model = MODEL64 if traits.has_float64 else MODEL
@@ -204,7 +204,7 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
 
 
 def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
-    """Add three forwards to a job, on the case's inputs and twice on others, and export the outputs of the first.
+    """Add a forward on the case's inputs and two on others to a job; export the outputs of the first.
 
     The other inputs differ in all elements: behind a ReLU, a few changed elements may have no effect.
     """

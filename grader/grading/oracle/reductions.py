@@ -1,4 +1,4 @@
-"""Estimates K, the length of the longest reduction behind a tensor, which bounds the growth of rounding errors."""
+"""Estimates K, the length of the longest reduction behind a tensor, which bounds rounding errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares several runs of the reference, and keeps their errors and the float64 values of each tensor."""
+"""Compares several runs of the reference, and keeps each tensor's float64 values and errors."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def track(
     trackers = Trackers(eager, reference64, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
         if perturbed_runs is None:
-            # Among millions of elements, each run has as many near non-smooth points as another. Large inputs stay as they
-            # are, as noise on them takes too long.
+            # Among millions of elements, each run has as many near non-smooth points as another. Without parameters, there
+            # is no run, because a perturbed copy of large inputs takes too much memory.
             perturbed_runs = int(not perturbs_inputs) if large else PERTURBED_RUNS
         for _ in range(perturbed_runs):
             trackers.add(run(nonsmooth.PERTURBATION_ULPS))
@@ -166,10 +166,11 @@ def track(
 
 
 def with_errors_like(case: Case, few: Case) -> Case:
-    """A case from a float32 run, with at least twice the relative baseline errors of the case with fewer rows.
+    """A float32 run's case with at least twice the relative baseline errors of the case `few`.
 
-    Twice, because the rounding of the candidate and of the eager run both separate two float32 results. The case's own
-    errors, those of a perturbed run, contain what non-smooth points add at this size.
+    `few` is the case with fewer rows. Twice, because the rounding of the candidate and of the eager run both separate
+    two float32 results. The case's own errors, those of a perturbed run, contain what non-smooth points add at this
+    size.
     """
 
     def widened(expected: tolerance.Expected | None, known: tolerance.Expected | None) -> tolerance.Expected | None:

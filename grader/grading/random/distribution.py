@@ -1,4 +1,4 @@
-"""Tests whether random outputs have the reference's distribution: mean, spread, independence, fresh numbers.
+"""Tests whether random outputs have the reference's mean, spread, independence and fresh numbers.
 
 A first set of reference runs gives each element's mean and spread. Each later run of either side gives a few figures
 relative to those, and a two-sample test compares the figures. The test finds dropout that is left out, unscaled, of
@@ -60,7 +60,7 @@ class _Usual(NamedTuple):
 
 
 def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[str, Diagnosis] | None:
-    """The name of an output or buffer with another distribution, and its diagnosis; with and without gradients.
+    """The name of an output or buffer with another distribution, and its diagnosis.
 
     Raises Stopped.
     """
@@ -152,8 +152,8 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
         result = _job(candidate, case, grad, of_a_job)
         for turn in range(of_a_job):
             for table, name in parts:
-                held = candidate.buffers(case).get(name)
-                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{held}")
+                theirs = candidate.buffers(case).get(name)
+                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{theirs}")
                 due = getattr(case, table)[name].shape
                 value = torch.full(due, math.nan, device=candidate.device.value) if value is None else value.view(due)
                 samples[table, name].append(_sample(reals(value), case.seed))

@@ -65,7 +65,7 @@ def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
 def check_other_sizes(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], checked: Case, so_far: Sequence[Diagnosis]
 ) -> list[Diagnosis]:
-    """`check_gradients` for the variants other than `checked`, if that one could be compared. Raises Stopped."""
+    """`check_gradients` for variants other than `checked`, if that one was compared. Raises Stopped."""
     if any(diagnosis.code in ("random_not_seeded", "not_comparable") for diagnosis in so_far):
         return []
     for case in cases:

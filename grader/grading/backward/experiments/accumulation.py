@@ -49,7 +49,10 @@ def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """State of an earlier call that shows in a later one: asked twice, for a grad_output of zeros, then once more."""
+    """A diagnosis if an earlier backward changes the gradients of a later one.
+
+    The backward runs twice, once for a grad_output of zeros, then once more.
+    """
     if not case.values_comparable:
         return None
     zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}

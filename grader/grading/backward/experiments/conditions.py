@@ -1,4 +1,4 @@
-"""Experiments on the circumstances of a backward: another stream, repeats, random numbers, a second derivative."""
+"""Experiments on the conditions of a backward: streams, repeats, random numbers, second derivatives."""
 
 from __future__ import annotations
 

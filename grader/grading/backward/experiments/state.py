@@ -1,4 +1,4 @@
-"""Experiments on what a backward reads and writes beside its gradients: saved state, operands, grad_output."""
+"""Experiments on what a backward reads and writes: saved state, operands, grad_output."""
 
 from __future__ import annotations
 
