@@ -20,14 +20,14 @@ from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
 MAX_BUNDLE_BYTES = 512 << 20
-"""Of a submission's extensions in the cache, ten times what large ones take; more is not kept."""
+"""Bytes of one submission's extensions in the cache, ten times what large ones take. Larger ones are not cached."""
 
 
 class BuildCache:
     """Built extensions by submission and toolchain.
 
-    A key holds only what that very source produced, so a submission can poison only itself. Files are read-only, appear
-    whole (written aside, then renamed), and are opaque to the referee: it never looks inside.
+    A key holds only what that source produced, so a submission can poison only itself. Files are read-only, appear
+    whole (written aside, then renamed), and are opaque to the referee, which never reads them.
     """
 
     def __init__(self, folder: Path, toolchain_hash: str) -> None:

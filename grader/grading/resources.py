@@ -1,4 +1,4 @@
-"""What a batch shares: the sandbox, spare workers, warm references and the build cache."""
+"""Resources that a batch shares: the sandbox, spare workers, warm references and the build cache."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class Resources:
         return environment(device, self._toolchain, self._sandbox)
 
     def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
-        """Start workers in the background for a submission and for the references of the first problems."""
+        """Start workers in the background for a submission and for references.
+
+        The first problem gets a reference, and the others do while more references may stay warm.
+        """
         self.launcher.prepare(Role.RUN, device)
         backend(device).prepare()
         missing = [(problem.source_hash, device) not in self._oracles for problem in problems]

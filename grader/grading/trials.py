@@ -26,10 +26,10 @@ def judge_draws(
     with resources.candidate(submission, device) as candidate:
         for training, draw in itertools.product(modes, range(draws)):
             case = oracle.case(variant, training=training, draw=draw)
-            found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
+            diagnoses = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
             bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
-            found += [diagnosis for diagnosis in bounds if diagnosis is not None]
-            yield case, [diagnosis for diagnosis in found if diagnosis.severity == "error"]
+            diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
+            yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]
     oracle.forget(variant)
 
 

@@ -89,19 +89,19 @@ def _post_checks(
     selected: Sequence[Experiment],
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
-    found = run_experiments(candidate, oracle, in_train, selected)
+    diagnoses = run_experiments(candidate, oracle, in_train, selected)
     left_out = [one.code for one in experiments("post-check", "train") if one not in selected]
     if left_out:
-        what = f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were drawn"
-        found.append(diagnose("checks_left_out", what))
+        what = f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were chosen at random"
+        diagnoses.append(diagnose("checks_left_out", what, severity="info"))
     for other in others:
-        if status_of(found) is Status.CORRECT:
+        if status_of(diagnoses) is Status.CORRECT:
             in_eval_too = [one for one in experiments("post-check", "eval") if one in selected]
             more = run_experiments(candidate, oracle, other, in_eval_too)
-            found += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
-    if status_of(found) is Status.CORRECT:
-        found += check_other_sizes(candidate, oracle, cases, in_train.first, found)
-    return found
+            diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
+    if status_of(diagnoses) is Status.CORRECT:
+        diagnoses += check_other_sizes(candidate, oracle, cases, in_train.first, diagnoses)
+    return diagnoses
 
 
 def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:

@@ -44,7 +44,7 @@ def factor_text(factor: float) -> str:
 
 
 def scale_remedy(factor: float) -> str:
-    """What removes the factor."""
+    """The change that removes the factor."""
     shown = factor_text(factor)
     if shown == "-1":
         return "flip its sign"

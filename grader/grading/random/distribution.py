@@ -118,7 +118,7 @@ def _difference(
 
 
 def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
-    """For each run, or each pair of runs, a number for each of what is compared."""
+    """The compared figures by name, each with a number for each run or pair of runs."""
     marks = [hash(run.cpu().numpy().tobytes()) for run in runs]
     values = runs.nan_to_num(0.0, 0.0, 0.0)
     size = float(usual.mean.square().sum() + usual.scale.square().sum())

@@ -36,7 +36,7 @@ class Comparison:
     names: Mapping[str, str]
     """The candidate's names of parameters and buffers by the reference's."""
     tf32: bool
-    """As both were timed."""
+    """Whether both were timed with TensorFloat-32."""
 
     def difference_of(self, draw: Draw, reference: Call, candidate: Call) -> Diagnosis | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
@@ -75,7 +75,7 @@ class Comparison:
         actual: torch.Tensor | None,
         rounding_explains: Callable[[torch.Tensor], bool],
     ) -> tuple[str, str | None] | None:
-        """What is wrong and by how much; None if it is right."""
+        """(the fault, its amount), or None if the tensor is right."""
         if actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
             return ("is missing", None) if bool(reference.any()) else None
         actual = actual.view(reference.shape)

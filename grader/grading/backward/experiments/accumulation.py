@@ -28,7 +28,7 @@ from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 NOT_RETAINED = "donated buffers"
-"""In PyTorch's message for code from torch.compile, which keeps no graph even if retain_graph asks for it."""
+"""Part of PyTorch's message about code from torch.compile, which keeps no graph even with retain_graph."""
 FRESH = "return a fresh tensor from each backward, not a buffer that is kept"
 
 

@@ -21,7 +21,7 @@ operands and not the other."""
 SUBSETS_OF_A_JOB = 12
 """Subsets that one job tries, so that FROZEN_SECONDS is looked at in between."""
 FROZEN_SECONDS = 3.0
-"""After so many seconds no other job follows: torch.compile takes seconds for each subset that is new to it."""
+"""Seconds after which no further job starts: torch.compile takes seconds for each new subset."""
 NEEDS = "check ctx.needs_input_grad"
 
 
@@ -62,13 +62,17 @@ def _with_frozen(
 
 
 def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
-    """All inputs, all parameters, then in any order each alone, and all but one; of many, some, and random halves."""
+    """Subsets of the operands to freeze: all inputs, all parameters, then single operands and all but one.
+
+    If these are more than MAX_SUBSETS, a random choice of them, and random halves of the operands.
+    """
     singles = [(name,) for name in operands]
     groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
     others = [tuple(name for name in operands if name != left) for left in operands]
-    found = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
-    first, rest = [subset for subset in groups if subset in found], [subset for subset in found if subset not in groups]
-    if len(found) > MAX_SUBSETS:
+    subsets = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
+    first = [subset for subset in groups if subset in subsets]
+    rest = [subset for subset in subsets if subset not in groups]
+    if len(subsets) > MAX_SUBSETS:
         third = MAX_SUBSETS // 3
         halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
         rest = [*random.sample(rest, 2 * third - len(first)), *halves]
