@@ -92,7 +92,9 @@ def _post_checks(
     diagnoses = run_experiments(candidate, oracle, in_train, selected)
     left_out = [one.code for one in experiments("post-check", "train") if one not in selected]
     if left_out:
-        what = f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were chosen at random"
+        what = (
+            f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were chosen at random"
+        )
         diagnoses.append(diagnose("checks_left_out", what, severity="info"))
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:

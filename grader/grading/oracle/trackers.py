@@ -157,8 +157,8 @@ def track(
     trackers = Trackers(eager, reference64, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
         if perturbed_runs is None:
-            # Among millions of elements, each run has as many near non-smooth points as another. Without parameters, there
-            # is no run, because a perturbed copy of large inputs takes too much memory.
+            # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run
+            # is made, because a perturbed copy of large inputs takes too much memory.
             perturbed_runs = int(not perturbs_inputs) if large else PERTURBED_RUNS
         for _ in range(perturbed_runs):
             trackers.add(run(nonsmooth.PERTURBATION_ULPS))
