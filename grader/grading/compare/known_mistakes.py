@@ -14,9 +14,7 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, evaluate
 from grader.grading.oracle.oracle import Oracle
-
-MAX_ALONE = 8
-"""Parameters and buffers that are reset one by one: each costs a run of the float64 reference. A choice."""
+from grader.grading.outcome import MAX_LISTED
 
 
 def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, tolerance.Expected]:
@@ -38,7 +36,8 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
     """Yields (names, the float64 outputs with these parameters and buffers as constructed).
 
-    Only names that `drawing.as_trained` has changed: each alone, then all parameters, all buffers, and all.
+    Only names that `drawing.as_trained` has changed: each of the first
+    MAX_LISTED alone, then all parameters, all buffers, and all.
     """
     traits, before = oracle.traits(case), oracle.constructed(case)
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
@@ -46,7 +45,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
         return
     learned = [name for name in moved if name in traits.learned]
     buffers = [name for name in moved if name not in traits.learned]
-    for names in [*([name] for name in moved[:MAX_ALONE]), learned, buffers, moved]:
+    for names in [*([name] for name in moved[:MAX_LISTED]), learned, buffers, moved]:
         if not names:
             continue
         state = {name: before[name] if name in names else value for name, value in case.state.items()}

@@ -16,9 +16,9 @@ import torch
 from grader.grading.oracle.large import LARGE_BYTES
 
 PERTURBATION_ULPS = 8.0
-"""Relative noise on inputs and parameters in the runs behind the baseline error, in units of float32's epsilon. A
-choice: what a long chain of operations may round, so that one of the runs takes a branch that a candidate's rounding
-may take."""
+"""Relative rounding of a long chain of operations, in units of the dtype's epsilon. The runs behind the baseline error
+get this noise on inputs and parameters. A choice: one of them then takes a branch that a candidate's rounding may
+take."""
 ULPS = 64.0
 """Relative noise on inputs and parameters in the runs behind the spread, in units of float32's epsilon: Winograd
 convolutions round ten times as much as a direct sum."""

@@ -18,6 +18,7 @@ import torch
 from grader.grading.backward.vjp import add_forward, ask, export_outputs, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.large import LARGE_BYTES
@@ -28,8 +29,6 @@ from grader.verdict.models import Diagnosis
 STEP = 1e-3
 """Step relative to an operand's RMS. Rounding in float32 adds 1e-4 to a derivative, curvature 1e-6. Steps of STEP and
 2 STEP are compared."""
-ROUNDING = 8.0
-"""Error of the difference of two forwards, in units of the dtype's epsilon times the output's RMS. A choice."""
 TOLERANCE = 5e-3
 """Relative error of a directional derivative: 50 times rounding; a missing scale of dropout is off by p."""
 TRIALS = 6
@@ -118,7 +117,7 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
             return None
         up2, down2, up, down = (reals(run) for run in runs if run is not None)
         coarse, fine = (up2 - down2) / (4 * STEP), (up - down) / (2 * STEP)
-        noise = ROUNDING * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
+        noise = PERTURBATION_ULPS * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
         steady = (coarse - fine).abs() <= TOLERANCE * fine.abs() + noise
         given = reals(torch.randn_like(like, device=fine.device))
         drawn += float(given.square().sum())
