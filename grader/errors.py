@@ -1,4 +1,4 @@
-"""Our own failures, as a tree, and what their messages need. A submission's failure is a verdict, never an exception.
+"""The grader's exceptions. A failure of a submission is a verdict, never an exception.
 
 GraderError
 ├── UserError
@@ -19,7 +19,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 
 
 def printable(text: object) -> str:
-    r"""The text on one line: characters that break or reorder lines are escaped as in Python, a newline as `\n`."""
+    r"""The text on one line: characters that break or reorder lines are escaped as in Python."""
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
@@ -45,7 +45,7 @@ class ReferenceLost(ProblemError):
 
 
 class StoreError(UserError):
-    """The database cannot be opened, read or written: locked, read-only, no SQLite file, from a newer grader."""
+    """The database cannot be opened, read or written: it is locked, read-only, not SQLite or too new."""
 
 
 class DeviceError(GraderError):

@@ -1,4 +1,4 @@
-"""Decides, after an attempt to grade a submission, whether its verdict stands or another attempt asks less.
+"""Decides whether the verdict of an attempt stands, or another attempt with fewer checks follows.
 
 Another attempt is made
 

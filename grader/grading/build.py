@@ -13,21 +13,21 @@ from grader import protocol as p
 from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
-from grader.grading.candidate import LOG_TAIL_CHARACTERS, build_failed
-from grader.grading.outcome import Stopped, diagnose, lost, usual_remedy
+from grader.grading.candidate import build_failed
+from grader.grading.outcome import LOG_TAIL_CHARACTERS, Stopped, diagnose, lost, usual_remedy
 from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
 MAX_BUNDLE_BYTES = 512 << 20
-"""Of a submission's extensions in the cache, ten times what large ones take; more is not kept."""
+"""Bytes of one submission's extensions in the cache, ten times what large ones take. Larger ones are not cached."""
 
 
 class BuildCache:
     """Built extensions by submission and toolchain.
 
-    A key holds only what that very source produced, so a submission can poison only itself. Files are read-only, appear
-    whole (written aside, then renamed), and are opaque to the referee: it never looks inside.
+    A key holds only what that source produced, so a submission can poison only itself. Files are read-only, appear
+    whole (written aside, then renamed), and are opaque to the referee, which never reads them.
     """
 
     def __init__(self, folder: Path, toolchain_hash: str) -> None:
@@ -85,7 +85,7 @@ def check_source(submission: Submission) -> None:
 def import_submission(
     worker: WorkerClient, submission: Submission, cache: BuildCache, *, keep: bool, timeout_seconds: float
 ) -> Built:
-    """Import in this worker, from the cache where it has the extensions; `keep` puts new ones there. Raises Stopped."""
+    """Import in this worker, with extensions from the cache; `keep` stores new ones. Raises Stopped."""
     cached = cache.get(submission)
     step = p.Import(
         source=format_named(submission.format).worker_source(submission.source),

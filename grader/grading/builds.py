@@ -1,4 +1,4 @@
-"""Compiles extensions before their submission's turn, several at a time, where the device builds apart."""
+"""Compiles extensions before their submission's turn, several at a time, if the device permits it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from grader.verdict.models import Submission
 from grader.verdict.stages import BuildResult
 
 LATER_NICENESS = 10
-"""Niceness (setpriority(2)) of builds that nobody waits for yet: about a tenth of the CPU share of everything else."""
+"""Niceness (setpriority(2)) of builds of submissions that are not yet graded: about a tenth of the CPU share of
+everything else."""
 
 
 class Builds:

@@ -15,17 +15,21 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, Wor
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.large import is_large
-from grader.grading.outcome import Stopped, diagnose, first_line, lost, raised, usual_remedy
+from grader.grading.outcome import (
+    LOG_TAIL_CHARACTERS,
+    MAX_LISTED,
+    MAX_QUOTED,
+    Stopped,
+    diagnose,
+    first_line,
+    lost,
+    raised,
+    usual_remedy,
+)
 from grader.verdict.models import Device, Diagnosis, TimeLimits
 
 MODEL = "model"
 """The worker's key of the active model."""
-MAX_NAMED = 8
-"""Names that a message lists: more do not fit on a line."""
-MAX_ERROR_CHARACTERS = 500
-"""Characters of a compiler's error line that a message quotes: a template instance's type may take thousands."""
-LOG_TAIL_CHARACTERS = 16 << 10
-"""Last characters of a build log that a verdict keeps: a hundred lines or more."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Candidate:
         return self._model(case).matching
 
     def prepare(self, case: Case) -> Matching:
-        """Make the model of the case's sizes the active one, for jobs that `script` does not start. Raises Stopped."""
+        """Make the model of the case's sizes active, for jobs that `script` does not start. Raises Stopped."""
         model = self._model(case)
         if model is not self._active:
             doing = f"getting ready for variant {case.variant}"
@@ -68,9 +72,9 @@ class Candidate:
         return model.matching
 
     def script(self, case: Case) -> JobBuilder:
-        """A job that starts with the case's model active and its parameters and buffers in place. Raises Stopped.
+        """A job that first activates the case's model and sets its parameters and buffers. Raises Stopped.
 
-        It must run before the next one is asked for.
+        It must run before the next call of `script`.
         """
         job, model = JobBuilder(self.worker, self.device), self._model(case)
         if model is not self._active:
@@ -95,8 +99,8 @@ class Candidate:
 
     def operands(self, case: Case) -> dict[str, str]:
         """Reference names to candidate names, for every operand that the candidate has."""
-        found = {name: self.operand(case, name) for name in case.wrt}
-        return {name: theirs for name, theirs in found.items() if theirs is not None}
+        matched = {name: self.operand(case, name) for name in case.wrt}
+        return {name: theirs for name, theirs in matched.items() if theirs is not None}
 
     def buffers(self, case: Case) -> dict[str, str]:
         """Reference names to candidate names, for every buffer that the candidate has."""
@@ -193,9 +197,9 @@ def first_compiler_error(log: str) -> str:
     markers = (" error:", "error:", "fatal error", "undefined reference", "error   :", "Error:", " error ")
     for line in log.splitlines():
         if any(marker in line for marker in markers) and not line.startswith(("FAILED", "ninja:")):
-            return line.strip()[:MAX_ERROR_CHARACTERS]
+            return line.strip()[:MAX_QUOTED]
     lines = [line for line in log.strip().splitlines() if line.strip()]
-    return lines[-1].strip()[:MAX_ERROR_CHARACTERS] if lines else "the compiler printed nothing"
+    return lines[-1].strip()[:MAX_QUOTED] if lines else "the compiler printed nothing"
 
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
@@ -223,8 +227,8 @@ def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
 
 
 def names(items: Sequence[str]) -> str:
-    """`a`, `b` and `c`, in backticks; of more than MAX_NAMED the first ones, and how many more there are."""
-    quoted = [f"`{item}`" for item in items[:MAX_NAMED]]
-    if len(items) > MAX_NAMED:
-        return f"{', '.join(quoted)} and {len(items) - MAX_NAMED} more"
+    """`a`, `b` and `c` in backticks; at most MAX_LISTED names and the number of others."""
+    quoted = [f"`{item}`" for item in items[:MAX_LISTED]]
+    if len(items) > MAX_LISTED:
+        return f"{', '.join(quoted)} and {len(items) - MAX_LISTED} more"
     return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]

@@ -20,14 +20,11 @@ from grader.grading.compare.outputs import check_output
 from grader.grading.compare.tolerance import check
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import KernelUse
-
-SHOWN_BREACHES = 4
-"""Accesses out of bounds that a message lists: more follow from the same index."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Inspected:
 
 
 def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnosis | None:
-    """A write outside the pass's tensors, or a result that depends on memory that nobody wrote."""
+    """A write outside the pass's tensors, or a result that depends on unwritten memory."""
     result = _guarded(candidate, case, backward, "nan")
     if result is None:
         return None
@@ -48,7 +45,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
     breaches = result.of(p.Guarded)[0].breaches
     if breaches:
         displayed = _display_names(candidate, case)
-        shown = " and ".join(_described(breach, displayed) for breach in breaches[:SHOWN_BREACHES])
+        shown = " and ".join(_described(breach, displayed) for breach in breaches[:MAX_LISTED])
         return diagnose(
             "out_of_bounds_write",
             f"the {stage} writes {shown}",
@@ -73,7 +70,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
 
 
 def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool) -> Inspected:
-    """The kernels of a forward and, with `backward`, a backward; empty if the profiler or the submission failed."""
+    """The kernels of a forward and, with `backward`, a backward; empty if profiler or submission failed."""
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     job.step(_profile_step(job, case, tuple(candidate.operands(case).values()) if backward else ()))

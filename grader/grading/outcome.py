@@ -10,11 +10,14 @@ from grader.verdict.codes import CODES, Severity
 from grader.verdict.models import Diagnosis, Status
 
 MAX_QUOTED = 400
-"""Characters of a submission's own text that a message quotes: two lines of a wide terminal. It also bounds the text
-that patterns are searched in."""
+"""Characters of a submission's or compiler's text that a message quotes: two lines of a wide terminal. It also bounds
+the text that patterns are searched in."""
 
-OUTPUT_TAIL_CHARACTERS = 4096
-"""Last characters of a lost worker's output that a diagnosis keeps: about one screen."""
+MAX_LISTED = 8
+"""Names or places that a message lists: more do not fit on a line. A choice."""
+
+LOG_TAIL_CHARACTERS = 16 << 10
+"""Last characters of a build log or of a lost worker's output that a verdict keeps: a hundred lines or more."""
 
 
 class Stopped(Exception):
@@ -36,7 +39,7 @@ def diagnose(
     severity: Severity | None = None,
     detail: Mapping[str, object] | None = None,
 ) -> Diagnosis:
-    """A diagnosis under a code of `grader.verdict.codes`. Its message reads `what (where), amount: remedy`.
+    """A diagnosis under a code of `grader.verdict.codes`, with the message `what (where), amount: remedy`.
 
     `what` is wrong, `where` (variant, mode, layout), by what `amount` (numbers with units), and the `remedy` that mends
     it. Stage and severity are the code's own unless given.
@@ -64,7 +67,7 @@ def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
         Status.INTEGRITY_VIOLATION: "protocol_violation",
     }
     code = codes.get(worker_lost.status, "crashed")
-    detail = {"output_tail": worker_lost.output[-OUTPUT_TAIL_CHARACTERS:]} if worker_lost.output else {}
+    detail = {"output_tail": worker_lost.output[-LOG_TAIL_CHARACTERS:]} if worker_lost.output else {}
     what = f"the submission's process {worker_lost}"
     return Stopped(diagnose(code, what, where=doing, remedy=usual_remedy(code), stage=stage, detail=detail))
 

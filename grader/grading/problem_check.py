@@ -1,4 +1,4 @@
-"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed reference worker."""
+"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader.catalog.problem_module import FULL, load_problem
 from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
+from grader.grading.oracle.large import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU
@@ -18,9 +19,6 @@ from grader.machine.backends import default_device
 from grader.options import SandboxChoice
 from grader.verdict.models import Device, Problem
 from grader.verdict.value import Value
-
-MAX_CPU_INPUT_BYTES = 256 << 20
-"""Problems with larger inputs, in bytes, are not tried on a CPU: KernelBench's sizes are meant for GPUs."""
 
 
 class ProblemCheck(Value):
@@ -55,7 +53,8 @@ class Checker:
             size = _input_bytes(problem)
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_load", problem, error)})
-        if self._device is Device.CPU and size > MAX_CPU_INPUT_BYTES:
+        # Larger sizes, such as KernelBench's, are meant for GPUs.
+        if self._device is Device.CPU and size > CHECK_BYTES:
             remark = f"not tried: its inputs have {size / (1 << 30):.1f} GiB; check it on a machine with a GPU"
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:

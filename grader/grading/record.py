@@ -1,4 +1,4 @@
-"""What is known so far about one submission, and the verdict that it becomes."""
+"""Collects the results for one submission and makes its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch shares: the sandbox, spare workers, warm references and the build cache."""
+"""Resources that a batch shares: the sandbox, spare workers, warm references and the build cache."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ class Resources:
         return environment(device, self._toolchain, self._sandbox)
 
     def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
-        """Start workers in the background: for a submission, for the first problem's reference, and for other
-        references that may stay warm."""
+        """Start workers in the background for a submission and for references.
+
+        The first problem gets a reference, and the others do while more references may stay warm.
+        """
         self.launcher.prepare(Role.RUN, device)
         backend(device).prepare()
         missing = [(problem.source_hash, device) not in self._oracles for problem in problems]
@@ -122,9 +124,10 @@ class Resources:
             oracle.close()
 
     def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> None:
-        """Move the reference to a process whose launch pace is within `plan.alike` of the candidate's, or the nearest.
+        """Move the reference to a process with the candidate's launch pace, or to the one closest to it.
 
-        Only where launches show in the times. Raises ProblemError.
+        The paces are equal if they differ by at most `plan.alike`. Only where launches show in the times. Raises
+        ProblemError.
         """
         wanted = candidate.worker.pace
         if wanted is None or not case.values_comparable or not workload.launches_show(oracle, case):

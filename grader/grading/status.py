@@ -22,8 +22,7 @@ PRECEDENCE = (
     Status.MISSING_BACKWARD,
     Status.WRONG_BACKWARD,
 )
-"""Of several statuses, the first one counts: what ended the grading before what it found, a missing gradient before a
-wrong one."""
+"""Statuses by precedence: the ones that end a grading first, and a missing gradient before a wrong one."""
 
 STATUS_OF_STAGE = {"forward": Status.WRONG_OUTPUT, "backward": Status.WRONG_BACKWARD}
 """The status of an error whose code has none of its own."""

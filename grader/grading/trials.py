@@ -17,7 +17,7 @@ from grader.verdict.models import Device, Diagnosis, Problem, Submission
 def judge_draws(
     resources: Resources, problem: Problem, submission: Submission, device: Device, variant: str, draws: int
 ) -> Iterator[tuple[Case, list[Diagnosis]]]:
-    """The errors that gradients and probes find in many draws of a variant, in each mode: a search for false rejects.
+    """The errors of gradients and probes in many draws of a variant, to search for false rejections.
 
     Raises Stopped if the submission does not import or run.
     """
@@ -26,17 +26,17 @@ def judge_draws(
     with resources.candidate(submission, device) as candidate:
         for training, draw in itertools.product(modes, range(draws)):
             case = oracle.case(variant, training=training, draw=draw)
-            found = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
+            diagnoses = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
             bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
-            found += [diagnosis for diagnosis in bounds if diagnosis is not None]
-            yield case, [diagnosis for diagnosis in found if diagnosis.severity == "error"]
+            diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
+            yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]
     oracle.forget(variant)
 
 
 def time_alone(
     resources: Resources, problem: Problem, submission: Submission, device: Device, *, training: bool = True
 ) -> TimingJudgement:
-    """Times a source that needs no checks, such as a reference against itself; without `training`, the forward only.
+    """Time a source without checks, such as the reference itself; only the forward unless `training`.
 
     Raises Stopped, ProblemError.
     """

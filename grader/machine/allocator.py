@@ -10,10 +10,11 @@ import contextlib
 import ctypes
 
 MMAP_THRESHOLD_BYTES = 32 << 20
-"""Larger blocks are returned to the system. The highest value that glibc would choose by itself: it fragments aligned
-blocks so much that keeping larger ones would cost too much memory."""
+"""Bytes from which freed blocks are returned to the system. It is the highest value that glibc chooses by itself. glibc
+fragments aligned blocks, so keeping larger ones would cost too much memory."""
 KEPT_BYTES = 1 << 30
-"""Free memory that the referee keeps, at most. Workers keep everything until they are told to return it."""
+"""Bytes of free memory that the referee keeps at most. Workers keep everything until the referee requests its
+return."""
 
 TUNABLES = ":".join(
     f"glibc.malloc.{name}={value}"

@@ -81,7 +81,7 @@ def find_cuda_home() -> Path | None:
 
 
 def pypi_requirement() -> str | None:
-    """The requirement to install if there is no toolkit, at the CUDA version that torch's own packages pin.
+    """The requirement to install if there is no toolkit, at the CUDA version that torch's packages pin.
 
     None for a torch without CUDA, which cannot compile CUDA submissions.
     """

@@ -189,7 +189,7 @@ def _limit_memory(group: Path, limit_bytes: int) -> None:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove the groups of killed graders, with any processes that no namespace held."""
+    """Remove the groups of killed graders, with any processes outside a namespace."""
     for group in parent.glob(f"{_PREFIX}*"):
         if not Path("/proc", group.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Searches for the cause of a wrong product: another mode, a known mistake, or what an experiment finds."""
+"""Searches for the cause of a wrong product: another mode, a known mistake, or a failed experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_causes(
     judged: JudgedProduct,
     experiment_cases: Cases,
 ) -> list[Diagnosis]:
-    """What may be behind the faults of a case; empty if nothing explains them. Raises Stopped."""
+    """Diagnoses that may explain the faults of a case, or none. Raises Stopped."""
     causes = _other_mode(candidate, cases, case)
     if causes or judged.missing:
         return causes
@@ -31,8 +31,8 @@ def find_causes(
     if causes:
         return causes
     known = {diagnosis.code for diagnosis in judged.diagnoses}
-    found = run_experiments(candidate, oracle, experiment_cases, experiments("cause", "train"))
-    causes = [diagnosis for diagnosis in found if diagnosis.code not in known]
+    diagnoses = run_experiments(candidate, oracle, experiment_cases, experiments("cause", "train"))
+    causes = [diagnosis for diagnosis in diagnoses if diagnosis.code not in known]
     if not any(diagnosis.severity == "error" for diagnosis in causes):
         causes += right_for_ones(candidate, oracle, case)
     return causes

@@ -10,15 +10,10 @@ import torch
 from grader.grading.backward.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import tolerance
+from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.compare.outputs import shape_text
 from grader.grading.oracle.case import Case
 from grader.verdict.stages import TensorCheck
-
-VISIBLE = 1e-4
-"""Error, relative to the element and the tensor's RMS, from which an element counts as wrong in a message: a hundred
-times float32's rounding."""
-MOST_WRONG, LEAST_ELEMENTS = 0.5, 16
-"""Wrong elements stand out if less than this share of at least so many elements is wrong."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class GradientFault:
     text: str
     remedy: str
     amount: str | None = None
-    """By how much it is wrong, for a fault that is told with its own figures."""
+    """By how much it is wrong, if the fault has figures of its own."""
     factor: float | None = None
     size: float | None = None
     """The largest element of the gradient that should, or should not, be there."""
@@ -163,8 +158,9 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
 
 
 def _wrong_elements(gradient: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:
+    """Where the error exceeds COARSE_TOLERANCE, relative to the element and the tensor's RMS."""
     size = reference64.abs()
-    return (gradient - reference64).abs() > VISIBLE * (size + size.square().mean().sqrt())
+    return (gradient - reference64).abs() > tolerance.COARSE_TOLERANCE * (size + size.square().mean().sqrt())
 
 
 def _wrong_remedy(gradient: torch.Tensor, reference64: torch.Tensor, wrong: torch.Tensor) -> str:
@@ -173,14 +169,14 @@ def _wrong_remedy(gradient: torch.Tensor, reference64: torch.Tensor, wrong: torc
         and reference64.shape[0] == reference64.shape[1]
         and not bool(_wrong_elements(gradient.T, reference64).any())
     ):
-        return "it is the transpose of the right one"
-    share = int(wrong.sum()) / max(wrong.numel(), 1)
-    if not share:
+        return "transpose it: it is the transpose of the right one"
+    count = int(wrong.sum())
+    if not count:
         return (
             "its error is small and spread out: accumulate in float32 or wider, use no fast-math functions, and look "
             "for a small term that is left out"
         )
-    if wrong.numel() >= LEAST_ELEMENTS and share < MOST_WRONG:
+    if wrong.numel() >= MIN_ELEMENTS and count < wrong.numel() / 2:
         zeros = bool((gradient[wrong] == 0).all())
         where = "are zero: look for elements that no thread writes" if zeros else "stand out"
         return f"the wrong elements {where}; check the branches and the tail of the loop there"

@@ -11,7 +11,7 @@ from grader.verdict.models import Diagnosis
 
 
 def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
-    """A diagnosis for each code, naming all its operands; `grad_wrong`, which names no mistake, comes last."""
+    """A diagnosis for each code with all its operands; `grad_wrong`, which names no mistake, comes last."""
     by_code: dict[str, list[GradientFault]] = {}
     for fault in faults:
         by_code.setdefault(fault.code, []).append(fault)
@@ -33,17 +33,17 @@ def _diagnosis(group: Sequence[GradientFault], variant: str) -> Diagnosis:
 
 
 def _sentences(group: Sequence[GradientFault]) -> list[str]:
-    """A sentence for each text, naming all operands that it holds for."""
+    """A sentence for each text, with all operands that it applies to."""
     by_text: dict[str, list[GradientFault]] = {}
     for fault in group:
         by_text.setdefault(fault.text, []).append(fault)
-    found = []
+    sentences = []
     for text, faults in by_text.items():
         sizes = [f"{fault.size:.3g}" for fault in faults if fault.size is not None]
         size = f" ({faults[0].size_of} {' and '.join(sizes)})" if sizes else ""
         subject = f"gradient{'s' * (len(faults) > 1)} of {names(_operands(faults))}"
-        found.append(f"{subject} {_are(faults)} {text}{size}")
-    return found
+        sentences.append(f"{subject} {_are(faults)} {text}{size}")
+    return sentences
 
 
 def _operands(faults: Sequence[GradientFault]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Judges the backward: the products of every case, then causes of what is wrong, or post-checks of what is right."""
+"""Judges the backward: the products of every case, then causes of a wrong one or post-checks."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def judge_backward(
     *,
     seconds: float = math.inf,
 ) -> BackwardJudgement:
-    """Judge every case's product, up to the first that fails; then look for its cause, or run the post-checks.
+    """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
-    `experiment_cases`: in train() and, for a submission that may distinguish the modes, in eval(). Post-checks that do
-    not fit into `seconds` are left out by chance. Raises Stopped.
+    `experiment_cases` are in train() and, for a submission that may distinguish the modes, in eval(). If the
+    post-checks take more than `seconds`, a random choice of them runs. Raises Stopped.
     """
     started = time.monotonic()
     rows: dict[str, TensorCheck] = {}
     variants: list[VariantResult] = []
     diagnoses: list[Diagnosis] = []
-    asked: Sequence[Experiment] = ()
+    selected: Sequence[Experiment] = ()
     took: dict[str, float] = {}
     for case in cases:
         begun = time.monotonic()
@@ -59,23 +59,23 @@ def judge_backward(
         if not diagnoses:
             continue
         if not judged.gradients_are_right and experiment_cases:
-            asked = () if judged.missing else experiments("cause", "train")
+            selected = () if judged.missing else experiments("cause", "train")
             same_mode = (one for one in experiment_cases if one.first.training == case.training)
-            asked_on = next(same_mode, experiment_cases[0])
-            diagnoses = find_causes(candidate, oracle, cases, case, judged, asked_on) + diagnoses
+            run_on = next(same_mode, experiment_cases[0])
+            diagnoses = find_causes(candidate, oracle, cases, case, judged, run_on) + diagnoses
         break
     else:
         if experiment_cases:
             each = took.get(experiment_cases[0].first.variant, 0.0)
-            asked = drawn_within(experiments("post-check", "train"), each, seconds)
-            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, asked)
+            selected = drawn_within(experiments("post-check", "train"), each, seconds)
+            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, selected)
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     result = BackwardResult(
         status=stage_status(diagnoses),
         gradients=tuple(rows.values()),
         variants=tuple(variants),
-        experiments=tuple(experiment.code for experiment in asked),
+        experiments=tuple(experiment.code for experiment in selected),
         seconds=time.monotonic() - started,
     )
     return BackwardJudgement(result, tuple(diagnoses))
@@ -86,22 +86,24 @@ def _post_checks(
     oracle: Oracle,
     cases: Sequence[Case],
     experiment_cases: Sequence[Cases],
-    asked: Sequence[Experiment],
+    selected: Sequence[Experiment],
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
-    found = run_experiments(candidate, oracle, in_train, asked)
-    left_out = [one.code for one in experiments("post-check", "train") if one not in asked]
+    diagnoses = run_experiments(candidate, oracle, in_train, selected)
+    left_out = [one.code for one in experiments("post-check", "train") if one not in selected]
     if left_out:
-        what = f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were drawn"
-        found.append(diagnose("checks_left_out", what))
+        what = (
+            f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were chosen at random"
+        )
+        diagnoses.append(diagnose("checks_left_out", what, severity="info"))
     for other in others:
-        if status_of(found) is Status.CORRECT:
-            in_eval_too = [one for one in experiments("post-check", "eval") if one in asked]
+        if status_of(diagnoses) is Status.CORRECT:
+            in_eval_too = [one for one in experiments("post-check", "eval") if one in selected]
             more = run_experiments(candidate, oracle, other, in_eval_too)
-            found += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
-    if status_of(found) is Status.CORRECT:
-        found += check_other_sizes(candidate, oracle, cases, in_train.first, found)
-    return found
+            diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
+    if status_of(diagnoses) is Status.CORRECT:
+        diagnoses += check_other_sizes(candidate, oracle, cases, in_train.first, diagnoses)
+    return diagnoses
 
 
 def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:
@@ -112,7 +114,7 @@ def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:
         f"the reference draws random numbers in variant {', '.join(random)}: there, the outputs' distribution was "
         "compared, and each gradient as a whole with the submission's own forward, if a seed repeats it"
     )
-    return [diagnose("not_comparable", what)]
+    return [diagnose("not_comparable", what, severity="info")]
 
 
 def _keep_worst(rows: dict[str, TensorCheck], checks: Sequence[TensorCheck]) -> None:

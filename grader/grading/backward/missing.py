@@ -29,20 +29,20 @@ class Reason(NamedTuple):
 
 def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detached: Sequence[str]) -> list[Diagnosis]:
     """Diagnoses for the operands `lost` and the outputs `detached`, the cause first. Raises Stopped."""
-    found = [_detached(case, detached, lost)] if detached else []
+    diagnoses = [_detached(case, detached, lost)] if detached else []
     if len(detached) == len(case.cotangents):
         reasons = dict.fromkeys(lost, Reason("because the output is detached (grad_fn is None)", WRAP))
     else:
         reasons = _reasons(candidate, case, lost)
     cut = [name for name in lost if reasons[name].cut]
     if cut and not detached:
-        found.append(_cut(case, cut))
+        diagnoses.append(_cut(case, cut))
     for code, group in (
         ("input_grad_none", [name for name in lost if name.startswith("input[")]),
         ("param_grad_none", [name for name in lost if not name.startswith("input[")]),
     ):
         if group:
-            found.append(
+            diagnoses.append(
                 diagnose(
                     code,
                     "; ".join(_sentences(case, group, reasons)),
@@ -51,7 +51,7 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
                     detail={"operands": _displayed(case, group), "variant": case.name},
                 )
             )
-    return found
+    return diagnoses
 
 
 def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagnosis:
@@ -83,23 +83,23 @@ def _displayed(case: Case, operands: Sequence[str]) -> list[str]:
 
 
 def _sentences(case: Case, lost: Sequence[str], reasons: Mapping[str, Reason]) -> list[str]:
-    """One for each reason, naming all operands that it holds for."""
+    """A sentence for each reason, with all operands that it applies to."""
     by_text: dict[str, list[str]] = {}
     for name in lost:
         by_text.setdefault(reasons[name].text, []).append(name)
-    found = []
+    sentences = []
     for text, group in by_text.items():
         subject = f"gradient{'s' * (len(group) > 1)} of {names(_displayed(case, group))}"
         verb = "are" if len(group) > 1 else "is"
         positions = sorted({position for name in group if (position := reasons[name].position) is not None})
         if positions:
             inputs = " and ".join(ordinal(position + 1) for position in positions)
-            found.append(
+            sentences.append(
                 f"{subject} {verb} None: {text} returns None for its {inputs} input{'s' * (len(positions) > 1)}"
             )
         else:
-            found.append(f"{subject} {verb} missing {text}")
-    return found
+            sentences.append(f"{subject} {verb} missing {text}")
+    return sentences
 
 
 def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str, Reason]:
@@ -116,31 +116,33 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     no_input_reached = bool(inputs) and not any(
         reached[operand].reached for operand in inputs if operand in reached and case.gradients[operand] is not None
     )
-    found = {}
+    reasons = {}
     for name in lost:
         reach = reached.get(operands.get(name, ""))
         if name not in operands:
-            found[name] = Reason("because ModelNew has no parameter that corresponds to it", "keep Model's parameters")
+            reasons[name] = Reason(
+                "because ModelNew has no parameter that corresponds to it", "keep Model's parameters"
+            )
         elif reach is None:
-            found[name] = Reason("although the reference gives one", "return it from the Function's backward")
+            reasons[name] = Reason("although the reference gives one", "return it from the Function's backward")
         elif reach.reached:
-            found[name] = _returned_none(reach)
+            reasons[name] = _returned_none(reach)
         elif traced.inner_leaves:
             shape = list(traced.inner_leaves[0])
-            found[name] = Reason(
+            reasons[name] = Reason(
                 f"because the graph ends at a tensor of shape {shape} made inside, as by detach().requires_grad_()",
                 "pass the tensor itself on",
             )
         elif no_input_reached:
-            found[name] = Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
+            reasons[name] = Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
         else:
             what = "input" if name.startswith("input[") else "parameter"
-            found[name] = Reason(
+            reasons[name] = Reason(
                 "because no path leads from the output to it",
                 f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it "
                 f"outside autograd, {WRAP}",
             )
-    return found
+    return reasons
 
 
 def _returned_none(reach: p.Reach) -> Reason:

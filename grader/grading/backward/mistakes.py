@@ -1,4 +1,4 @@
-"""Explains a wrong gradient by a known mistake: the reference with that mistake gives what the candidate gives."""
+"""Explains a wrong gradient by a known mistake: the reference with that mistake gives the same."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
 
 
 def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case) -> list[Diagnosis]:
-    """Gradients that are right only if all elements of grad_output are equal: the backward reads one, or their mean.
+    """Gradients that are right only if all elements of grad_output are equal.
+
+    The backward then reads one element, or their mean.
 
     Raises Stopped.
     """

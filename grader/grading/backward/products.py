@@ -23,7 +23,7 @@ from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck
 
 NO_DERIVATIVE = ("derivative for", "no autograd formula", "does not have an autograd", "not differentiable")
-"""In PyTorch's messages for an operation without a backward."""
+"""Parts of PyTorch's messages about an operation without a backward."""
 INVALID_GRADIENT = re.compile(
     r"Function (\w+) returned an invalid gradient at index (\d+) - got (\[[^\]]*\])"
     r" but expected shape compatible with (\[[^\]]*\])"
@@ -139,7 +139,7 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
 
 
 def _invalid_gradient(text: str) -> tuple[str, str]:
-    """What PyTorch says of a gradient of the wrong shape or number, and the remedy. `text` is bounded: `first_line`."""
+    """(fault, remedy) for PyTorch's error about the shape or number of gradients; `first_line` bounds `text`."""
     match = INVALID_GRADIENT.search(text)
     if match is None:
         return text, "return one gradient for each argument of forward"

@@ -1,4 +1,4 @@
-"""Runs backward experiments on a candidate, and on the reference wherever one finds something."""
+"""Runs backward experiments on a candidate, and each that it fails on the reference as well."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4
-"""Forwards and backwards that an experiment runs, on average."""
+"""Forwards and backwards of an experiment, on average over all of them."""
 FEWEST = 3
-"""Experiments that are run however long they take."""
+"""Experiments that run however long they take. A choice."""
 _CHOICE = random.SystemRandom()
 
 
 def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seconds: float) -> list[Experiment]:
-    """As many as fit into `seconds`, drawn so that no submission can count on what is left out, in their order."""
+    """The experiments that fit into `seconds`, in their order.
+
+    The choice is random, so that no submission can rely on a check being left out.
+    """
     fitting = seconds / max(PRODUCTS_EACH * product_seconds, 1e-9)
     if fitting >= len(experiments):
         return list(experiments)
@@ -33,14 +36,17 @@ def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seco
 def run_experiments(
     candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
 ) -> list[Diagnosis]:
-    """Their diagnoses, errors before warnings before information. A lost worker ends them."""
-    found: list[Diagnosis] = []
+    """The diagnoses of the experiments, errors before warnings before information.
+
+    A lost worker ends the experiments.
+    """
+    diagnoses: list[Diagnosis] = []
     own_cases = with_own_values(candidate, cases)
     for experiment in experiments:
         try:
             diagnosis = experiment.run(candidate, own_cases)
         except Stopped as stopped:
-            found.append(_lost(experiment, stopped))
+            diagnoses.append(_lost(experiment, stopped))
             break
         if diagnosis is None:
             continue
@@ -49,16 +55,16 @@ def run_experiments(
             oracle, experiment, cases, diagnosis
         ):
             if error and diagnosis.code == "inconsistent_with_forward":
-                found.append(reference_inconsistent(cases.first))
+                diagnoses.append(reference_inconsistent(cases.first))
             continue
-        found.append(diagnosis)
+        diagnoses.append(diagnosis)
         if error and experiment.lasting:
             break
-    return errors_first(found)
+    return errors_first(diagnoses)
 
 
 def _lost(experiment: Experiment, stopped: Stopped) -> Diagnosis:
-    """The experiment's own finding: the plain product of the same case ran."""
+    """The experiment's diagnosis for a lost worker, because the plain product of the same case ran."""
     what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
     return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
 

@@ -8,20 +8,19 @@ import torch
 
 from grader.grading.compare import blocks
 
-SCALED_RESIDUAL = 1e-4
-"""||c - a g|| / ||c|| below which c counts as a multiple of g: ten times what float32 reductions leave."""
-SCALE_DISTANCE = 1e-3
-"""A factor closer to 1 than this is an error of another kind: reduced precision errs by as much."""
-WHOLE_DISTANCE = 1e-4
-"""Distance of a factor from a whole number, relative to the factor, at which it is taken for that number: as
-SCALED_RESIDUAL."""
+ROUNDING_RESIDUAL = 1e-4
+"""Relative difference below which two results agree up to rounding: ten times the error of float32 reductions. Applies
+to ||c - a g|| / ||c||, to a factor and the nearest whole number, and to a norm that should be 0."""
+REDUCED_PRECISION = 1e-3
+"""Relative error that reduced precision or another order of float32 sums may cause. A factor this close to 1, and a
+smaller change between two equal calls, are rounding."""
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
-    """The factor a with gradient = a * reference64 up to a small residual; None if there is none, or it is 1.
+    """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
-    Any two single numbers are multiples of each other: for those the factor must be a whole number or the inverse of
-    one.
+    Any two single numbers are multiples of each other, so for those the factor must be a whole number or the inverse
+    of one.
     """
     c, g = blocks.reals(gradient).reshape(-1), blocks.reals(reference64.to(gradient.device)).reshape(-1)
     size = float(g @ g)
@@ -29,7 +28,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
         return None
     factor = float(c @ g) / size
     residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
-    if not residual < SCALED_RESIDUAL or abs(factor - 1) <= SCALE_DISTANCE:
+    if not residual < ROUNDING_RESIDUAL or abs(factor - 1) <= REDUCED_PRECISION:
         return None
     return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
 
@@ -45,7 +44,7 @@ def factor_text(factor: float) -> str:
 
 
 def scale_remedy(factor: float) -> str:
-    """What removes the factor."""
+    """The change that removes the factor."""
     shown = factor_text(factor)
     if shown == "-1":
         return "flip its sign"
@@ -59,4 +58,4 @@ def scale_remedy(factor: float) -> str:
 def _whole(number: float) -> int | None:
     """The whole number that this one is, up to rounding; None for 0 and for what is too large to decide."""
     nearest = round(number) if math.isfinite(number) else 0
-    return nearest if nearest and abs(number - nearest) < WHOLE_DISTANCE * min(abs(number), 10.0) else None
+    return nearest if nearest and abs(number - nearest) < ROUNDING_RESIDUAL * min(abs(number), 10.0) else None

@@ -13,12 +13,11 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.large import LARGE_BYTES
 
-LIGHT_BYTES = 64 << 20
-"""Bytes of grad_outputs and gradients that one job may bring together: beyond, a job of its own costs little beside
-the copying."""
 LIGHT_TENSORS = 1024
-"""Gradients that one job may bring together: a job's answer lists at most 4096 tensors."""
+"""Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and
+buffers count as well."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,13 @@ def one_product(candidate: Candidate, case: Case, **how: Any) -> Part:
 
 
 def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:
-    """The answer to each part, all of one variant; none after one that raised. Raises Stopped when the worker is lost.
+    """Yields the answer to each part, up to the first that raises. Raises Stopped when the worker is lost.
 
-    The parts are one job if that is light: on a GPU, a job takes longer than the backward of a small case.
+    All parts are of one variant. Small parts run in one job: on a GPU, a job takes longer than the backward of a small
+    case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > LIGHT_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
+    if nbytes > LARGE_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
         for turn, part in enumerate(parts):
             job = candidate.script(part.case)
             part.add(job, str(turn))
@@ -101,7 +101,7 @@ def add_product(
     double: bool = False,
     contiguous_grads: bool = False,
 ) -> None:
-    """Forward and backward once, the gradients exported under `key`; `frozen` operands require no gradient."""
+    """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient."""
     operands = candidate.operands(case)
     wrt = [name for name in operands if name not in frozen]
     job.put_inputs("a", case.inputs, requires_grad=True)
@@ -129,7 +129,7 @@ def add_forward(
     frozen: Sequence[str] = (),
     side_stream: bool = False,
 ) -> None:
-    """A forward with a graph, of the inputs under `key`; its outputs stay under `tape`, or else under `key`."""
+    """A forward with a graph on the inputs under `key`; its outputs stay under `tape`, by default `key`."""
     job.step(
         p.Forward(
             model=MODEL,

@@ -1,4 +1,7 @@
-"""The reference with a known mistake in it, or another grad_output: a candidate that matches has made that mistake."""
+"""The reference's results with a known mistake in them.
+
+A candidate that matches such results, and not the correct ones, has made that mistake.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, evaluate
 from grader.grading.oracle.oracle import Oracle
-
-MAX_PUT_BACK = 8
+from grader.grading.outcome import MAX_LISTED
 
 
 def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, tolerance.Expected]:
-    """The float64 outputs with a function replaced by its lookalike; empty where that changes nothing."""
+    """The float64 outputs that change if GELU is computed in its other form, tanh or erf.
+
+    Empty if the reference does not run in float64.
+    """
     traits = oracle.traits(case)
     if not traits.has_float64:
         return {}
@@ -29,15 +34,18 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 
 
 def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
-    """The float64 outputs with what `drawing.as_trained` moved put back: each parameter or buffer alone, then all
-    parameters, all buffers, and all."""
+    """Yields (names, the float64 outputs with these parameters and buffers as constructed).
+
+    Only names that `drawing.as_trained` has changed: each of the first
+    MAX_LISTED alone, then all parameters, all buffers, and all.
+    """
     traits, before = oracle.traits(case), oracle.constructed(case)
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
     if not traits.has_float64 or not case.values_comparable:
         return
     learned = [name for name in moved if name in traits.learned]
     buffers = [name for name in moved if name not in traits.learned]
-    for names in [*([name] for name in moved[:MAX_PUT_BACK]), learned, buffers, moved]:
+    for names in [*([name] for name in moved[:MAX_LISTED]), learned, buffers, moved]:
         if not names:
             continue
         state = {name: before[name] if name in names else value for name, value in case.state.items()}
@@ -52,9 +60,9 @@ def gradients(
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"],
     cotangents: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, tolerance.Expected]:
-    """The float64 gradients with a function replaced by its lookalike, or for other grad_outputs.
+    """The float64 gradients that change under a substitute for a function, or for other grad_outputs.
 
-    Operands whose gradient that changes, by name; empty where the reference does not run in float64.
+    By operand; empty if the reference does not run in float64.
     """
     traits = oracle.traits(case)
     if not traits.has_float64 or not case.values_comparable:
@@ -64,21 +72,21 @@ def gradients(
     others = evaluate(
         oracle, MODEL64, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
     ).gradients
-    found = {}
+    changed = {}
     for name, value in others.items():
         expected = case.gradients[name]
         if value is None or (expected is not None and torch.equal(value, expected.reference64)):
             continue
         if expected is None:
             label = case.operand_names[name]
-            found[name] = tolerance.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
+            changed[name] = tolerance.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
         else:
-            found[name] = expected.around(value)
-    return found
+            changed[name] = expected.around(value)
+    return changed
 
 
 def rounded_to(value: torch.Tensor) -> str | None:
-    """`bfloat16` or `float16` if every float32 element has that type's precision, and not all are whole numbers."""
+    """`bfloat16` or `float16` if all float32 elements are exact in it, else None; None for whole numbers."""
     if value.dtype is torch.float32 and bool((value != value.round()).any()):
         for dtype in (torch.bfloat16, torch.float16):
             if torch.equal(value.to(dtype).float(), value):

@@ -1,9 +1,9 @@
-"""What rounding explains of an error at a kink or a tie: which elements could be another's, and by how much.
+"""Bounds the error that rounding may cause near a non-smooth point or a tie, element by element.
 
-Where a value is within rounding of LeakyReLU's kink, or two are within rounding of each other where the larger one is
-taken, one of two right results may go the other way. Of a small case's elements that is one in some thousand draws, so
-that no run of the baseline has the one that a candidate has. Many runs, on values moved by more, have it; only in the
-elements that it touches do they differ by more than all others.
+If a value lies within rounding of a non-smooth point, such as 0 for LeakyReLU, or if two values tie for a maximum, two
+correct results may take different branches. In a small case, this happens to one element in some thousand draws, so the
+few runs behind the baseline error seldom contain the branch that a candidate takes. RUNS runs on inputs moved by more
+than rounding do contain it, and only the elements that it affects vary more than the others.
 """
 
 from __future__ import annotations
@@ -15,51 +15,58 @@ import torch
 
 from grader.grading.oracle.large import LARGE_BYTES
 
-RUNS = 16
-"""What a candidate's rounding puts on a kink's other side, one in so many of them does too, with near certainty."""
+PERTURBATION_ULPS = 8.0
+"""Relative rounding of a long chain of operations, in units of the dtype's epsilon. The runs behind the baseline error
+get this noise on inputs and parameters. A choice: one of them then takes a branch that a candidate's rounding may
+take."""
 ULPS = 64.0
-"""By so much inputs and parameters are moved: Winograd's convolutions round ten times as much as a direct sum."""
+"""Relative noise on inputs and parameters in the runs behind the spread, in units of float32's epsilon: Winograd
+convolutions round ten times as much as a direct sum."""
+RUNS = 16
+"""Runs behind the spread: a branch that a candidate's rounding may take is taken by one of them with near certainty."""
+BASELINE_ERRORS = ULPS / PERTURBATION_ULPS
+"""Size of the spread in units of the baseline error, where the reference is smooth."""
 OUTLIER = 1.5
-"""Times the median difference of the same runs, relative to what rounding is allowed in an element. What is wrong
-everywhere shows in the other half, so that this may be close."""
+"""An element is near a non-smooth point if its spread, relative to the rounding allowed in it, exceeds the median of
+the tensor by this factor. The factor can be small because an error in all elements shows in the other half."""
 FACTOR = 4.0
-"""Of the largest difference among the runs: two flips may meet in one element."""
-FEW = 64
-"""Elements all of which one kink may touch: of fewer, the median says nothing."""
-MANY = LARGE_BYTES // 16
-"""Elements, some of which are at a kink in every draw, and so in the baseline's too. What waits in the host's memory
-has as many, at 16 bytes each at most."""
-BASELINE_ERRORS = 8.0
-"""The runs' differences are as many baseline_errors: the values of those were moved by an eighth of ULPS."""
-SAMPLE = 1 << 20
-"""Elements that stand for all."""
+"""Allowed error near a non-smooth point, relative to the spread: two branches may meet in one element."""
+MIN_ELEMENTS = 64
+"""With fewer elements, one non-smooth point may affect all, and a median or a share of the elements says nothing."""
+MAX_ELEMENTS = LARGE_BYTES // torch.complex128.itemsize
+"""With more elements, each draw has some near non-smooth points, so that the baseline error contains them. Tensors that
+wait in host memory have at least as many, at 16 bytes an element at most."""
 
 Spread = Callable[[], torch.Tensor]
-"""Of each element, how far the farthest of RUNS is from what is exact; float64."""
+"""Returns the largest error of RUNS perturbed runs for each element, in float64."""
 
 
-def apart(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:
-    """Of each element, how far it is from what is exact, in float64; 0 where one of both is not finite."""
+def absolute_error(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:
+    """|run - reference64| in float64, 0 where either is not finite; for integers 1 where they differ."""
     if not (reference64.dtype.is_floating_point or reference64.dtype.is_complex):
         return (run != reference64).double()
     wide = torch.complex128 if reference64.dtype.is_complex else torch.float64
     return (run.to(wide) - reference64.to(wide)).abs().nan_to_num(0.0, 0.0, 0.0)
 
 
-def touch_too_few(error: torch.Tensor, bound: float) -> bool:
-    """Kinks do not explain it: any half of the elements alone exceeds the bound on the norm.
+def most_are_wrong(error: torch.Tensor, bound: float) -> bool:
+    """Whether any half of the elements alone exceeds the bound on the norm.
 
-    Three quarters are off by a quartile or more, and so is a quarter of all in any half.
+    Non-smooth points cannot explain that. Three quarters of the elements have an error of at least the first quartile,
+    so in any half of all elements, a quarter of all has.
     """
-    sample = error.reshape(-1)[:: 1 + error.numel() // SAMPLE]
-    if len(sample) < FEW:
+    flat = error.reshape(-1)
+    if len(flat) < MIN_ELEMENTS:
         return False
-    quartile = float(sample.kthvalue(len(sample) // 4).values)
-    return quartile * math.sqrt(error.numel() / 4) > bound
+    quartile = float(flat.kthvalue(len(flat) // 4).values)
+    return quartile * math.sqrt(len(flat) / 4) > bound
 
 
-def explained(spread: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    """By how much a kink may move each element; 0 in all that it does not touch. `allowed`: of rounding alone."""
-    share = spread / allowed.clamp_min(torch.finfo(torch.float64).tiny)
-    least = OUTLIER * float(share.median()) if share.numel() >= FEW else 1.0
+def allowance(spread: torch.Tensor, rounding: torch.Tensor) -> torch.Tensor:
+    """The error that a non-smooth point may add to each element; 0 for the elements that none affects.
+
+    `rounding` is the error allowed in each element elsewhere.
+    """
+    share = spread / rounding.clamp_min(torch.finfo(torch.float64).tiny)
+    least = OUTLIER * float(share.median()) if share.numel() >= MIN_ELEMENTS else 1.0
     return torch.where(share > least, FACTOR * spread, 0.0)

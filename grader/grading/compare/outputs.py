@@ -1,4 +1,4 @@
-"""One sealed tensor beside what the reference has for it."""
+"""Compares the tensors that a candidate returned with the reference's."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from grader.grading.oracle.case import Case
 from grader.verdict.stages import TensorCheck
 
 
-def check_output(case: Case, finding: JobResult, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
+def check_output(case: Case, result: JobResult, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
+    """Compare the output or buffer `name` with the tensor that the job exported as `source`."""
     expected = (case.buffers if buffer else case.outputs)[name]
-    sealed = finding.sealed.get(source)
+    sealed = result.sealed.get(source)
     if sealed is None:
-        info = finding.refused.get(source)
-        have = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
+        info = result.refused.get(source)
+        actual = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
         if info is not None and (info.shape, info.dtype) == (
             expected.shape,
             str(expected.dtype).removeprefix("torch."),
         ):
-            have = "without elements that could be copied out (sparse, or on no device)"
-        message = f"{name} is {have} where {expected.dtype} {shape_text(expected.shape)} is due"
+            actual = "without elements that could be copied out (sparse, or on no device)"
+        message = f"{name} is {actual} where {expected.dtype} {shape_text(expected.shape)} is expected"
         return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
     if not case.comparable("buffers" if buffer else "outputs", name):
         return TensorCheck(
@@ -33,13 +34,15 @@ def check_output(case: Case, finding: JobResult, source: str, name: str, *, buff
     return tolerance.check(expected, sealed.view(expected.shape))  # a buffer may be kept in another shape
 
 
-def check_buffers(case: Case, finding: JobResult, held: Mapping[str, str]) -> list[TensorCheck]:
-    """After a forward; `held`: the reference's names to the candidate's."""
-    return [check_output(case, finding, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in held.items()]
+def check_buffers(case: Case, result: JobResult, matched: Mapping[str, str]) -> list[TensorCheck]:
+    """Compare the buffers after a forward; `matched` maps the reference's names to the candidate's."""
+    return [
+        check_output(case, result, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in matched.items()
+    ]
 
 
 def differ(buffers: Sequence[TensorCheck]) -> str | None:
-    """Of those that failed: "buffers `a` and `b` differ from the reference's"."""
+    """The sentence "buffers `a` and `b` differ from the reference's" about failed checks, or None."""
     wrong = [check.name for check in buffers if check.status == "failed"]
     if not wrong:
         return None
@@ -48,8 +51,10 @@ def differ(buffers: Sequence[TensorCheck]) -> str | None:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype agree in every bit; NaNs are equal if their bits are."""
     return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8).to(a.device))
 
 
 def shape_text(shape: Sequence[int] | None) -> str:
+    """A shape as `(2, 3)`; an unknown one as `()`."""
     return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"

@@ -1,4 +1,4 @@
-"""Which of the candidate's parameters and buffers is which of the reference's."""
+"""Matches the candidate's parameters and buffers with the reference's."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from grader.protocol import TensorInfo
 
 @dataclass(frozen=True)
 class Matching:
-    """By reference name. A reference tensor that the candidate does not have is in `missing`."""
+    """The pairs that were found, and the tensors of either side that have no counterpart."""
 
     names: dict[str, str]
     """Reference name to candidate name."""
     missing: tuple[str, ...]
+    """Reference tensors that the candidate does not have."""
     extra: tuple[str, ...]
-    """Candidate parameters that stand for nothing in the reference: they keep what their constructor gave them."""
+    """Candidate tensors without a counterpart in the reference. They keep the values from their constructor."""
 
 
 def match(reference: Sequence[TensorInfo], candidate: Sequence[TensorInfo]) -> Matching:
-    """By RULES, each for what those before it left.
+    """Apply each of RULES to the tensors that the rules before it left unmatched.
 
-    Extents of 1 do not count where nothing fits with them: a multiplier of (C, 1, 1) may be kept as (C,).
+    Dimensions of extent 1 are ignored where no tensor has the very shape: a multiplier of shape (C, 1, 1) may be stored
+    as (C,).
     """
     names: dict[str, str] = {}
     for rule in RULES:
@@ -44,7 +46,7 @@ Trait = Callable[[TensorInfo], Hashable]
 
 
 def _alone(*traits: Trait) -> Callable[[Infos, Infos], Pairs]:
-    """Who is the only one on either side with all these in common."""
+    """Match tensors that share all traits, if each side has exactly one of them."""
 
     def rule(ours: Infos, theirs: Infos) -> Pairs:
         for one, other in _groups(ours, theirs, lambda info: tuple(trait(info) for trait in traits)):
@@ -55,7 +57,7 @@ def _alone(*traits: Trait) -> Callable[[Infos, Infos], Pairs]:
 
 
 def _in_order(trait: Trait) -> Callable[[Infos, Infos], Pairs]:
-    """As many on both sides have it in common: in their order."""
+    """Match tensors that share the trait in their order, if both sides have equally many."""
 
     def rule(ours: Infos, theirs: Infos) -> Pairs:
         for one, other in _groups(ours, theirs, trait):
@@ -66,21 +68,22 @@ def _in_order(trait: Trait) -> Callable[[Infos, Infos], Pairs]:
 
 
 def _named_where_no_shape_fits(ours: Infos, theirs: Infos) -> Pairs:
-    """By name and squeezed shape, unless somebody left has the very shape."""
+    """Match by name and squeezed shape, unless an unmatched candidate tensor has the very shape."""
     shapes = {_shape(info) for info in theirs}
     yield from _alone(_name, _squeezed)([info for info in ours if _shape(info) not in shapes], theirs)
 
 
 def _groups(ours: Infos, theirs: Infos, trait: Trait) -> Iterator[tuple[list[TensorInfo], list[TensorInfo]]]:
-    found: dict[Hashable, tuple[list[TensorInfo], list[TensorInfo]]] = {}
+    """The tensors of both sides for each value of the trait."""
+    groups: dict[Hashable, tuple[list[TensorInfo], list[TensorInfo]]] = {}
     for side, infos in enumerate((ours, theirs)):
         for info in infos:
-            found.setdefault(trait(info), ([], []))[side].append(info)
-    return iter(found.values())
+            groups.setdefault(trait(info), ([], []))[side].append(info)
+    return iter(groups.values())
 
 
 def _name(info: TensorInfo) -> str:
-    """`bn_weight` is `bn.weight`."""
+    """The qualified name with underscores, so that `bn_weight` matches `bn.weight`."""
     return info.name.replace(".", "_")
 
 
@@ -106,4 +109,4 @@ RULES = (
     _in_order(_shape),
     _in_order(_squeezed),
 )
-"""The surest first. Where a file keeps its parameters in a tree of its own, names tell more than order does."""
+"""The most reliable rule first. Names come before order because a submission may nest its modules differently."""

@@ -38,7 +38,7 @@ class Turn:
     rank=10,
 )
 def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """The case, then a few elements changed at the same addresses, then the case at new ones, then another draw.
+    """Runs the case, a few elements changed in place, the case at new addresses, and another draw.
 
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.

@@ -36,7 +36,7 @@ class ForwardJudgement:
 def judge_forward(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case]
 ) -> ForwardJudgement:
-    """Judge every case without a graph, as at inference, up to the first that fails; then probe. Raises Stopped."""
+    """Judge every case without a graph, up to the first failure, then run the probes. Raises Stopped."""
     started = time.monotonic()
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()

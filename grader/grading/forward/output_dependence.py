@@ -1,8 +1,8 @@
-"""Probes whether every part of the output is computed, from every input element it depends on, in every call.
+"""Probes whether every call computes all parts of the output from all inputs they depend on.
 
 The output is tiled into blocks. For each block, one input element that an element of the block depends on, by the
-reference's gradient, changes in place; the outputs must change as the reference's do. A result that is cached by a
-sample or a checksum of the inputs does not. The last edit swaps two elements, which leaves sums as they were.
+reference's gradient, changes in place. The outputs must change as the reference's do; a result that is cached by a
+sample or a checksum of the inputs does not change. The last edit swaps two elements, which keeps sums.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float, whole_numbers
 from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.large import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 BLOCKS = 8
 """Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time."""
-MAX_BYTES = 256 << 20
-"""Bytes of all edits together: fewer blocks for large tensors."""
 Structures = Mapping[int, Structure]
 """The structure of each tensor argument, by position."""
 _CHOICE = random.SystemRandom()
@@ -94,7 +93,7 @@ def _must_move(case: Case, edit: Edit) -> bool:
     before, after = (float(of.reference64.view(-1)[edit.element]) for of in (expected, moved))
     rms = expected.norm / math.sqrt(max(expected.reference64.numel(), 1))
     units = tolerance.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
-    noise = units * tolerance.EPSILON * (rms + abs(before)) + tolerance.YARDSTICK_FACTOR_L2 * expected.error_max
+    noise = units * tolerance.EPSILON * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise
 
 
@@ -115,7 +114,7 @@ def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
     nbytes = sum(of.reference64.nbytes for of in case.outputs.values())
     nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
     output = _CHOICE.choice(floats)
-    blocks = min(BLOCKS, max(1, MAX_BYTES // nbytes), case.outputs[output].reference64.numel())
+    blocks = min(BLOCKS, max(1, CHECK_BYTES // nbytes), case.outputs[output].reference64.numel())
     elements = list(_one_in_each(case.outputs[output].reference64.numel(), blocks))
     gradients = questions.element_gradients(oracle, case, output, elements)
     made = [

@@ -1,4 +1,4 @@
-"""The registry of forward probes: runs that a right forward passes and a remembered or partial result does not."""
+"""The registry of forward probes: runs that a right forward passes and a cached result fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PROBES: dict[str, Probe] = {}
 
 
 def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Function]:
-    """Register a function as a probe. It returns a diagnosis, or None if all is well, and may raise Stopped."""
+    """Register a function as a probe. It returns a diagnosis or None, and may raise Stopped."""
 
     def register(function: Function) -> Function:
         assert code not in _PROBES, f"{code} has a probe already"
@@ -42,26 +42,26 @@ def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Functi
 
 
 def run_probes(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> tuple[Diagnosis, ...]:
-    """What the probes find on small cases, errors first; on all cases but the first, errors only. Raises Stopped."""
-    found = _probe(candidate, oracle, cases[0])
+    """Diagnoses of the probes on small cases, errors first; only errors after the first. Raises Stopped."""
+    diagnoses = _probe(candidate, oracle, cases[0])
     for case in cases[1:]:
-        if not any(diagnosis.severity == "error" for diagnosis in found):
+        if not any(diagnosis.severity == "error" for diagnosis in diagnoses):
             more = (diagnosis for diagnosis in _probe(candidate, oracle, case) if diagnosis.severity == "error")
-            found = (*map(in_eval, more), *found)
-    return found
+            diagnoses = (*map(in_eval, more), *diagnoses)
+    return diagnoses
 
 
 def _probe(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[Diagnosis, ...]:
-    found: list[Diagnosis] = []
+    diagnoses: list[Diagnosis] = []
     for one in sorted(_PROBES.values(), key=lambda one: one.rank):
         diagnosis = one.run(candidate, oracle, case)
         if diagnosis is None:
             continue
         if diagnosis.severity != "error":
-            found.insert(0, diagnosis)
+            diagnoses.insert(0, diagnosis)
         elif _reference_passes(oracle, one, case):
-            return (diagnosis, *found)
-    return tuple(found)
+            return (diagnosis, *diagnoses)
+    return tuple(diagnoses)
 
 
 def _reference_passes(oracle: Oracle, one: Probe, case: Case) -> bool:

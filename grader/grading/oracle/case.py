@@ -1,4 +1,7 @@
-"""A case: one draw of one variant, with everything that the reference says about it. Stays with the referee."""
+"""A case: one draw of one variant, and the reference's results for it.
+
+Cases stay in the referee's process.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ Table = Literal["outputs", "gradients", "buffers"]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Only `init_inputs`, `inputs`, `state` and `cotangents` are ever sent to a candidate."""
+    """One draw of a variant and the expected results.
+
+    Only `init_inputs`, `inputs`, `state` and `cotangents` are ever sent to a candidate.
+    """
 
     variant: str
     training: bool
     seed: int
-    """Of the generator that drew it, from the operating system's entropy."""
+    """Seed of the generator that drew the inputs; the seed itself is from the operating system's entropy."""
     init_inputs: Any
     """Encoded by `protocol.encode_value`."""
     inputs: tuple[object, ...]
@@ -28,39 +34,41 @@ class Case:
     state: Mapping[str, torch.Tensor]
     """Parameters and buffers by the reference's names."""
     cotangents: Mapping[str, torch.Tensor]
-    """grad_output for each differentiable output, by output name; empty where nothing can be differentiated."""
+    """grad_output of each differentiable output by name; empty if nothing can be differentiated."""
     outputs: Mapping[str, Expected]
     buffers: Mapping[str, Expected]
-    """Buffers after one forward; floating-point and integer alike."""
+    """Buffers after one forward, of floating-point and integer dtypes."""
     gradients: Mapping[str, Expected | None]
-    """By operand: `input[i]` or a parameter's name. None: the reference gives none, and so must the candidate."""
+    """By operand: `input[i]` or a parameter's name. None means that the reference and the candidate have no
+    gradient."""
     operand_names: Mapping[str, str]
-    """What a message calls an operand: the forward's argument name for an input."""
+    """The names of operands in messages; an input has the name of the forward's argument."""
     clone_inputs: bool = False
-    """The reference works in place on its input, so that leaves must be copied first."""
+    """The reference modifies its inputs in place, so leaf tensors must be copied first."""
     others: frozenset[str] = frozenset()
-    """Names of what the reference returns beside tensors: None, numbers. Their values are not looked at."""
+    """Names of returned values that are not tensors, such as None and numbers. Their values are not compared."""
     values_comparable: bool = True
-    """False for a model that draws random numbers in this mode: of what is `drawn`, shapes and the existence of
-    gradients remain."""
+    """False if the model draws random numbers in this mode. Then only shapes and the existence of gradients are checked
+    for the tensors in `drawn`."""
     drawn: frozenset[tuple[Table, str]] = frozenset()
-    """What those numbers are in."""
+    """Tables and names of the tensors that depend on random numbers."""
     optional: frozenset[str] = frozenset()
-    """Operands that the reference gives a gradient under some seeds and none under others."""
+    """Operands that have a gradient under some seeds and none under others."""
     forward_seed: int | None = None
-    """Where the values are a submission's own: those under this seed (`random/seeded_values.py`)."""
+    """Seed under which the expected values were computed, if they are the submission's own
+    (`random/seeded_values.py`)."""
 
     def comparable(self, table: Table, name: str) -> bool:
-        """It has one value, which a submission must have too."""
+        """Whether the tensor does not depend on random numbers, so that its values can be compared."""
         return self.values_comparable or (table, name) not in self.drawn
 
     @property
     def wrt(self) -> tuple[str, ...]:
-        """Operands that a gradient is asked for."""
+        """Operands whose gradients are checked."""
         return tuple(self.gradients)
 
     def operand(self, name: str) -> torch.Tensor:
-        """The input or parameter of that name, as the reference has it."""
+        """The reference's input or parameter of that name."""
         if name.startswith("input["):
             value = self.inputs[int(name[len("input[") : -1])]
             assert isinstance(value, torch.Tensor)
@@ -69,19 +77,20 @@ class Case:
 
     @property
     def name(self) -> str:
+        """The variant and, unless train(), the mode."""
         return self.variant if self.training else f"{self.variant} (eval)"
 
     def in_eval(self) -> Case:
-        """The same for eval(), of a reference to which that makes no difference."""
+        """The same case in eval(), for a reference whose train() and eval() do the same."""
         return replace(self, training=False)
 
     def without_gradients(self) -> Case:
-        """The same with nothing to differentiate."""
+        """The same case with nothing to differentiate."""
         return replace(self, cotangents={}, gradients={})
 
     @property
     def nbytes(self) -> int:
-        """Of inputs, grad_outputs, and what the reference has for outputs and gradients."""
+        """The bytes of inputs, grad_outputs, and expected outputs and gradients."""
         values = [value for value in (*self.inputs, *self.cotangents.values()) if isinstance(value, torch.Tensor)]
         expected = [of.reference64 for of in (*self.outputs.values(), *self.gradients.values()) if of is not None]
         return sum(value.nbytes for value in (*values, *expected))
@@ -92,7 +101,7 @@ class Case:
         return any(isinstance(value, torch.Tensor) and value.is_meta for value in self.inputs)
 
     def release_values(self) -> None:
-        """Keep shapes, norms and errors only, in place: timed calls draw their own values and need no more."""
+        """Free all values in place and keep shapes, norms and errors, which is what timed calls need."""
 
         def shape_of(value: object) -> object:
             return value.to("meta") if isinstance(value, torch.Tensor) else value

@@ -1,7 +1,7 @@
-"""The control of an experiment: what the reference itself does not pass says nothing about a candidate.
+"""The control of an experiment: a check that the reference fails says nothing about a candidate.
 
-A model whose output hangs on state that its own forward moves, as spectral normalisation, gives another gradient each
-time. It is asked only when a candidate does not pass, and once.
+For example, a model whose forward updates state that its output depends on, such as spectral normalization, gives
+another gradient each time. The control runs only after a candidate has failed a check, and once per check and case.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
 from grader.verdict.models import Diagnosis, TimeLimits
 
-Question = Callable[[Candidate], Diagnosis | None]
+Check = Callable[[Candidate], Diagnosis | None]
 
 
-def reference_passes(oracle: Oracle, key: Hashable, question: Question, told: Sequence[str] = ("error",)) -> bool:
-    """The reference, graded as a candidate, is not `told` of there either. `key` names the question and its case."""
+def reference_passes(oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)) -> bool:
+    """Whether the reference, graded as a candidate, gets no diagnosis of these severities from the check.
 
-    def ask() -> bool:
+    `key` identifies the check and its case.
+    """
+
+    def run() -> bool:
         with oracle.lent() as worker:
             try:
-                found = question(Candidate(worker, oracle.device, TimeLimits()))
+                diagnosis = check(Candidate(worker, oracle.device, TimeLimits()))
             except Stopped:
                 return False
-        return found is None or found.severity not in told
+        return diagnosis is None or diagnosis.severity not in severities
 
-    return oracle.remember(("control", key, tuple(told)), ask)
+    return oracle.remember(("control", key, tuple(severities)), run)

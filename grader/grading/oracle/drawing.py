@@ -1,4 +1,4 @@
-"""What is drawn at random: inputs, grad_outputs, and the noise that tells how far rounding may carry."""
+"""Draws inputs and grad_outputs, and perturbs inputs and parameters to show the effect of rounding."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ import torch
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
 from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
-PERTURBATION_ULPS = 8.0
-"""Relative size of the noise on inputs and parameters, in units of float32's spacing: what a long chain of roundings
-may do. Large enough that a kink which a candidate could flip is flipped by one of the runs with near certainty."""
+OTHER_DRAWS = 2
+"""Further draws of the inputs that must have a property before it counts as the problem's. A choice: an output of
+argmax may agree once by chance, and an element behind a ReLU is 0 in all three draws in one of eight cases."""
 SMALL = 1e-2
-"""A constant that a parameter hardly keeps in training."""
-FIRST = 1 << 10
-"""So many elements tell that most tensors are no masks and no codes."""
+"""Largest absolute value of a constant that a parameter starts with and that training is sure to change. A choice:
+above LayerScale's 1e-6 and 1e-5, below any scale that a trained model may keep."""
 
 
 def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
-    """(constructor arguments, forward arguments) of a variant; tensors on the device, floats in float32."""
+    """(constructor arguments, forward arguments) of a variant: tensors on the device, floats in float32."""
     with torch.random.fork_rng(devices=backend(device).random_devices()):
         torch.manual_seed(seed)
         init_inputs = list(variant.make_init_inputs())
         with torch.device(device.value):
-            inputs = [  # on the device where the problem's code lets it
+            inputs = [  # drawn on the device unless the problem's code names another
                 value.to(device.value) if isinstance(value, torch.Tensor) else value for value in variant.make_inputs()
             ]
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
 
 
 def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool) -> torch.Tensor:
-    """A standard normal grad_output; `constant`: along the first dimension that is longer than 1."""
-    drawn = list(shape)
+    """A standard normal grad_output; `constant` repeats it along the first dimension longer than 1."""
+    extents = list(shape)
     axis = expandable_axis(shape)
     if constant and axis is not None:
-        drawn[axis] = 1
+        extents[axis] = 1
     generator = torch.Generator(device.value).manual_seed(secrets.randbits(62))
     drawn_as = dtype if dtype.is_complex else torch.float32
-    value = torch.randn(drawn, generator=generator, device=device.value, dtype=drawn_as).to(dtype)
+    value = torch.randn(extents, generator=generator, device=device.value, dtype=drawn_as).to(dtype)
     return value.expand(shape).contiguous()
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
-    """A tensor of floating-point numbers."""
+    """Whether the value is a floating-point tensor."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
-    """Inputs as a long chain of roundings may leave them."""
+    """Inputs with relative noise of `ulps` units of float32's epsilon."""
     return [_noisy(value, device, ulps) if is_float(value) else value for value in inputs]
 
 
 def perturbed_state(
     state: Mapping[str, torch.Tensor], device: Device, ulps: float = PERTURBATION_ULPS
 ) -> dict[str, torch.Tensor]:
-    """Likewise parameters and buffers."""
+    """Parameters and buffers with the same noise as `perturbed` adds."""
     return {name: _noisy(value, device, ulps) if is_float(value) else value for name, value in state.items()}
 
 
 def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
-    # Relative noise leaves zeros alone: at an exact zero a candidate must follow the reference's convention.
+    # Relative noise keeps exact zeros, where a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
     if is_mask(noisy):
         return noisy
-    codes = whole_numbers(noisy)  # as an index 3.1 is 3, and 2.9 is not
+    codes = whole_numbers(noisy)  # truncated to an index, 3.1 is still 3 and 2.9 is not
     for piece in torch.split(noisy.view(-1), blocks.CHUNK_ELEMENTS):
         noise = torch.randn_like(piece)
         piece *= 1 + ulps * tolerance.EPSILON * (noise.abs_() if codes else noise)
@@ -77,28 +77,35 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
 
 
 def is_mask(value: torch.Tensor) -> bool:
-    """Floats, nothing but 0, 1 and -1: what asks for a 1, or takes it from 1, does not mean what is nearly that."""
+    """Whether all elements are 0, 1 or -1.
+
+    A model may compare such elements with 1, so noise would change their meaning.
+    """
     return value.is_floating_point() and _all(value, lambda part: (part == 0) | (part.abs() == 1))
 
 
 def whole_numbers(value: torch.Tensor) -> bool:
-    """Codes or indices, perhaps."""
+    """Whether all elements are whole numbers, which may be codes or indices."""
     return _all(value, lambda part: part == part.round())
 
 
 def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    """Of every element; of no tensor that has none. The first ones tell most tensors apart."""
-    flat = value.reshape(-1)
-    return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:FIRST], flat[FIRST:]))
+    """Whether a property holds for every element; False for an empty tensor.
+
+    The first elements decide for most tensors without a pass over the rest.
+    """
+    flat, first = value.reshape(-1), tolerance.HOST_ELEMENTS
+    return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:first], flat[first:]))
 
 
 def as_trained(
     state: Mapping[str, torch.Tensor], parameters: Container[str], tables: Container[str], *, later: bool = False
 ) -> dict[str, torch.Tensor]:
-    """Parameters and buffers, but for `tables`, as some steps of training would leave them.
+    """Parameters and buffers changed as by some steps of training, except `tables`.
 
-    So that values kept from construction show. Unless `later`, only what starts with all elements the same, as a norm's
-    parameters and statistics or a branch that starts at zero: who leaves that out would be right.
+    A submission that still uses the values from construction then gives other results. Unless `later`, only tensors
+    with all elements equal change, such as the weight and statistics of a norm or a branch that starts at zero:
+    unchanged, such a tensor would have no effect, and a submission that omits it would be correct.
     """
     return {
         name: value if name in tables else _trained(value, learned=name in parameters, later=later)
@@ -107,8 +114,11 @@ def as_trained(
 
 
 def _trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor:
-    """A parameter (`learned`) that starts as a small constant, as LayerScale's 1e-6, has grown, with its sign: else
-    what it scales is lost in rounding, and so is whatever is wrong there."""
+    """One tensor after some steps of training.
+
+    A parameter (`learned`) that starts as a small constant, such as LayerScale's 1e-6, grows and keeps its sign.
+    Otherwise the branch that it scales, and any error there, would be lost in rounding.
+    """
     constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
     if not value.is_floating_point() or not (later or constant):
         return value
@@ -119,5 +129,5 @@ def _trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor
 
 
 def zeros_or_ones(value: torch.Tensor) -> bool:
-    """All of it the one or the other."""
+    """Whether all elements are 0, or all are 1."""
     return value.numel() > 0 and bool((value == 0).all() or (value == 1).all())

@@ -17,31 +17,31 @@ MODEL, MODEL64 = "model", "model64"
 
 
 class Traits(NamedTuple):
-    """What a first look at a variant tells."""
+    """Properties of a variant of the reference in one mode, found by `first_look`."""
 
     outputs: tuple[p.TensorInfo, ...]
     parameters: tuple[p.TensorInfo, ...]
     buffers: tuple[p.TensorInfo, ...]
     clone_inputs: bool
     stochastic: bool
-    """Two runs on the same inputs and state, with other seeds, differ."""
+    """Two runs on the same inputs and state differ under different seeds."""
     has_float64: bool
     flops: float
-    """Of one forward's matrix products and convolutions; 0 where they cannot be counted."""
+    """Operations of one forward's matrix products and convolutions; 0 if they cannot be counted."""
     scanned: int
-    """Elements of its longest running sum or product; likewise."""
+    """Elements of the longest running sum or product; 0 if they cannot be counted."""
     tables: frozenset[str]
-    """Buffers that another seed leaves alike, and not all zeros or ones, which statistics start as: positions, masks,
-    filters. A kernel may have them by formula, so that nobody moves them."""
+    """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
+    filters. A kernel may compute them by formula, so the grader does not change them."""
 
     @property
     def learned(self) -> frozenset[str]:
-        """Names of parameters."""
+        """The names of parameters."""
         return frozenset(info.name for info in self.parameters)
 
 
 class Evaluation(NamedTuple):
-    """Sealed tensors of one run of the reference."""
+    """The sealed tensors of one run of the reference, by name."""
 
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor | None]
@@ -62,15 +62,16 @@ def evaluate(
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none",
     streamed: bool = False,
 ) -> Evaluation:
-    """One forward and, with cotangents, one backward, in float32 or float64 as the model is.
+    """Run one forward and, if `wrt` is not empty, one backward, in the precision of the model.
 
-    `streamed`: each tensor can be read once, before the reference's next job, and is not kept here.
+    With `streamed`, each tensor can be read once and before the reference's next job, and is not kept here. Raises
+    ProblemError if the reference fails.
     """
     wide = model == MODEL64
-    script = JobBuilder(reference.worker, reference.device)
-    script.set_state(model, state)
-    script.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
-    script.step(
+    job = JobBuilder(reference.worker, reference.device)
+    job.set_state(model, state)
+    job.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
+    job.step(
         p.Forward(
             model=model,
             inputs="a",
@@ -84,8 +85,8 @@ def evaluate(
         )
     )
     if wrt:
-        given = script.cotangents(cotangents)
-        script.step(p.Backward(tape="a", grads="a", cotangents=given, wrt=tuple(wrt), tf32=tf32))
+        grad_outputs = job.cotangents(cotangents)
+        job.step(p.Backward(tape="a", grads="a", cotangents=grad_outputs, wrt=tuple(wrt), tf32=tf32))
     tensors = {f"input[{i}]": value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
     tensors |= state
     outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
@@ -96,9 +97,9 @@ def evaluate(
         **{f"grad:a:{name}": spec for name, spec in operands.items()},
         **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
     }
-    script.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
-    script.step(p.Drop())
-    result = reference.run(script)
+    job.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
+    job.step(p.Drop())
+    result = reference.run(job)
     sealed: Mapping[str, torch.Tensor | None] = Streamed(result, wanted, wide)
     if not streamed:
         sealed = {source: sealed[source] for source in wanted}
@@ -110,7 +111,7 @@ def evaluate(
 
 
 class Streamed(Mapping[str, "torch.Tensor | None"]):
-    """Sealed tensors of a run by their sources, each forgotten when it has been read."""
+    """The sealed tensors of a run by source; reading a tensor removes it."""
 
     def __init__(self, result: JobResult, wanted: Mapping[str, TensorSpec], wide: bool) -> None:
         self._result, self._wanted, self._wide = result, wanted, wide
@@ -130,15 +131,15 @@ def forward_each(
     reference: ReferenceProcess,
     model: str,
     traits: Traits,
-    others: Sequence[Sequence[object]],
+    inputs_of_each: Sequence[Sequence[object]],
     state: Mapping[str, torch.Tensor],
     training: bool,
 ) -> list[Evaluation]:
-    """The outputs of one forward for each of several inputs, none of them large, in one job."""
+    """The outputs of one forward for each of several inputs, from one job. No input may be large."""
     wide = model == MODEL64
     job = JobBuilder(reference.worker, reference.device)
     outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
-    for turn, inputs in enumerate(others):
+    for turn, inputs in enumerate(inputs_of_each):
         job.set_state(model, state)
         job.put_inputs("a", inputs, float64=wide)
         clone = traits.clone_inputs
@@ -148,12 +149,13 @@ def forward_each(
     job.step(p.Drop())
     sealed = reference.run(job).sealed
     return [
-        Evaluation({name: sealed[f"output:{turn}:{name}"] for name in outputs}, {}, {}) for turn in range(len(others))
+        Evaluation({name: sealed[f"output:{turn}:{name}"] for name in outputs}, {}, {})
+        for turn in range(len(inputs_of_each))
     ]
 
 
 class Named(Mapping[str, Any]):
-    """One table of a run: tensors by name."""
+    """One table of a run: its tensors by name."""
 
     def __init__(self, sealed: Mapping[str, torch.Tensor | None], sources: Mapping[str, str]) -> None:
         self._sealed, self._sources = sealed, sources
@@ -169,15 +171,16 @@ class Named(Mapping[str, Any]):
 
 
 def rounded(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A large float64 result in float32, as the time and the memory that it takes are its size.
+    """A large float64 result in float32; other results unchanged.
 
-    That adds 0.3 rounding errors to the 32 that `tolerance` allows a norm, and half a one to an element.
+    This halves the memory and the time of the comparison. It adds 0.3 rounding errors to the 32 that `tolerance` allows
+    for a norm, and half a rounding error to an element.
     """
     return exact.to(torch.promote_types(dtype, torch.float32)) if is_large(exact) and dtype.is_floating_point else exact
 
 
 def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
-    """As the float64 model has it."""
+    """The spec of the same tensor of the float64 model, if `wide`."""
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec
     return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))

@@ -1,9 +1,9 @@
-"""A smaller variant of a problem that has one size only: the same inputs with fewer rows along the first dimension.
+"""A smaller variant of a problem that has only one size: the same inputs with fewer rows.
 
-KernelBench's files have no small sizes, and their inputs take up to 16 GiB. Most checks say as much about the first
-rows of such inputs: what a kernel does wrong with a layout, a saved tensor or a frozen operand does not hang on the
-batch size. Only the plain forward, the backward and the timed calls need the full size. The reference decides whether
-it takes fewer rows; a submission that does not take them is asked at full size instead.
+KernelBench's problems have no small sizes, and their inputs take up to 16 GiB. Most checks need only the first rows of
+such inputs: an error in the handling of a layout, a saved tensor or a frozen operand does not depend on the batch size.
+The plain forward, the backward and the timed calls use the full size. The reference decides whether it takes fewer
+rows; a submission that does not is checked at the full size instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from grader.catalog.problem_module import FULL, ProblemModule, Variant
+from grader.grading.oracle.large import CHECK_BYTES
 
 ROWS = "rows"
 """Name of the variant with fewer rows."""
@@ -24,19 +25,17 @@ PARTS = {"half": 2, "quarter": 4}
 WHOLE = (FULL, *PARTS)
 """Variants that are timed, largest first."""
 FEW_BYTES = 4 << 20
-"""Of the inputs that are cut: as many rows are kept as fit, so that a check takes about a millisecond of a GPU."""
+"""Bytes of the inputs with fewer rows: as many rows are kept as fit. A check then takes about a millisecond on a
+GPU."""
 LEAST_ROWS = 8
-"""With fewer, batch statistics are close to degenerate."""
-MOST_BYTES = 256 << 20
-"""With LEAST_ROWS rows: then two are kept."""
-RELEASE_BYTES = 1 << 30
-"""From this size on, the full draw's memory is given back to the device."""
+"""Rows kept at least: with fewer, batch statistics are close to degenerate."""
 
 
 def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator[ProblemModule]:
-    """The module with a variant ROWS beside its only one, in the ways to try; `inputs` is a draw at full size.
+    """Yields the module with a variant ROWS added, for each way to choose the inputs that are cut.
 
-    Nothing where the problem has several sizes, or its inputs are small or have no rows to leave out.
+    `inputs` is a draw at full size. Yields nothing if the problem has several sizes, or if its inputs are small or have
+    too few rows.
     """
     if set(module.variants) != {FULL}:
         return
@@ -62,16 +61,19 @@ def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator
 
 
 def _kept(rows: int, nbytes: int) -> int | None:
-    """How many rows; None where leaving some out saves too little."""
+    """The number of rows to keep, or None if fewer rows would save too little."""
     if nbytes <= 2 * FEW_BYTES or rows < 4:
         return None
     per_row = nbytes / rows
-    least = LEAST_ROWS if LEAST_ROWS * per_row <= MOST_BYTES else 2
+    # Two rows are kept where LEAST_ROWS rows take too much memory.
+    least = LEAST_ROWS if LEAST_ROWS * per_row <= CHECK_BYTES else 2
     kept = max(least, int(FEW_BYTES / per_row))
     return kept if 2 * kept <= rows else None
 
 
 def _maker(full: Variant, kept: int, cuts: Callable[[int, object], bool]) -> Callable[[], Sequence[Any]]:
+    """A `make_inputs` that draws at full size and keeps the first rows of the inputs that `cuts` selects."""
+
     def make() -> Sequence[Any]:
         inputs = list(full.make_inputs())
         nbytes = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
@@ -80,7 +82,8 @@ def _maker(full: Variant, kept: int, cuts: Callable[[int, object], bool]) -> Cal
             for index, value in enumerate(inputs)
         ]
         del inputs
-        if nbytes > RELEASE_BYTES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        # The rest of a large draw goes back to the device.
+        if nbytes > CHECK_BYTES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
         return few
 

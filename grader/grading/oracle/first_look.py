@@ -1,4 +1,4 @@
-"""What the reference does on a variant that it has not been asked about yet."""
+"""Finds the properties of a variant that the reference has not run yet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits, evaluate, w
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 SEEDS = 40
-"""Seeds that are tried: a branch that is dropped in one run of ten is seen in 98.5% of all cases."""
+"""Seeds that are tried. A branch that one run in ten drops is noticed with probability 98.5%, 1 - 0.9^40."""
 PLAIN = ("bool", "int", "float", "str")
-"""Types of what is no tensor and holds none."""
+"""Types of returned values that hold no tensors."""
 
 
 def first_look(
@@ -28,15 +28,15 @@ def first_look(
     training: bool,
     anew: Callable[[], object],
 ) -> tuple[Traits, dict[str, torch.Tensor]]:
-    """What the models in the worker do, and the float32 model's state as its constructor left it.
+    """(traits of the models in the worker, the float32 model's state as its constructor left it).
 
-    `anew` constructs another float32 model. Raises ProblemError where the reference fails, or cannot be graded by.
+    `anew` constructs another float32 model. Raises ProblemError if the reference fails or cannot serve as a reference.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-    script = JobBuilder(reference.worker, reference.device)
-    script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
-    script.export({f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers})
-    sealed = reference.run(script).sealed
+    job = JobBuilder(reference.worker, reference.device)
+    job.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
+    job.export({f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers})
+    sealed = reference.run(job).sealed
     state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
     seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
     tables = frozenset(
@@ -54,7 +54,7 @@ def first_look(
 
 
 def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:
-    """What a first look at fewer rows told, with the outputs and the work of the full size."""
+    """The traits of the variant with fewer rows, with the outputs and the work of the full size."""
     outputs, _ = _outputs(reference, inputs, training)
     counted = _counted(reference, inputs, training, traits.clone_inputs)
     work = counted.forward if counted else p.Work()
@@ -70,10 +70,11 @@ def _stochastic(
     anew: Callable[[], object],
     draws: bool,
 ) -> bool:
-    """Whether forwards under other seeds differ. Raises ProblemError where two models of the same state do.
+    """Whether forwards under other seeds differ. Raises ProblemError if two models of the same state differ.
 
-    In any bit: what a small branch draws moves a gradient as much as what a large one does. Where bits differ from call
-    to call under one seed, too, only what is more than rounding counts, or that it `draws` at all.
+    A difference in any bit counts, because a small random branch may change a gradient as much as a large one. If bits
+    differ between calls under one seed too, the outputs must differ by more than rounding, or the model must call a
+    random function (`draws`).
     """
 
     def outputs(seed: int) -> Mapping[str, torch.Tensor]:
@@ -82,7 +83,7 @@ def _stochastic(
     first = outputs(0)
     anew()
     others = (outputs(seed) for seed in range(1, SEEDS if draws else 2))
-    other = next((found for found in others if not same(first, found)), None)
+    other = next((result for result in others if not same(first, result)), None)
     if other is None:
         return False
     again = outputs(0)
@@ -93,7 +94,7 @@ def _stochastic(
     if outputs_alike(other, again):
         raise ProblemError(
             f"{reference.problem.path}: two models with the same parameters and buffers give different outputs; "
-            "make a buffer of whatever else the constructor draws"
+            "register everything else that the constructor draws as a buffer"
         )
     return True
 
@@ -101,30 +102,28 @@ def _stochastic(
 def _outputs(
     reference: ReferenceProcess, inputs: Sequence[object], training: bool
 ) -> tuple[tuple[p.TensorInfo, ...], bool]:
-    """Their descriptions, and whether the reference works in place on its input."""
+    """(descriptions of the outputs, whether the reference modifies its inputs in place)."""
     for clone_inputs in (False, True):
-        script = JobBuilder(reference.worker, reference.device)
-        script.put_inputs("a", inputs, requires_grad=True)
-        script.step(
-            p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
-        )
-        script.step(p.Drop())
-        finding = reference.run(script, tolerate_failure=True)
-        if finding.failure is None:
-            outputs = finding.of(p.Outputs)[0].tensors
-            _refuse_unknown(reference, outputs)
+        job = JobBuilder(reference.worker, reference.device)
+        job.put_inputs("a", inputs, requires_grad=True)
+        job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs))
+        job.step(p.Drop())
+        result = reference.run(job, tolerate_failure=True)
+        if result.failure is None:
+            outputs = result.of(p.Outputs)[0].tensors
+            _reject_unknown(reference, outputs)
             return outputs, clone_inputs
-        if "leaf Variable" not in finding.failure.text:
+        if "leaf Variable" not in result.failure.text:
             break
-    assert finding.failure is not None
+    assert result.failure is not None
     raise ProblemError(
-        f"{reference.problem.path}: the reference raised {finding.failure.type_name}: "
-        f"{(finding.failure.text.splitlines() or [''])[0]}"
+        f"{reference.problem.path}: the reference raised {result.failure.type_name}: "
+        f"{(result.failure.text.splitlines() or [''])[0]}"
     )
 
 
-def _refuse_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
-    """What nobody looks into may hold tensors that nobody would compare."""
+def _reject_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
+    """Raise ProblemError for a returned value that may hold tensors which would not be compared."""
     unknown = next((info for info in outputs if info.kind == "other" and info.type_name not in PLAIN), None)
     if unknown is not None:
         raise ProblemError(
@@ -134,36 +133,37 @@ def _refuse_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]
 
 
 def _runs_in_float64(reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
-    script = JobBuilder(reference.worker, reference.device)
-    script.put_inputs("a", inputs, float64=True)
-    script.step(p.Forward(model=MODEL64, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
-    script.step(p.Drop())
-    return reference.run(script, tolerate_failure=True).failure is None
+    """Whether the float64 model's forward succeeds."""
+    job = JobBuilder(reference.worker, reference.device)
+    job.put_inputs("a", inputs, float64=True)
+    job.step(p.Forward(model=MODEL64, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
+    job.step(p.Drop())
+    return reference.run(job, tolerate_failure=True).failure is None
 
 
 def _counted(
     reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool
 ) -> p.Counted | None:
-    """What a forward does; None where that cannot be told."""
-    script = JobBuilder(reference.worker, reference.device)
-    script.put_inputs("a", inputs)
-    script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
-    script.step(p.Drop())
-    return next(iter(reference.run(script, tolerate_failure=True).of(p.Counted)), None)
+    """The operations of one forward; None if they cannot be counted."""
+    job = JobBuilder(reference.worker, reference.device)
+    job.put_inputs("a", inputs)
+    job.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
+    job.step(p.Drop())
+    return next(iter(reference.run(job, tolerate_failure=True).of(p.Counted)), None)
 
 
 def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    """In every bit."""
+    """Whether the tensors agree in every bit."""
     return all(same_bits(one[name], other[name]) for name in one)
 
 
 def outputs_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    """Each as the one of the same name."""
+    """Whether all tensors of the same name are `alike`."""
     return all(alike(one[name], other[name]) for name in one)
 
 
 def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """As two runs of the same on the same device are."""
+    """Whether two tensors differ by no more than two runs of one model on one device."""
     if not a.is_floating_point():
         return torch.equal(a, b)
     return torch.allclose(

@@ -1,9 +1,9 @@
-"""What every draw of an input has and a kernel may build on: zeros in the same places, symmetry, sums, a range.
+"""Properties of an input in every draw that a kernel may rely on: zeros, symmetry, sums of rows.
 
-A kernel for triangular matrices never reads the zeros, one for symmetric matrices half of what it is given, one for
-probabilities knows their sum, and a reference may refuse what is no probability. So where a probe changes elements,
-zeros of every draw stay as they are, an element's mirror image changes with it, of rows that sum to the same two
-elements change places, and new values are others of the tensor's own.
+A kernel for triangular matrices never reads the zeros, one for symmetric matrices reads half of them, one for
+probabilities knows their sum, and a reference may reject inputs without such a property. Changes to an input therefore
+keep them: elements that are 0 in every draw stay 0, the mirror image of an element changes with it, two elements trade
+places if all rows have the same sum, and new values are other values of the same tensor.
 """
 
 from __future__ import annotations
@@ -13,38 +13,35 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from grader.grading.compare.tolerance import ELEMENT_TOLERANCE
 from grader.grading.oracle.drawing import is_float, is_mask, whole_numbers
 
-DRAWS = 3
-"""Zeros in the same place of so many: of what a ReLU left, one in eight."""
-SUMS_TOLERANCE = 1e-5
-"""Relative: what rounding leaves of a softmax in float32."""
 EDITS = 3
-"""Elements that an edited input differs in: too few for a checksum over a sample to notice."""
+"""Elements that change in an edited input. A choice: too few for a checksum over a sample of the elements to notice."""
 
 
 class Structure:
-    """Of one input."""
+    """The properties of one input."""
 
     def __init__(self, draws: Sequence[torch.Tensor]) -> None:
-        """`draws`: of one input, at least one of them."""
+        """`draws` are draws of one input, at least one."""
         alike = [draw for draw in draws if draw.shape == draws[0].shape]
         self._shape = draws[0].shape
         self.symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
         free = _not_always_zero(alike)
-        free = free.triu() if self.symmetric else free  # the rest goes with it
+        free = free.triu() if self.symmetric else free  # the lower triangle follows the upper one
         self._places = None if bool(free.all()) else free.reshape(-1).nonzero().reshape(-1)
         self.sums_alike = not self.symmetric and _sums_alike(alike)
-        """Each row's elements, in every draw, as those of probabilities."""
+        """All rows of all draws have the same sum, as probabilities have."""
         self.count = free.numel() if self._places is None else len(self._places)
-        """Of the elements that may change by themselves."""
+        """The number of elements that may change independently."""
 
     def place(self, ordinal: int) -> int:
-        """Of one of these, in row-major order."""
+        """The row-major position of the ordinal-th element that may change."""
         return ordinal if self._places is None else int(self._places[ordinal])
 
     def changed(self, value: torch.Tensor, elements: Mapping[int, float]) -> torch.Tensor:
-        """A contiguous copy with these elements, by their place, and what goes with each."""
+        """A contiguous copy with new values for elements, by row-major position, and for their mirror images."""
         copy = value.clone(memory_format=torch.contiguous_format)
         for where, element in elements.items():
             copy.view(-1)[where] = element
@@ -61,7 +58,10 @@ class Structure:
         return copy
 
     def usual(self, value: torch.Tensor, where: int) -> dict[int, float]:
-        """Another of the tensor's own values for this element; where all are the same, one that is far from it."""
+        """New values by position that change the element at `where`.
+
+        Values come from the tensor itself; if all its elements are equal, the new value is far from them.
+        """
         old = float(value.reshape(-1)[where])
         if self.sums_alike:
             partners = self._row(value, where)
@@ -69,12 +69,15 @@ class Structure:
             if len(partners):
                 partner = int(partners[secrets.randbelow(len(partners))])
                 return {where: float(value.reshape(-1)[partner]), partner: old}
-        there = self._free(value)
-        others = there[there != old]
+        values = self._free(value)
+        others = values[values != old]
         return {where: float(others[secrets.randbelow(len(others))]) if len(others) else -2 * old - 1}
 
     def slopes(self, gradient: torch.Tensor) -> torch.Tensor:
-        """What a number with this gradient moves by for each element that may change, and what goes with it; flat."""
+        """The derivative by each element that may change, with its mirror image; flat, 0 for other elements.
+
+        `gradient` is the gradient of a scalar with respect to the whole input.
+        """
         if self.symmetric:
             gradient = gradient + gradient.mT.triu(1) + gradient.mT.tril(-1)
         if self._places is None:
@@ -84,11 +87,12 @@ class Structure:
         return slopes
 
     def _free(self, value: torch.Tensor) -> torch.Tensor:
+        """The elements that may change; flat."""
         flat = value.reshape(-1)
         return flat if self._places is None else flat[self._places.to(flat.device)]
 
     def _row(self, value: torch.Tensor, where: int) -> torch.Tensor:
-        """Places in an element's row that may change."""
+        """The positions in an element's row that may change."""
         first = where - where % self._shape[-1]
         row = torch.arange(first, first + self._shape[-1], device=value.device)
         return row if self._places is None else row[torch.isin(row, self._places.to(value.device))]
@@ -106,17 +110,17 @@ class Structure:
 
 
 def _sums_alike(draws: Sequence[torch.Tensor]) -> bool:
-    """Along the last dimension, of probabilities and the like, and of one-hot rows."""
+    """Whether all sums along the last dimension are equal: probabilities and one-hot rows."""
     one = draws[0]
     if not is_float(one) or one.dim() == 0 or one.shape[-1] < 2 or not one.numel():
         return False
     sums = torch.cat([draw.to(one.device).sum(-1, dtype=torch.float64).reshape(-1) for draw in draws])
-    alike = bool(sums[0] != 0) and bool(((sums - sums[0]).abs() <= SUMS_TOLERANCE * sums[0].abs()).all())
+    alike = bool(sums[0] != 0) and bool(((sums - sums[0]).abs() <= ELEMENT_TOLERANCE * sums[0].abs()).all())
     return alike and (not whole_numbers(one) or (is_mask(one) and bool(sums[0] == 1)))
 
 
 def _not_always_zero(draws: Sequence[torch.Tensor]) -> torch.Tensor:
-    """All of what is a mask, or zeros alone: these zeros say something."""
+    """Where some draw is not 0. All True for a mask or all zeros, whose zeros carry information."""
     somewhere = torch.zeros(draws[0].shape, dtype=torch.bool, device=draws[0].device)
     if is_float(draws[0]) and not is_mask(draws[0]):
         for draw in draws:

@@ -1,13 +1,16 @@
-"""Which tensors are large: they are rounded to float32 where they wait, and each is compared on its own."""
+"""Sizes from which tensors and cases are handled one at a time."""
 
 from __future__ import annotations
 
 import torch
 
 LARGE_BYTES = 64 << 20
-"""From this size on, a case at full size would be several gigabytes in float64."""
+"""Bytes from which a tensor is large: it is compared on its own, one job holds few like it, and its float64 values are
+kept in float32. A case at full size would otherwise take several gigabytes."""
+CHECK_BYTES = 256 << 20
+"""Bytes of inputs that a check of adjustable size may use, on a CPU or a GPU. A choice: small beside a GPU's memory."""
 
 
 def is_large(value: object) -> bool:
-    """A tensor of LARGE_BYTES or more."""
+    """Whether the value is a tensor of LARGE_BYTES or more."""
     return isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= LARGE_BYTES

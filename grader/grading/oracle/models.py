@@ -1,4 +1,4 @@
-"""The reference's models in its worker process: constructed for a variant, kept while it is asked about, released."""
+"""The reference's models in its worker process, which are constructed for one variant at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ReferenceModels(ReferenceProcess):
         self._keep(0)
 
     def ready(self, case: Case, model: str = MODEL) -> None:
-        """Have the float32 model of the case's variant in the worker, and the float64 one if `model` is MODEL64."""
+        """Construct the float32 model of the case's variant, and the float64 one if `model` is MODEL64."""
         held = self._constructed
         if held is None or (held.variant, held.training) != (case.variant, case.training):
             variant = self.module.variants[case.variant]

@@ -1,14 +1,14 @@
-"""The trusted reference in a worker process: runs one job after another, and raises ProblemError where one fails."""
+"""The trusted reference in a worker process, which runs its jobs one after another."""
 
 from __future__ import annotations
 
 from grader import protocol as p
 from grader.errors import ProblemError, ReferenceLost
 from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
-from grader.verdict.models import Device, Problem
+from grader.verdict.models import Device, Problem, TimeLimits
 
-REFERENCE_SECONDS = 300.0
-"""Time limit of one job of the reference."""
+REFERENCE_SECONDS = TimeLimits().construction
+"""Time limit of one job of the reference: as long as a submission may take to construct its model."""
 
 
 class ReferenceProcess:
@@ -26,28 +26,28 @@ class ReferenceProcess:
         return self.workers[0]
 
     def step(self, step: p.Step) -> p.Result:
-        """One step as a job of its own. Raises ProblemError."""
-        script = JobBuilder(self.worker, self.device)
-        script.step(step)
-        return self.run(script).evidence.results[0]
+        """The result of a job of one step. Raises ProblemError if it fails."""
+        job = JobBuilder(self.worker, self.device)
+        job.step(step)
+        return self.run(job).evidence.results[0]
 
     def run(
-        self, script: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
+        self, job: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
     ) -> JobResult:
-        """Have the reference carry out a job. Raises ProblemError where it fails, ReferenceLost where it dies."""
+        """The result of a job. Raises ProblemError if it fails, ReferenceLost if the process dies."""
         self._released = False
         try:
-            finding = script.run(timeout_seconds)
+            result = job.run(timeout_seconds)
         except WorkerLost as lost:
             raise self._lost(lost) from lost
-        finding.lost_as(self._lost)
-        if finding.failure is not None and not tolerate_failure:
-            failure = finding.failure
+        result.lost_as(self._lost)
+        if result.failure is not None and not tolerate_failure:
+            failure = result.failure
             raise ProblemError(
                 f"{self.problem.path}: the reference raised {failure.type_name} on {self.device}: "
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
-        return finding
+        return result
 
     def _lost(self, lost: WorkerLost) -> ReferenceLost:
         return ReferenceLost(f"{self.problem.path}: the reference {lost} on {self.device}")

@@ -1,4 +1,7 @@
-"""Can a problem tell a right submission from one that computes nothing? Asked of the reference alone."""
+"""Decides whether a problem can tell a correct submission from one that computes nothing.
+
+The reference alone is run.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,10 @@ import torch
 from grader.grading.compare import tolerance
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float
+from grader.grading.oracle.drawing import OTHER_DRAWS, is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.plan import ALWAYS_RANDOM, variants
 from grader.verdict.value import Value
-
-REDRAWS = 2
-"""Other draws that must agree before a problem is called degenerate; an argmax may agree once by chance."""
 
 
 class Fault(Value):
@@ -27,15 +27,18 @@ class Fault(Value):
 
 
 class Soundness(Value):
-    """What a look at the reference's outputs tells."""
+    """Whether a problem can be graded, and how completely."""
 
     fault: Fault | None = None
     remark: str | None = None
-    """What is graded less than fully, and why."""
+    """What is not graded, and why."""
 
 
 def judge_soundness(oracle: Oracle) -> Soundness:
-    """Draw the first variant several times, with the same parameters. Raises ProblemError where the reference fails."""
+    """Run the first variant on several draws with the same parameters.
+
+    Raises ProblemError if the reference fails.
+    """
     name = variants(oracle)[0]
     case, remark = oracle.case(name), None
     if not case.values_comparable:
@@ -48,13 +51,12 @@ def judge_soundness(oracle: Oracle) -> Soundness:
 
 
 def _fault(oracle: Oracle, case: Case) -> Fault | None:
+    """Why the case cannot be graded, or None."""
     if not case.outputs:
         return Fault(code="no_output", reason="it returns no tensor")
     if not any(map(is_float, (*case.inputs, *case.state.values()))):
-        return Fault(
-            code="no_float", reason="there is no float input or parameter, so that nothing could be differentiated"
-        )
-    others = [questions.redrawn(oracle, case) for _ in range(REDRAWS)]
+        return Fault(code="no_float", reason="there is no float input or parameter, so nothing can be differentiated")
+    others = [questions.redrawn(oracle, case) for _ in range(OTHER_DRAWS)]
     if all(_passes(case, {name: _level(value) for name, value in other.items()}) for other in others):
         values = ", ".join(f"{float(_level(value).flatten()[0]):.6g}" for value in others[0].values() if value.numel())
         return Fault(code="constant", reason=f"outputs filled with a constant pass the tolerance: {values}")
@@ -65,6 +67,7 @@ def _fault(oracle: Oracle, case: Case) -> Fault | None:
 
 
 def _passes(case: Case, outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a submission that returned these outputs would pass."""
     return all(
         outputs[name].shape == expected.reference64.shape
         and tolerance.check(expected, outputs[name]).status == "passed"
@@ -73,7 +76,7 @@ def _passes(case: Case, outputs: Mapping[str, torch.Tensor]) -> bool:
 
 
 def _level(value: torch.Tensor) -> torch.Tensor:
-    """The constant that fits best: the mean, of integers the most frequent one."""
+    """The tensor filled with the constant that fits best: the mean, or the most frequent integer."""
     if not value.numel():
         return value
     middle = value.mean() if value.is_floating_point() or value.is_complex() else value.flatten().mode().values

@@ -1,4 +1,4 @@
-"""Gathers what several runs of the reference say about each tensor, holding no more than the exact values."""
+"""Compares several runs of the reference, and keeps each tensor's float64 values and errors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import torch
 
 from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.drawing import PERTURBATION_ULPS, is_float, perturbed, perturbed_state
+from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Traits
 from grader.grading.oracle.large import is_large
 from grader.verdict.models import Device
 
-PERTURBED_RUNS, RUNS_OF_LARGE = 3, 1
-"""Among millions of elements, each run has as many at a kink as another."""
+PERTURBED_RUNS = 3
+"""Runs on perturbed inputs and parameters behind the baseline error. A choice: a branch that half of all runs take is
+in the eager run or one of these in 15 of 16 cases."""
 
 
 class _Tracker:
-    """One tensor: exact values, and how far the eager runs are from them."""
+    """One tensor: the float64 values and the largest errors of the eager runs."""
 
     def __init__(self, eager: torch.Tensor, exact: torch.Tensor) -> None:
         self.shape, self.dtype = tuple(eager.shape), eager.dtype
@@ -45,8 +46,8 @@ class _Tracker:
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
 
     def spread_by(self, run: torch.Tensor) -> None:
-        apart = nonsmooth.apart(run, self.reference64)
-        self.spread = apart if self.spread is None else torch.maximum(self.spread, apart)
+        error = nonsmooth.absolute_error(run, self.reference64)
+        self.spread = error if self.spread is None else torch.maximum(self.spread, error)
 
 
 class Trackers:
@@ -60,11 +61,12 @@ class Trackers:
         has_float64: bool,
         run: Callable[[float], Evaluation] | None = None,
     ) -> None:
-        """`run`: another eager run, on inputs and parameters perturbed by so many units of float32's spacing."""
+        """`run(ulps)` makes another eager run, on inputs and parameters perturbed by `ulps` units of float32's
+        epsilon."""
         self._has_float64, self._run = has_float64, run
         exact = reference64 or eager
         self.exact = reference64 is not None
-        """The values are a float64 run's."""
+        """Whether the reference values are from a float64 run."""
         self._tables: dict[Table, dict[str, _Tracker]] = {}
         for table in ("outputs", "gradients", "buffers"):
             pairs = ((name, value, getattr(exact, table)[name]) for name, value in getattr(eager, table).items())
@@ -73,7 +75,7 @@ class Trackers:
             }
 
     def add(self, run: Evaluation) -> None:
-        """Another eager run, on perturbed inputs and parameters."""
+        """Record the errors of another eager run, on perturbed inputs and parameters."""
         for table, trackers in self._tables.items():
             for name, tracker in trackers.items():
                 tracker.add(getattr(run, table)[name])
@@ -81,9 +83,12 @@ class Trackers:
     def expected(
         self, table: Table, length: Callable[[torch.Tensor], float], labels: Mapping[str, str] | None = None
     ) -> dict[str, tolerance.Expected]:
-        """By name; `length` gives the longest reduction behind a tensor, `labels` what a message calls it."""
+        """The expected tensors of a table by name.
+
+        `length` returns the longest reduction behind a tensor; `labels` maps names to the names in messages.
+        """
         sizes = [tracker.reference64.numel() for trackers in self._tables.values() for tracker in trackers.values()]
-        spreads = self._run is not None and max(sizes, default=0) < nonsmooth.MANY
+        spreads = self._run is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
         return {
             name: tolerance.Expected(
                 name=(labels or {}).get(name, name),
@@ -102,7 +107,7 @@ class Trackers:
         }
 
     def _spread(self, tracker: _Tracker) -> torch.Tensor:
-        """The runs are made when the first tensor needs them."""
+        """The spread of a tensor; the first call makes the runs, for all tensors."""
         if tracker.spread is None:
             assert self._run is not None
             for _ in range(nonsmooth.RUNS):
@@ -132,18 +137,18 @@ def track(
     perturbed_runs: int | None = None,
     affords_float64: Callable[[Evaluation], bool] | None = None,
 ) -> tuple[Evaluation, Trackers]:
-    """An eager run, and how far it and some on perturbed inputs and parameters are from the exact values.
+    """An eager run, and the errors of it and of perturbed runs against the float64 reference.
 
-    `evaluate` runs one of the reference's models, by name, on inputs and parameters; now, and when a candidate's tensor
-    may be wrong at a kink alone. Where `affords_float64` says no, the eager run stands in for the exact values.
+    `evaluate` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
+    `affords_float64` returns False, the values of the eager run replace the float64 values.
     """
 
     large = any(map(is_large, inputs))
-    moves_inputs = not large or not any(map(is_float, state.values()))
+    perturbs_inputs = not large or not any(map(is_float, state.values()))
 
     def run(ulps: float) -> Evaluation:
-        moved = perturbed(inputs, device, ulps) if moves_inputs else inputs
-        return evaluate(MODEL, moved, perturbed_state(state, device, ulps), streamed=large)
+        noisy = perturbed(inputs, device, ulps) if perturbs_inputs else inputs
+        return evaluate(MODEL, noisy, perturbed_state(state, device, ulps), streamed=large)
 
     eager = evaluate(MODEL, inputs, state)
     exact = traits.has_float64 and (affords_float64 is None or affords_float64(eager))
@@ -152,17 +157,20 @@ def track(
     trackers = Trackers(eager, reference64, has_float64=traits.has_float64, run=run if perturbs else None)
     if perturbs:
         if perturbed_runs is None:
-            perturbed_runs = (RUNS_OF_LARGE if not moves_inputs else 0) if large else PERTURBED_RUNS
+            # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run
+            # is made, because a perturbed copy of large inputs takes too much memory.
+            perturbed_runs = int(not perturbs_inputs) if large else PERTURBED_RUNS
         for _ in range(perturbed_runs):
-            trackers.add(run(PERTURBATION_ULPS))
+            trackers.add(run(nonsmooth.PERTURBATION_ULPS))
     return eager, trackers
 
 
 def with_errors_like(case: Case, few: Case) -> Case:
-    """A case whose values are a float32 run's, with at least twice the relative errors of the one with `few` rows.
+    """A float32 run's case with at least twice the relative baseline errors of the case `few`.
 
-    Both the candidate's and the eager run's rounding lie between two float32 results; what non-smooth points add at
-    this size is in the case's own errors, those of a perturbed run.
+    `few` is the case with fewer rows. Twice, because the rounding of the candidate and of the eager run both separate
+    two float32 results. The case's own errors, those of a perturbed run, contain what non-smooth points add at this
+    size.
     """
 
     def widened(expected: tolerance.Expected | None, known: tolerance.Expected | None) -> tolerance.Expected | None:

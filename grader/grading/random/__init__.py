@@ -1,1 +1,1 @@
-"""References that draw random numbers in train(), such as dropout: what can be compared without equal values."""
+"""Checks for references that draw random numbers, such as dropout, whose values cannot be compared."""

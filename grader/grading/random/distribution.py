@@ -1,4 +1,4 @@
-"""Tests whether random outputs have the reference's distribution: mean, spread, independence, fresh numbers.
+"""Tests whether random outputs have the reference's mean, spread, independence and fresh numbers.
 
 A first set of reference runs gives each element's mean and spread. Each later run of either side gives a few figures
 relative to those, and a two-sample test compares the figures. The test finds dropout that is left out, unscaled, of
@@ -17,10 +17,10 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.backward.vjp import LIGHT_BYTES
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
 from grader.grading.compare.blocks import reals
 from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.machine.cpu_threads import on_one_thread
@@ -60,7 +60,7 @@ class _Usual(NamedTuple):
 
 
 def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[str, Diagnosis] | None:
-    """The name of an output or buffer with another distribution, and its diagnosis; with and without gradients.
+    """The name of an output or buffer with another distribution, and its diagnosis.
 
     Raises Stopped.
     """
@@ -118,7 +118,7 @@ def _difference(
 
 
 def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
-    """For each run, or each pair of runs, a number for each of what is compared."""
+    """The compared figures by name, each with a number for each run or pair of runs."""
     marks = [hash(run.cpu().numpy().tobytes()) for run in runs]
     values = runs.nan_to_num(0.0, 0.0, 0.0)
     size = float(usual.mean.square().sum() + usual.scale.square().sum())
@@ -144,7 +144,7 @@ def _parts(case: Case) -> list[Part]:
 def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tensor]:
     """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64."""
     parts = _parts(case)
-    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LIGHT_BYTES
+    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LARGE_BYTES
     # Only the last forward of a job leaves its buffers.
     of_a_job = RUNS // 4 if light and all(table == "outputs" for table, _ in parts) else 1
     samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
@@ -152,8 +152,8 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
         result = _job(candidate, case, grad, of_a_job)
         for turn in range(of_a_job):
             for table, name in parts:
-                held = candidate.buffers(case).get(name)
-                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{held}")
+                theirs = candidate.buffers(case).get(name)
+                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{theirs}")
                 due = getattr(case, table)[name].shape
                 value = torch.full(due, math.nan, device=candidate.device.value) if value is None else value.view(due)
                 samples[table, name].append(_sample(reals(value), case.seed))
@@ -175,9 +175,9 @@ def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResu
 
 
 def _sample(value: torch.Tensor, seed: int) -> torch.Tensor:
-    """All of a tensor, or of a large one positions along each dimension that the seed draws: RUNS fit LIGHT_BYTES."""
+    """All of a tensor, or of a large one positions along each dimension that the seed draws: RUNS fit LARGE_BYTES."""
     value, generator = value if value.dim() else value[None], torch.Generator().manual_seed(seed)
-    share = (LIGHT_BYTES / value.element_size() / RUNS / max(value.numel(), 1)) ** (1 / value.dim())
+    share = (LARGE_BYTES / value.element_size() / RUNS / max(value.numel(), 1)) ** (1 / value.dim())
     for dimension, extent in enumerate(value.shape if share < 1 else ()):
         positions = torch.randperm(extent, generator=generator)[: math.ceil(share * extent)]
         value = value.index_select(dimension, positions.to(value.device))

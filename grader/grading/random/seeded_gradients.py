@@ -15,19 +15,20 @@ from functools import partial
 
 import torch
 
-from grader.grading.backward.vjp import LIGHT_BYTES, add_forward, ask, export_outputs, product
+from grader.grading.backward.vjp import add_forward, ask, export_outputs, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 STEP = 1e-3
-"""Relative to an operand's RMS. Rounding of float32 adds 1e-4 to a derivative, curvature 1e-6. Compared with 2 STEP."""
-ROUNDING = 8.0
-"""What a difference of two forwards may be off by, in units of the dtype's epsilon times the output's RMS."""
+"""Step relative to an operand's RMS. Rounding in float32 adds 1e-4 to a derivative, curvature 1e-6. Steps of STEP and
+2 STEP are compared."""
 TOLERANCE = 5e-3
 """Relative error of a directional derivative: 50 times rounding; a missing scale of dropout is off by p."""
 TRIALS = 6
@@ -35,15 +36,18 @@ TRIALS = 6
 
 
 def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """An error where gradients are not those of the candidate's forward under the case's seed, a warning where no
-    derivative can be seen. Raises Stopped."""
+    """An error if gradients are not the derivatives of the candidate's forward under the case's seed.
+
+    A warning if no derivative can be measured. Raises Stopped.
+    """
     names = [name for name, of in case.gradients.items() if of is not None and name in candidate.operands(case)]
     if not names:
         return None
     for _ in range(2):
         error = _relative_error(candidate, case, names)
         if error is None:
-            return _not_compared(case, "under one seed the outputs jump where an operand moves by a thousandth")
+            why = "under one seed the outputs jump where an operand moves by a thousandth"
+            return _not_compared(case, why, "make the outputs change smoothly with the operands, as the reference's do")
         if error <= TOLERANCE:
             return None
     alone = {name: _relative_error(candidate, case, [name], trials=1) or 0.0 for name in names}
@@ -60,29 +64,30 @@ def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
 def check_other_sizes(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], checked: Case, so_far: Sequence[Diagnosis]
 ) -> list[Diagnosis]:
-    """The same for variants other than the one `checked`, if its gradients could be compared. Raises Stopped."""
+    """`check_gradients` for variants other than `checked`, if that one was compared. Raises Stopped."""
     if any(diagnosis.code in ("random_not_seeded", "not_comparable") for diagnosis in so_far):
         return []
     for case in cases:
         tensors = (*case.cotangents.values(), *map(case.operand, case.wrt))
-        large = sum(value.nbytes for value in tensors) > LIGHT_BYTES
+        large = sum(value.nbytes for value in tensors) > LARGE_BYTES
         if case.values_comparable or case.variant == checked.variant or large:
             continue
         check = partial(check_gradients, case=replace(case, forward_seed=secrets.randbits(62)))
-        found = check(candidate)
-        if found and found.severity == "error" and reference_passes(oracle, ("other sizes", case.seed), check):
-            return [found]
+        diagnosis = check(candidate)
+        if diagnosis and diagnosis.severity == "error" and reference_passes(oracle, ("other sizes", case.seed), check):
+            return [diagnosis]
     return []
 
 
 def reference_inconsistent(case: Case) -> Diagnosis:
-    """A warning where the reference itself fails the check."""
-    return _not_compared(case, "the reference's gradients are not the derivatives of its own forward, as with detach()")
+    """A warning for a reference that fails the check itself."""
+    why = "the reference's gradients are not the derivatives of its own forward, as with detach()"
+    return _not_compared(case, why, "check by hand that the backward detaches what the reference detaches")
 
 
-def _not_compared(case: Case, why: str) -> Diagnosis:
+def _not_compared(case: Case, why: str, remedy: str) -> Diagnosis:
     what = f"the reference draws random numbers, and {why}: no gradient was compared with its own forward"
-    return diagnose("not_comparable", what, where=f"variant {case.name}", severity="warning")
+    return diagnose("not_comparable", what, where=f"variant {case.name}", remedy=remedy, severity="warning")
 
 
 def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], trials: int = TRIALS) -> float | None:
@@ -105,21 +110,21 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
         add_forward(job, case, "a", tape=str(factor))
         export_outputs(job, case, str(factor))
     sealed = candidate.attempt(job, "backward", "forwards under one seed").sealed
-    cotangents, due, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
+    cotangents, expected, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
     for name, like in case.cotangents.items():
         runs = [sealed.get(f"output:{factor}:{name}") for factor in (2, -2, 1, -1)]
         if any(run is None for run in runs):
             return None
         up2, down2, up, down = (reals(run) for run in runs if run is not None)
         coarse, fine = (up2 - down2) / (4 * STEP), (up - down) / (2 * STEP)
-        noise = ROUNDING * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
+        noise = PERTURBATION_ULPS * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
         steady = (coarse - fine).abs() <= TOLERANCE * fine.abs() + noise
         given = reals(torch.randn_like(like, device=fine.device))
         drawn += float(given.square().sum())
         given = torch.where(steady, given, 0.0)
         kept += float(given.square().sum())
         terms = given * torch.where(steady, fine, 0.0)
-        due += float(terms.sum())
+        expected += float(terms.sum())
         size += float(terms.square().sum()) + (noise / TOLERANCE) ** 2 * float(given.square().sum())
         cotangents[name] = (torch.view_as_complex(given) if like.is_complex() else given).to(like)
     if 2 * kept < drawn:
@@ -128,8 +133,10 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
     if result.failure is not None:
         return None
     gradients = product(candidate, case, result).gradients
-    told = sum(float((reals(g) * reals(d)).sum()) for n, d in direction.items() if (g := gradients[n]) is not None)
-    return abs(told - due), math.sqrt(size)
+    product_sum = sum(
+        float((reals(g) * reals(d)).sum()) for n, d in direction.items() if (g := gradients[n]) is not None
+    )
+    return abs(product_sum - expected), math.sqrt(size)
 
 
 def _rms(value: torch.Tensor) -> float:

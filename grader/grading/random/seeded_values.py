@@ -1,4 +1,4 @@
-"""A submission's own values under one seed stand in for those of a reference that draws random numbers.
+"""Replaces the values of a random reference by the submission's own values under one seed.
 
 Equal seeds draw equal numbers, so the submission's gradients must stay the same, whatever a backward experiment does
 around them. Whether they are right is tested against the submission's own forward (`seeded_gradients`).
@@ -20,7 +20,7 @@ from grader.grading.oracle.trackers import PERTURBED_RUNS, Trackers
 
 
 def with_own_values(candidate: Candidate, cases: Cases) -> Cases:
-    """The cases with the candidate's values where the reference's are random and a seed fixes the candidate's.
+    """The cases with the candidate's values where the reference is random and a seed fixes the candidate.
 
     Other cases are returned unchanged. Raises Stopped.
     """

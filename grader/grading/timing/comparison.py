@@ -22,9 +22,6 @@ from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3
 """Share of a timed output's integers that may differ: near ties fall either way. A choice."""
-TIMED_TOLERANCE = 4.0
-"""A timed result may differ from the reference's by this many times the reference's own error against float64, beside
-what rounding explains. Both run with the same flags on the same inputs. A choice."""
 REMEDY = "compute every call from its own arguments and parameters, since the untimed cases passed"
 
 
@@ -39,7 +36,7 @@ class Comparison:
     names: Mapping[str, str]
     """The candidate's names of parameters and buffers by the reference's."""
     tf32: bool
-    """As both were timed."""
+    """Whether both were timed with TensorFloat-32."""
 
     def difference_of(self, draw: Draw, reference: Call, candidate: Call) -> Diagnosis | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
@@ -78,7 +75,7 @@ class Comparison:
         actual: torch.Tensor | None,
         rounding_explains: Callable[[torch.Tensor], bool],
     ) -> tuple[str, str | None] | None:
-        """What is wrong and by how much; None if it is right."""
+        """(the fault, its amount), or None if the tensor is right."""
         if actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
             return ("is missing", None) if bool(reference.any()) else None
         actual = actual.view(reference.shape)
@@ -95,7 +92,7 @@ class Comparison:
             baseline_error = expected.error_l2 / max(expected.norm, 1e-300)
         distance, size = between
         units = tolerance.ROUNDING_UNITS + expected.reduction_length**0.5
-        bound = TIMED_TOLERANCE * baseline_error * size + 2 * units * tolerance.EPSILON * size + 1e-30
+        bound = tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * units * tolerance.EPSILON * size + 1e-30
         if distance <= bound or rounding_explains(actual):
             return None
         error, allowed = distance / max(size, 1e-300), bound / max(size, 1e-300)
@@ -145,6 +142,6 @@ def _too_many_differ(
 ) -> tuple[str, str] | None:
     """The fault if more integers differ than the reference's own runs may."""
     count = int((actual != reference).sum())
-    if count <= TIMED_TOLERANCE * expected.ambiguous_count + DIFFERENT_SHARE * reference.numel():
+    if count <= tolerance.BASELINE_FACTOR_L2 * expected.ambiguous_count + DIFFERENT_SHARE * reference.numel():
         return None
     return "differs from the reference's", f"in {count} of {reference.numel()} elements"

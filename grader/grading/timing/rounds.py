@@ -25,9 +25,6 @@ from grader.grading.timing.statistics import (
 )
 from grader.verdict.models import Device, Diagnosis
 
-MISSES = 2
-"""Rounds with a call that could not be queued, after which launches are timed. One miss may be the machine's."""
-
 
 class _Sampling(NamedTuple):
     """A sample repeats a call until it takes so many milliseconds, but at most so often."""
@@ -157,16 +154,16 @@ class Rounds:
 def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
     """Samples by figure, until all figures are precise enough or the plan ends."""
     samples: dict[str, Samples] = defaultdict(lambda: Samples(device))
-    started, count, misses = time.monotonic(), 0, 0
+    started, count, missed = time.monotonic(), 0, False
     while count < plan.max_rounds:
         try:
             round_times = rounds.run_round(watch.look)
         except NotQueued:
-            misses += 1
-            if misses == MISSES:
+            if missed:  # one miss may be the machine's
                 rounds.time_launches()
                 samples.clear()
                 count = 0
+            missed = True
             continue
         late = time.monotonic() - started > plan.seconds
         enough = False

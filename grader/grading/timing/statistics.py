@@ -1,4 +1,4 @@
-"""From rounds of paired times to a speedup with an interval, and to a verdict."""
+"""Computes a speedup with its interval, and the verdict on it, from rounds of paired times."""
 
 from __future__ import annotations
 

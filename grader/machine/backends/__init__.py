@@ -16,7 +16,7 @@ from grader.verdict.models import Device
 
 
 class DeviceBackend(Protocol):
-    """One kind of device. No method imports torch before it needs it, and none but `select` raises GraderError."""
+    """One kind of device. Methods import torch only when needed, and only `select` raises GraderError."""
 
     device: Device
     region_kind: Literal["host", "cuda"]
@@ -40,7 +40,7 @@ class DeviceBackend(Protocol):
         """Whether submissions can run on it here."""
 
     def select(self, index: int) -> None:
-        """Use this one of several, before anything touches the device. Raises UserError for one that is not there."""
+        """Use the device of this index, before anything touches a device. Raises UserError if it is missing."""
 
     def worker_environment(self) -> Mapping[str, str]:
         """Environment variables that every worker needs for this device."""
@@ -52,7 +52,7 @@ class DeviceBackend(Protocol):
         """The driver's version, where the device has one."""
 
     def architecture(self) -> str | None:
-        """What extensions are compiled for, such as `9.0`; None where compilers need not be told."""
+        """The architecture that extensions are compiled for, such as `9.0`; None if compilers need none."""
 
     def prepare(self) -> None:
         """Make this process's own context, while workers make theirs."""
@@ -70,7 +70,7 @@ class DeviceBackend(Protocol):
         """The device's own memory in use by all processes; None if it has none."""
 
     def ample_memory(self) -> bool:
-        """Most of the device's own memory is free, so that what is kept there is in nobody's way."""
+        """Whether most of the device's own memory is free, so that cached tensors may stay there."""
 
     def cache_bytes(self) -> int | None:
         """Size of the last-level cache, where the driver or the kernel says it."""
@@ -88,9 +88,9 @@ def default_device() -> Device:
 
 
 def select_index(device: str, index: int) -> None:
-    """Use the `index`-th device of a kind, of every accelerator for `auto`, before anything touches a device.
+    """Use the `index`-th device of a kind, or of every accelerator for `auto`.
 
-    Raises UserError where there are not so many.
+    Must be called before anything touches a device. Raises UserError if there are fewer devices.
     """
     if device != AUTO:
         backend(Device(device)).select(index)

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a device. torch is imported by the methods that need it: some callers come before it."""
+"""An NVIDIA GPU as a device. Methods import torch themselves, because some callers run before it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.errors import UserError
 from grader.verdict.models import Device
 
 AMPLE_SHARE = 0.75
-"""Share of the device's memory: while so much is free, nobody misses what is kept there."""
+"""Share of the device's memory that must be free for the grader to keep its own tensors there. A choice."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -51,7 +51,7 @@ class CudaBackend:
     def worker_environment(self) -> Mapping[str, str]:
         visible = os.environ.get(_VISIBLE)
         return {
-            # Freed memory fits whatever comes next: no more is held than was needed at once.
+            # Freed memory fits any later tensor, so the process keeps no more than its peak.
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
             **({} if visible is None else {_VISIBLE: visible}),
         }

@@ -151,7 +151,7 @@ def test_names_a_transposed_gradient(seed, rows, size, magnitude, function):
     example = Example(seed, rows, size, size, magnitude, function)
     faults = faults_of(example, {"weight": example.eager["weight"].T.contiguous()})
     assert [fault.code for fault in faults] == ["grad_wrong"]
-    assert faults[0].remedy == "it is the transpose of the right one"
+    assert faults[0].remedy == "transpose it: it is the transpose of the right one"
 
 
 @EXAMPLES

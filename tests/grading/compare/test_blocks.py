@@ -1,4 +1,4 @@
-"""The quick comparison of timed calls says what the full one says."""
+"""The fast comparison of timed calls agrees with the full comparison."""
 
 import math
 
@@ -19,13 +19,13 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
     reference64 = torch.cat([torch.randn(size), torch.tensor(specials)]).float()
     candidate = torch.cat([reference64[:size] + 1e-3 * torch.randn(size), torch.tensor(specials)]).float()
     full = tolerance.difference(candidate, expected(reference64))
-    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
+    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(math.nan, 1.0), (1.0, math.inf), (math.inf, -math.inf), (math.nan, math.inf)]
 )
-def test_other_specials_have_no_distance(one, other):
+def test_distance_is_none_for_other_specials(one, other):
     pair = torch.tensor([1.0, one]), torch.tensor([1.0, other])
     assert not tolerance.difference(pair[0], expected(pair[1])).same_specials
     assert blocks.distance(*pair) is None
@@ -33,18 +33,18 @@ def test_other_specials_have_no_distance(one, other):
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-15, 1e-8, 1.0, 1e10, 1e18, 1e30])
 @pytest.mark.parametrize("error", [1e-7, 1e-3, 2.0])
-def test_of_every_scale_five_digits_are_right(scale, error):
+def test_five_digits_are_right_at_every_scale(scale, error):
     torch.manual_seed(0)
     reference64 = scale * (torch.rand(3 << 20) + 0.5)
     candidate = reference64 * (1 + error * torch.randn(3 << 20))
     full = tolerance.difference(candidate, expected(reference64))
-    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.golden_l2), rel=1e-5)
+    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
-def test_specials_are_looked_for_only_where_they_are_and_change_nothing_else(monkeypatch, scale, specials):
-    """Pieces of a hundred elements: those without specials are compared as they are without the others."""
+def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale, specials):
+    """With blocks of a hundred elements, most blocks contain no specials."""
     monkeypatch.setattr(blocks, "CHUNK_ELEMENTS", 100)
     torch.manual_seed(0)
     reference64 = scale * torch.randn(1000, dtype=torch.float64)
@@ -55,7 +55,7 @@ def test_specials_are_looked_for_only_where_they_are_and_change_nothing_else(mon
     assert alone.same_specials
     assert both.same_specials
     assert both.worst_index == alone.worst_index
-    of_both, of_one = ([d.l2, d.max, d.golden_l2, d.worst_candidate, d.worst_reference] for d in (both, alone))
+    of_both, of_one = ([d.l2, d.max, d.reference_l2, d.worst_candidate, d.worst_reference] for d in (both, alone))
     assert of_both == of_one
     assert both.excess == pytest.approx(alone.excess, rel=0.01), "its bound has the mean square over a few more"
     assert (both.passes_1e_4, both.passes_1e_2) == (alone.passes_1e_4, alone.passes_1e_2)
@@ -73,8 +73,8 @@ def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, 
 
 
 @pytest.mark.gpu
-def test_what_waits_in_pinned_memory_is_compared_as_it_would_be_on_the_device():
-    """In three pieces and a bit, each on its way while the one before is compared."""
+def test_pinned_host_memory_gives_the_same_figures_as_device_memory():
+    """Three blocks and a part; each is copied while the block before it is compared."""
     reference64 = torch.randn(3 * blocks.CHUNK_ELEMENTS + 5, device="cuda")
     candidate = reference64 + 1e-6 * torch.randn_like(reference64)
     candidate[-1] += 1

@@ -105,7 +105,7 @@ def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(resources, tmp_path
         return resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU).case("full")
 
     with pytest.raises(
-        ProblemError, match="two models with the same parameters and buffers give different outputs; make a buffer"
+        ProblemError, match="two models with the same parameters and buffers give different outputs; register"
     ):
         case("self.h0 = torch.randn(4)")
     assert case("self.register_buffer('h0', torch.randn(4))").outputs.keys() == {"output"}

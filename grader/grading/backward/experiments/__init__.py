@@ -1,4 +1,4 @@
-"""Experiments on the backward: runs on a small case that a right gradient passes and a plausible mistake does not.
+"""Experiments on the backward: runs that a right gradient passes and a plausible mistake fails.
 
 A module of this package registers its experiments when it is imported, which happens here: a new module needs no entry
 elsewhere.

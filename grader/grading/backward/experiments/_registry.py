@@ -1,4 +1,4 @@
-"""The registry of backward experiments: each declares what it asks, where it is asked, and what its finding means."""
+"""The registry of backward experiments. Each declares its question, phases and modes, and remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grader.verdict.models import Diagnosis
 
 Mode = Literal["train", "eval"]
 Phase = Literal["cause", "post-check"]
-"""`cause`: asked when a product is wrong, as an explanation. `post-check`: asked when all products are right."""
+"""`cause`: runs when a product is wrong, to explain it. `post-check`: runs when all products are right."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder
 from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right
 from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.scaling import REDUCED_PRECISION
 from grader.grading.backward.vjp import (
     Answer,
     Part,
@@ -27,9 +28,7 @@ from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 NOT_RETAINED = "donated buffers"
-"""In PyTorch's message for code from torch.compile, which keeps no graph even if retain_graph asks for it."""
-CARRIED_SHARE = 1e-3
-"""Relative change between two equal calls that is more than rounding: float32 sums in another order differ by less."""
+"""Part of PyTorch's message about code from torch.compile, which keeps no graph even with retain_graph."""
 FRESH = "return a fresh tensor from each backward, not a buffer that is kept"
 
 
@@ -50,7 +49,10 @@ def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """State of an earlier call that shows in a later one: asked twice, for a grad_output of zeros, then once more."""
+    """A diagnosis if an earlier backward changes the gradients of a later one.
+
+    The backward runs twice, once for a grad_output of zeros, then once more.
+    """
     if not case.values_comparable:
         return None
     zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
@@ -69,7 +71,7 @@ def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
             continue
         operand = case.operand_names[name]
         change = _change(first, second)
-        if change > CARRIED_SHARE and bool(left.any()):
+        if change > REDUCED_PRECISION and bool(left.any()):
             return diagnose(
                 "accumulation_broken",
                 f"gradient of `{operand}` changes when the same backward is repeated, and is not zero for a "
@@ -78,7 +80,7 @@ def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
                 remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
         change = max(change, _change(first, last))
-        if change > CARRIED_SHARE and _any_wrong(candidate, case, [answers[0], answers[1], answers[3]]):
+        if change > REDUCED_PRECISION and _any_wrong(candidate, case, [answers[0], answers[1], answers[3]]):
             return diagnose(
                 "nondeterministic_grad",
                 f"gradient of `{operand}` changes between equal calls",

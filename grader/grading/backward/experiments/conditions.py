@@ -1,4 +1,4 @@
-"""Experiments on the circumstances of a backward: another stream, repeats, random numbers, a second derivative."""
+"""Experiments on the conditions of a backward: streams, repeats, random numbers, second derivatives."""
 
 from __future__ import annotations
 
@@ -112,4 +112,5 @@ def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis
     if supported:
         return None
     what = "the gradients cannot be differentiated again (information only)"
-    return diagnose("double_backward_unsupported", what)
+    remedy = "build the backward from differentiable operations if second derivatives are needed"
+    return diagnose("double_backward_unsupported", what, remedy=remedy)

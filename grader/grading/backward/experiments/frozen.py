@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from grader.grading.backward.experiments._compare import first_wrong
 from grader.grading.backward.experiments._registry import Cases, experiment
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
-from grader.grading.candidate import MAX_NAMED, Candidate, export_buffers, names
+from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import MAX_LISTED, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48
@@ -21,7 +21,7 @@ operands and not the other."""
 SUBSETS_OF_A_JOB = 12
 """Subsets that one job tries, so that FROZEN_SECONDS is looked at in between."""
 FROZEN_SECONDS = 3.0
-"""After so many seconds no other job follows: torch.compile takes seconds for each subset that is new to it."""
+"""Seconds after which no further job starts: torch.compile takes seconds for each new subset."""
 NEEDS = "check ctx.needs_input_grad"
 
 
@@ -35,7 +35,7 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     case = cases.first
     present = [name for name, expected in case.gradients.items() if expected is not None]
     for frozen, answer in _with_frozen(candidate, case, _subsets(present)):
-        few = len(frozen) <= MAX_NAMED
+        few = len(frozen) <= MAX_LISTED
         shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
         if answer.result.failure is not None:
             what = f"with {shown} frozen, {first_line(answer.result.failure)} is raised"
@@ -62,13 +62,17 @@ def _with_frozen(
 
 
 def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
-    """All inputs, all parameters, then in any order each alone, and all but one; of many, some, and random halves."""
+    """Subsets of the operands to freeze: all inputs, all parameters, then single operands and all but one.
+
+    If these are more than MAX_SUBSETS, a random choice of them, and random halves of the operands.
+    """
     singles = [(name,) for name in operands]
     groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
     others = [tuple(name for name in operands if name != left) for left in operands]
-    found = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
-    first, rest = [subset for subset in groups if subset in found], [subset for subset in found if subset not in groups]
-    if len(found) > MAX_SUBSETS:
+    subsets = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
+    first = [subset for subset in groups if subset in subsets]
+    rest = [subset for subset in subsets if subset not in groups]
+    if len(subsets) > MAX_SUBSETS:
         third = MAX_SUBSETS // 3
         halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
         rest = [*random.sample(rest, 2 * third - len(first)), *halves]

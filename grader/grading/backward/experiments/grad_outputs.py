@@ -7,6 +7,7 @@ import torch
 from grader.executor.job import CotangentLayout
 from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right
 from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.scaling import ROUNDING_RESIDUAL
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
@@ -15,8 +16,6 @@ from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
-LINEARITY_TOLERANCE = 1e-4
-"""||vjp(0)|| / ||vjp(g)||, which is 0 for a linear backward: one that ignores grad_output has a ratio of about 1."""
 NONLINEAR_SHARE = 2e-2
 """||vjp(g) + vjp(h) - vjp(g + h)|| relative to the summands: a backward that computes in bfloat16 stays below."""
 EXPONENTS = (-30, 16)
@@ -48,7 +47,8 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         if gradient is None or expected is None:
             continue
         size = float(torch.linalg.vector_norm(reals(gradient).nan_to_num(0.0, 0.0, 0.0)))
-        if not size <= LINEARITY_TOLERANCE * float(torch.linalg.vector_norm(expected.reference64)):
+        # A linear backward gives 0 here, one that ignores grad_output gives the norm of the reference.
+        if not size <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(expected.reference64)):
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros",

@@ -1,4 +1,4 @@
-"""Experiments on what a backward reads and writes beside its gradients: saved state, operands, grad_output."""
+"""Experiments on what a backward reads and writes: saved state, operands, grad_output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
     overwritten = [source.removeprefix("cotangent:a:") for source in changed(grad_outputs)]
     if overwritten:
         what = f"the backward changes the grad_output of {names(overwritten)} in place"
-        return diagnose("grad_output_modified", what, remedy=NEW_TENSOR)
+        return diagnose("grad_output_modified", what, where=f"variant {case.name}", remedy=NEW_TENSOR)
     mutated = [] if case.clone_inputs else [labels[source] for source in changed(operands)]
     if not mutated:
         return None
