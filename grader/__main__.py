@@ -6,7 +6,10 @@ import sys
 
 
 def main() -> None:
-    """Run the command line and exit. Ctrl-C while it is imported ends it silently, with 130, as it does later."""
+    """Run the command line and exit.
+
+    Ctrl-C ends it silently with exit status 130, also during imports.
+    """
     try:
         from grader.cli import main as command_line
     except KeyboardInterrupt:

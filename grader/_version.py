@@ -1,3 +1,3 @@
-"""The package's version, alone in a file so that a module can have it without importing the package root."""
+"""The package's version, in its own module so that importing it does not import the package root."""
 
 __version__ = "0.1.0"

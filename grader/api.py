@@ -83,7 +83,10 @@ class Grader:
             self._pipeline.close()
 
     def request(self, work: Work | Request) -> Request:
-        """What `work` asks for: problem, submission, device, languages. Raises UserError if it cannot be graded."""
+        """The request for `work`: problem, submission, device, languages.
+
+        Raises UserError if it cannot be graded.
+        """
         return work if isinstance(work, Request) else self._pipeline.request(*self._reader.pair(work))
 
     def settings_for(self, work: Work | Request) -> Settings:
@@ -107,9 +110,9 @@ class Grader:
             return self._pipeline.grade(self._pipeline.request(*pair))
 
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
-        """Verdicts in the order of the work, each as it is reached. Raises UserError for work that cannot be graded.
+        """Yields verdicts in the order of the work, each as it is reached.
 
-        `work` is read as it is needed, a few items ahead, and may be endless.
+        `work` is read a few items ahead and may be endless. Raises UserError for work that cannot be graded.
         """
         verdicts = self._pipeline.grade_many(map(self.request, work))
         try:

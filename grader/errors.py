@@ -1,4 +1,6 @@
-"""Our own failures, as a tree, and what their messages need. A submission's failure is a verdict, never an exception.
+"""The grader's exceptions, and the escaping of text in their messages.
+
+A submission's failure is a verdict, never an exception.
 
 GraderError
 ├── UserError
@@ -19,7 +21,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 
 
 def printable(text: object) -> str:
-    r"""The text on one line: characters that break or reorder lines are escaped as in Python, a newline as `\n`."""
+    r"""The text on one line: characters that break or reorder lines are escaped, a newline as `\n`."""
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
@@ -45,7 +47,10 @@ class ReferenceLost(ProblemError):
 
 
 class StoreError(UserError):
-    """The database cannot be opened, read or written: locked, read-only, no SQLite file, from a newer grader."""
+    """The database cannot be opened, read or written.
+
+    Causes: it is locked, read-only, not an SQLite file, or written by a newer grader.
+    """
 
 
 class DeviceError(GraderError):

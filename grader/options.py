@@ -1,4 +1,4 @@
-"""The options of a grading, written once: the command line, `Grader` and the server use `GraderOptions`."""
+"""The options of a grading. The command line, `Grader` and the server all use `GraderOptions`."""
 
 from __future__ import annotations
 

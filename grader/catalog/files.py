@@ -24,7 +24,10 @@ def existing(path: Path) -> Path:
 
 
 def read_source(path: Path) -> tuple[str, str | None]:
-    """(source, None), or ("", the reason why the file cannot be used). Raises UserError where it cannot be opened."""
+    """Returns (source, None), or ("", the reason why the file cannot be used).
+
+    Raises UserError if the file cannot be opened.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:

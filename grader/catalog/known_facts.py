@@ -1,4 +1,6 @@
-"""Facts about problems, remembered between commands: finding them out takes torch, and seconds of its imports."""
+"""A cache of facts about problems, kept between commands.
+
+Computing them needs torch, whose import takes seconds."""
 
 from __future__ import annotations
 

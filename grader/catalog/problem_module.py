@@ -61,7 +61,10 @@ class ProblemModule:
 
 
 def load_problem(problem: Problem) -> ProblemModule:
-    """Import a problem. Raises ProblemError with a message of one line: the file, what is missing, the remedy."""
+    """Import a problem.
+
+    Raises ProblemError with a message of one line: the file, what is missing, the remedy.
+    """
     module = _import(problem)
     model_class = getattr(module, "Model", None)
     if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):

@@ -35,7 +35,10 @@ class Catalog:
     skipped: tuple[Skipped, ...] = ()
 
     def problem(self, problem_id: str) -> Problem:
-        """The problem of that id. Raises UserError naming a skipped file of that name, or the nearest known ids."""
+        """The problem with this id.
+
+        Raises UserError that names a skipped file with this name, or the nearest known ids.
+        """
         try:
             return self.problems[problem_id]
         except KeyError:
@@ -55,9 +58,10 @@ class Catalog:
 
 
 def find_problems(folders: Iterable[Path] = (), *, with_shipped: bool = True) -> Catalog:
-    """The shipped problems and those in the folders, searched recursively; a later folder replaces an earlier one's.
+    """The shipped problems and those in the folders, searched recursively.
 
-    A folder may also be a single problem. Raises UserError for a folder that is missing or holds no problem.
+    A problem in a later folder replaces one with the same id. A folder may also be a single problem. Raises UserError
+    for a folder that is missing or holds no problem.
     """
     problems: dict[str, Problem] = {}
     skipped: list[Skipped] = []

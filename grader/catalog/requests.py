@@ -62,7 +62,10 @@ class RequestReader:
         self._catalog = catalog
 
     def pair(self, work: Work) -> Pair:
-        """The problem and submission of a piece of work. Raises UserError for anything else, or an unknown problem."""
+        """The problem and submission of a piece of work.
+
+        Raises UserError for an unknown problem or an unsupported type.
+        """
         if isinstance(work, Submission):
             return self._catalog.problem(work.problem_id), work
         if isinstance(work, Mapping):

@@ -1,6 +1,6 @@
-"""Which device a submission is written for, and in which languages, read off its source without importing it.
+"""Estimates the device and the languages of a submission from its source, without importing it.
 
-Both are guesses. The device is the default that `--device` overrides, and a wrong one shows in the verdict.
+Both are heuristics. `--device` overrides the device; the verdict records it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class SourceAnalysis:
 
 
 def analyse(source: str) -> SourceAnalysis:
-    """One pass over the syntax tree, or over the text where it cannot be parsed; linear in the source's length."""
+    """The device and languages, from one pass over the syntax tree.
+
+    If the source cannot be parsed, its text is searched. Time is linear in the length of the source.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,6 @@
-"""Finds submissions in files and folders, and the problem that each file name gives. Files are never imported."""
+"""Finds submissions in files and folders, and the problem that each file name gives.
+
+Files are read and never imported."""
 
 from __future__ import annotations
 
@@ -65,9 +67,10 @@ def find_submissions(
 
 
 def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
-    """The problem and label in a file's name: a format's own naming, else the longest known id, `__`, the label.
+    """The problem and label in a file's name.
 
-    Where no id is known, the part before the first `__` stands for one. Raises UserError.
+    The formats' own naming rules apply first, then the longest known id followed by `__` and the label. If no id is
+    known, the part before the first `__` is the id. Raises UserError.
     """
     for one in FORMATS.values():
         named = one.named_by(path, problems)

@@ -1,4 +1,4 @@
-"""The commands by name. A command's module is imported when it is used, so that `grader --help` starts at once."""
+"""The commands by name. A command's module is imported on first use, so that `grader --help` is fast."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def list_problems(
     """
     if context.invoked_subcommand is not None:
         if problems or as_json:
-            raise UserError(f"write the options behind the command: grader problems {context.invoked_subcommand} ...")
+            raise UserError(f"put the options after the command: grader problems {context.invoked_subcommand} ...")
         return
     from grader.catalog.known_facts import known_facts
     from grader.report.tables import problems_table
@@ -122,7 +122,7 @@ def remove(folder: _Folder) -> None:
 
 
 def _with_skipped_named(catalog: Catalog) -> Catalog:
-    """The same; the files in it that are no problems are named on stderr."""
+    """The catalog, unchanged; files in it that are not problems are listed on stderr."""
     from grader.report.tables import skipped_lines
 
     for line in skipped_lines(catalog.skipped):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class SelftestDevice(StrEnum):
+    """Devices that a selftest can measure."""
+
     CPU = "cpu"
     CUDA = "cuda"
 

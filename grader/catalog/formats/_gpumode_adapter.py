@@ -148,7 +148,10 @@ def _generator_on(mode):
 
 @contextlib.contextmanager
 def chosen(device):
-    """While inside, helper modules are there, and CUDA means the device; what names no device stays on the CPU."""
+    """Context in which helper modules are importable and CUDA means `device`.
+
+    Tensors created without a device stay on the CPU.
+    """
     stock, before, mode = torch.Generator, enter(), _Chosen(device)
     torch.Generator = _generator_on(mode)  # type: ignore[misc]
     try:
@@ -221,7 +224,10 @@ def _is_widened(arguments):
 
 
 def in_precision_of(arguments, result):
-    """The result with float64 tensors in the dtype of the data: some references compute in float64 to be exact."""
+    """The result, with float64 tensors converted to the dtype of the data.
+
+    Some references compute in float64 to be exact.
+    """
     dtype = arguments[-1]["dtype"]
     if dtype in (None, "float64") or _is_widened(arguments):
         return result
