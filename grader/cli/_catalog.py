@@ -12,7 +12,7 @@ from grader.errors import printable
 
 
 def offered(folders: Iterable[Path] | None) -> Catalog:
-    """The problems from the shipped, the registered and the given folders; later ones replace earlier ones."""
+    """Problems from the shipped, the registered and the given folders; later ones replace earlier ones."""
     return find_problems([*_remembered(), *(folders or ())])
 
 

@@ -1,4 +1,4 @@
-"""Where the log goes: `grader` logs to nowhere unless --log-level or --log-file asks for it."""
+"""Configures logging. Nothing is logged without --log-level or --log-file."""
 
 from __future__ import annotations
 

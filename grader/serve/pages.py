@@ -1,4 +1,4 @@
-"""Serves the report's pages, at the same paths as in the static site, and comparisons of two submissions."""
+"""Serves the report's pages at the paths of the static site, and comparisons of two submissions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The problem formats, by name.
 
-Each module of this package without a leading underscore in its name declares one format as `FORMAT`."""
+Each module of this package without a leading underscore in its name declares one format as `FORMAT`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selects the submissions that a verdict's source is compared with, and the newer verdict for a source."""
+"""Selects the submissions that a verdict is compared with, and the newer verdict for a source."""
 
 from __future__ import annotations
 
