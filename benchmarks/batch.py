@@ -2,9 +2,9 @@
 
     python -m benchmarks.batch [--authors 3] [--sizes 100 1000 10000]
 
-First the CPU versions of the reference solutions are graded under several authors' names, with --quick and cached
-builds: printed are the seconds by stage. Then growing numbers of files without a ModelNew are graded, which cost
-bookkeeping alone: printed are milliseconds for each and the referee's peak resident memory. Needs no GPU.
+The first part grades the CPU versions of the reference solutions under several authors, with --quick and cached
+builds, and prints the seconds by stage. The second grades growing numbers of files without a ModelNew, which need
+bookkeeping only, and prints the milliseconds per file and the referee's peak resident memory. Needs no GPU.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.build [FILE ...]
 
-Each build is a process of its own with an empty build folder, timed from the import of torch to the import of the
-extension. Stock and grader builds alternate, and so does the one that starts. On a busy machine compare CPU seconds,
-which count all processes. Needs nvcc for CUDA solutions, but no GPU.
+Each build runs in its own process with an empty build folder, and is timed from the import of torch to the import of
+the extension. Stock and grader builds alternate, and so does the order. On a busy machine compare CPU seconds, which
+count all processes. Needs nvcc for CUDA solutions, but no GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a measurement in a process of its own."""
+"""Runs a measurement in its own process."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Measures how far true reported times are from the referee's clock, and how often they are disputed.
+"""Measures how far correct reported times deviate from the referee's clock, and how often they are disputed.
 
     python -m benchmarks.clock_agreement [--device cpu|cuda] [--processes 4] [--pairs 120]
                                          [--rounds 7] [--json samples.json] [--from samples.json]
 
-References are timed against themselves, so every reported time is true. Printed are the reported time's share of what
-the referee measured beyond the overhead, and by how much the overheads of single processes are off. Gradings of some
-rounds are then drawn from one process: printed is how many would have been given the referee's figure or called a
-disagreement, for values of AGREEMENT and LEAST_SHARE around the present ones. Run it on an idle machine; under load it
-measures what load does.
+References are timed against themselves, so every reported time is correct. The first table shows the reported time as
+a share of the referee's time without the overhead, and how far the overheads of single processes deviate. The second
+simulates gradings by resampling rounds of one process: it shows how many would get the referee's figure or be called a
+disagreement, for values of AGREEMENT and LEAST_SHARE around the current ones. Run it on an idle machine.
 """
 
 from __future__ import annotations

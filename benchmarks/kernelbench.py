@@ -1,12 +1,13 @@
-"""KernelBench's own problems at their own size: each reference is graded as a submission for itself.
+"""Grades KernelBench's references as submissions for their own problems, at full size.
 
     python -m benchmarks.kernelbench --checkout DIR [--levels 1,2,3] [--count N] [--only 23_ --only 42_] [--out FILE]
     python -m benchmarks.kernelbench --checkout DIR --against-evaluator 20
 
-The truth is known: a reference is correct, and as fast as itself. For each problem the table has the verdict, the
-seconds, the peak of device and host memory, and what is called faster or slower. Results are appended to FILE, one JSON
-object a line; problems that are there already are not graded again. --against-evaluator also runs KernelBench's own
-evaluator (5 correctness and 100 performance trials, forward only, one process each) on as many drawn problems.
+The expected result is known: a reference is correct, and as fast as itself. The table shows for each problem the
+verdict, the seconds, the peak device and host memory, and the figures called faster or slower. Results are appended to
+FILE, one JSON object per line; problems that are already in it are skipped. --against-evaluator N also runs
+KernelBench's own evaluator (5 correctness and 100 performance trials, forward only, one process per problem) on N of
+the problems.
 """
 
 from __future__ import annotations
@@ -34,24 +35,27 @@ import json, sys, torch
 from pathlib import Path
 from kernelbench import eval as evaluator
 reference, submission = (Path(path).read_text() for path in sys.argv[1:3])
-found = evaluator.eval_kernel_against_ref(
+result = evaluator.eval_kernel_against_ref(
     original_model_src=reference, custom_model_src=submission, measure_performance=True,
     num_correct_trials=5, num_perf_trials=100, device=torch.device("cuda:0"))
-print(json.dumps({"compiled": found.compiled, "correct": found.correctness}))
+print(json.dumps({"compiled": result.compiled, "correct": result.correctness}))
 """
 HOST_INTERVAL_SECONDS = 0.1
+"""Interval at which the host's memory is sampled."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkout", type=Path, required=True, metavar="DIR", help="a KernelBench checkout")
     parser.add_argument("--levels", default="1,2,3")
-    parser.add_argument("--count", type=int, help="grade so many, drawn")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw and of the order")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="problems whose id begins with it")
+    parser.add_argument("--count", type=int, help="number of problems, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw and of the order")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="only problems whose file name begins with TEXT"
+    )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--full", action="store_true", help="in full instead of --quick")
-    parser.add_argument("--seconds", type=float, help="begin no other problem after so many seconds")
+    parser.add_argument("--full", action="store_true", help="grade in full instead of with --quick")
+    parser.add_argument("--seconds", type=float, help="start no further problem after this many seconds")
     parser.add_argument("--out", type=Path, default=Path("kernelbench.jsonl"))
     parser.add_argument("--against-evaluator", type=int, default=0, metavar="N")
     chosen = parser.parse_args()
@@ -65,36 +69,37 @@ def main() -> None:
 
 
 def drawn(chosen: argparse.Namespace) -> list[Problem]:
-    """The problems of the levels that were asked for, in drawn order."""
+    """The problems of the requested levels, in random order."""
     levels = {f"level{number}" for number in chosen.levels.split(",")}
-    found = [problem for problem in find_problems([chosen.checkout]).problems.values() if level(problem) in levels]
+    problems = [problem for problem in find_problems([chosen.checkout]).problems.values() if level(problem) in levels]
     if chosen.only:
-        found = [problem for problem in found if problem.path.stem.startswith(tuple(chosen.only))]
-    found.sort(key=lambda problem: str(problem.path))
-    random.Random(chosen.seed).shuffle(found)
-    return found[: chosen.count]
+        problems = [problem for problem in problems if problem.path.stem.startswith(tuple(chosen.only))]
+    problems.sort(key=lambda problem: str(problem.path))
+    random.Random(chosen.seed).shuffle(problems)
+    return problems[: chosen.count]
 
 
 def level(problem: Problem) -> str:
+    """The name of the problem's level, such as `level1`."""
     return problem.path.parent.name
 
 
 def as_submission(source: str) -> str:
-    """The reference under the name that a submission has."""
+    """The reference with its class renamed to ModelNew."""
     return re.sub(r"\bModel\b", "ModelNew", source)
 
 
 def grade_all(problems: Sequence[Problem], chosen: argparse.Namespace) -> None:
-    """Append a row for each as it is reached."""
-    begun = time.monotonic()
+    """Grade the problems and append a row to the file for each, as its verdict is reached."""
+    begin = time.monotonic()
 
     def work() -> Iterator[tuple[Problem, str]]:
         for problem in problems:
-            if chosen.seconds is None or time.monotonic() - begun < chosen.seconds:
+            if chosen.seconds is None or time.monotonic() - begin < chosen.seconds:
                 yield problem, as_submission(problem.source)
 
     with HostMemory() as host, Grader(device=chosen.device, quick=not chosen.full) as grader:
-        started = begun
+        started = begin
         for problem, verdict in zip(problems, grader.grade_many(work()), strict=False):
             seconds, started = time.monotonic() - started, time.monotonic()
             row = {"id": problem.id, "level": level(problem), "s": seconds, "host_gib": host.take(), **facts(verdict)}
@@ -104,7 +109,7 @@ def grade_all(problems: Sequence[Problem], chosen: argparse.Namespace) -> None:
 
 
 def facts(verdict: Verdict) -> dict[str, Any]:
-    """What the table and the JSON have of a verdict."""
+    """The fields of a verdict that a row has."""
     timing = verdict.timing
     figures = {name: getattr(timing, name) for name in ("forward", "backward", "total")} if timing else {}
     return {
@@ -122,6 +127,7 @@ def facts(verdict: Verdict) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
+    """One row as a line of text."""
     stages = " ".join(f"{name[:4]}={seconds}" for name, seconds in row["stages"].items() if seconds >= 0.05)
     different = {name: of for name, of in row["figures"].items() if of[0] in ("faster", "slower")}
     why = "" if row["status"] == "correct" else f" {row['codes'][:1]} {row['messages'][:1]}"
@@ -132,30 +138,31 @@ def line(row: dict[str, Any]) -> str:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows in a file; none if it does not exist."""
     return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
 
 
-def print_table(found: Sequence[dict[str, Any]]) -> None:
-    """Counts, quantiles and the rows that are not as they should be."""
-    if not found:
+def print_table(graded: Sequence[dict[str, Any]]) -> None:
+    """Print counts, quantiles and the problems whose reference was not graded correct."""
+    if not graded:
         return
-    seconds = sorted(row["s"] for row in found)
-    figures = [of for row in found for of in row["figures"].values()]
+    seconds = sorted(row["s"] for row in graded)
+    figures = [of for row in graded for of in row["figures"].values()]
     different = [of for of in figures if of[0] in ("faster", "slower")]
     far = [of for of in different if not 0.99 <= of[1] <= 1.01]
-    print(f"\n{len(found)} problems: {dict(Counter(row['status'] for row in found))}")
+    print(f"\n{len(graded)} problems: {dict(Counter(row['status'] for row in graded))}")
     late = seconds[int(0.95 * (len(seconds) - 1))]
     print(f"seconds: median {statistics.median(seconds):.1f}, 95th percentile {late:.1f}, all {sum(seconds):.0f}")
-    device, host = (max(row[of] for row in found) for of in ("device_gib", "host_gib"))
-    print(f"GiB at most: device {device:.1f}, host {host:.1f}")
+    device, host = (max(row[of] for row in graded) for of in ("device_gib", "host_gib"))
+    print(f"peak GiB: device {device:.1f}, host {host:.1f}")
     print(f"figures: {len(figures)}, called faster or slower {len(different)}, of these outside 1% {len(far)}")
-    for row in found:
+    for row in graded:
         if row["status"] != "correct":
             print(f"  {row['level']}/{row['id']}: {row['status']}: {(row['messages'] or [''])[0]}")
 
 
 def compare(problems: Sequence[Problem], chosen: argparse.Namespace) -> None:
-    """Seconds of KernelBench's evaluator on the same problems, beside ours."""
+    """Print the seconds of KernelBench's evaluator on the same problems, next to the grader's."""
     ours = {row["id"]: row for row in rows(chosen.out)}
     environment = {**os.environ, "PYTHONPATH": str(chosen.checkout / "src")}
     folder = chosen.out.parent
@@ -177,7 +184,7 @@ def compare(problems: Sequence[Problem], chosen: argparse.Namespace) -> None:
 
 
 class HostMemory:
-    """Peak of the host's memory in use beyond what was in use at the start; a context manager."""
+    """A context manager that samples the host's memory in use, relative to its value at the start."""
 
     def __init__(self) -> None:
         self._idle, self._peak = used_bytes(), 0
@@ -193,7 +200,7 @@ class HostMemory:
         self._thread.join()
 
     def take(self) -> float:
-        """GiB at most since the last time."""
+        """Peak in GiB since the last call."""
         peak, self._peak = self._peak, 0
         return peak / 2**30
 
@@ -203,7 +210,7 @@ class HostMemory:
 
 
 def used_bytes() -> int:
-    """Of the host's memory, without what the kernel can give back."""
+    """Bytes of the host's memory in use, without what the kernel can reclaim."""
     fields = dict(text.split(":", 1) for text in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     return total - available

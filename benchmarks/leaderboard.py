@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def fill(store: Store, count: int) -> None:
-    """Save real rows first; the rest are copies with other authors, sources and figures."""
+    """Save real rows, then copies of them with other authors, sources and figures."""
     draw = random.Random(0)
     with store.run([]) as run:
         for index in range(min(SAVED, count)):

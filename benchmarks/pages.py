@@ -84,7 +84,7 @@ def measure_static(database: Path, out: Path) -> None:
 
 
 def measure_served(database: Path) -> None:
-    """Start the server and request its first page twice, first with nothing cached."""
+    """Start the server and request its first page twice, the first time without a cache."""
     with server(database) as address:
         first, again = (request_seconds(address) for _ in range(2))
         print(f"served index: first request {first:.2f} s, second {again:.3f} s, opened in {opened(address)} s")
@@ -116,7 +116,7 @@ def request_seconds(address: str) -> float:
 
 @contextmanager
 def server(database: Path) -> Iterator[str]:
-    """The address of a server in a process of its own."""
+    """The address of a server that runs in its own process."""
     command = [sys.executable, "-m", "grader", "serve", "--db", str(database), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)

@@ -1,13 +1,12 @@
-"""Measures seconds a submission on one GPU, by this grader and by KernelBench's evaluator, in one run.
+"""Measures the seconds per submission on one GPU, of this grader and of KernelBench's evaluator.
 
     python -m benchmarks.throughput [--count 32] [--full-count 8] [--kernelbench CHECKOUT] [--kernelbench-count 8]
 
-The batch is the shipped correct CUDA submissions to the three convolution problems, repeated with another last line, so
-that each is a source and a build of its own. The grader takes them cold, then with cached builds, with --quick and in
-full: forward, backward and times, in the sandbox. KernelBench builds in parallel and then evaluates one after another,
-each in a process of its own, as its batch script does: the forward alone, with 5 correctness and 100 performance
-trials. Its share of the batch is smaller, since it takes longer; compare the seconds of each submission. Needs a GPU
-and nvcc.
+The batch repeats the shipped correct CUDA submissions to the three convolution problems, with a different last line in
+each, so that each has its own build. The grader runs forward, backward and timing in the sandbox: cold, then with
+cached builds, with --quick and in full. KernelBench builds in parallel and then evaluates one after another, each in
+its own process, as its batch script does: forward only, with 5 correctness and 100 performance trials. It gets a
+smaller part of the batch because it takes longer; compare the seconds per submission. Needs a GPU and nvcc.
 """
 
 from __future__ import annotations
@@ -83,11 +82,11 @@ def main() -> None:
             each["cached builds, in full"] = ours(catalog, batch[: arguments.full_count], Path(folder), quick=False)
     if arguments.kernelbench:
         theirs = kernelbench(arguments.kernelbench, catalog, batch[: arguments.kernelbench_count])
-        print(f"cold, KernelBench's seconds over ours: {theirs / each['cold, --quick']:.1f}")
+        print(f"cold, KernelBench's seconds divided by this grader's: {theirs / each['cold, --quick']:.1f}")
 
 
 def distinct(catalog: Catalog, count: int) -> list[Submission]:
-    """`count` different sources, over the problems in turn."""
+    """`count` different sources, cycling over the problems."""
     root = shipped("problems").parent
     correct = find_submissions([root / path for path in CORRECT], catalog).submissions
     return [

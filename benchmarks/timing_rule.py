@@ -1,10 +1,10 @@
-"""Simulates how often the timing rule errs when two processes of one program differ steadily.
+"""Simulates the errors of the timing rule when two processes of one program differ by a constant.
 
     python -m benchmarks.timing_rule [--gradings 1000] [--held-up 0.02]
 
-Each process draws an offset, uniform within plus or minus so much, for as long as it lives; a grading has one pair of
-processes. Each pair of calls adds normal noise, and some calls are held up, by 10% on average. Printed are the share of
-equal programs called faster or slower, the share of slower copies called slower, and the rounds needed.
+Each process draws a fixed offset, uniform within plus or minus the value shown; a grading has one pair of processes.
+Each pair of calls adds normal noise, and some calls are delayed, by 10% on average. The table shows the share of equal
+programs called faster or slower, the share of slower copies called slower, and the rounds needed.
 
 `nested` is the alternative that treats a process as a random effect: k fresh pairs of processes of three rounds each,
 and a nested bootstrap over pairs and their rounds, as Student's t times its standard error. Needs no GPU.
@@ -23,7 +23,7 @@ from grader.grading.timing.statistics import PRECISIONS, Round, speedup, student
 from grader.verdict.models import Device
 
 Rule = Callable[[float], tuple[str, int]]
-"""Grades a candidate that takes so many times as long as the reference: its verdict, and the rounds it took."""
+"""Maps a candidate's slowdown over the reference to its verdict and the number of rounds."""
 SLOWDOWNS = {Device.CUDA: (1.03, 1.05, 1.08), Device.CPU: (1.10, 1.15)}
 OFFSETS = {Device.CUDA: (0.001, 0.007, 0.014), Device.CPU: (0.014, 0.02)}
 NOISES = {Device.CUDA: (0.001, 0.005, 0.02), Device.CPU: (0.01, 0.03, 0.06)}
@@ -37,7 +37,7 @@ NESTED_RESAMPLES = 200
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
-    parser.add_argument("--gradings", type=int, default=1000, help="for each cell of the table")
+    parser.add_argument("--gradings", type=int, default=1000, help="simulated gradings per cell of the table")
     parser.add_argument("--held-up", type=float, default=0.02, help="share of the pairs of calls that are held up")
     parser.add_argument("--nested", action="store_true", help="simulate the nested alternative too")
     arguments = parser.parse_args()
@@ -98,7 +98,7 @@ def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tup
 
 
 def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, int]:
-    """Today's rule: one pair of processes, rounds until the interval is narrow enough."""
+    """The current rule: one pair of processes, rounds until the interval is narrow enough."""
     steady = processes.pair(slowdown)
     rounds = [processes.round(steady) for _ in range(plan.min_rounds)]
     figure = speedup(rounds)

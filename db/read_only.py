@@ -1,4 +1,4 @@
-"""Opens a database for reading only, whoever writes meanwhile."""
+"""Opens a database for reading only, also while another process writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_to_read(where: str | Path) -> Store:
     """A store for a command that reads. Raises StoreError if there is no database, or it cannot be read.
 
     A database with an older schema is migrated first, which needs write permission. A URL with options of its own,
-    such as `mode=ro`, is opened as it says.
+    such as `mode=ro`, is opened with these.
     """
     url = database_url(where)
     if url.query:
@@ -67,15 +67,15 @@ def _is_current(store: Store) -> bool:
 def _connect(path: Path) -> sqlite3.Connection:
     """A connection that refuses to write and leaves no file behind.
 
-    In WAL mode SQLite makes two more files beside the database, which only a connection with write permission removes:
-    left behind, they may keep others from writing.
+    In WAL mode SQLite creates two more files beside the database. Only a connection with write permission removes
+    them; if they stay, they may prevent other processes from writing.
     """
     address = path.resolve().as_uri()
     if all(os.access(one, os.W_OK, effective_ids=True) for one in (path, path.resolve().parent)):
         return _connected(f"{address}?mode=rw")
     if Path(f"{path}-wal").exists():
         return _connected(f"{address}?mode=ro")
-    # Nobody writes now, so the file can be read as it is.
+    # Without a WAL file no process writes, so the file can be read as it is.
     return _connected(f"{address}?mode=ro&immutable=1")
 
 
@@ -83,7 +83,7 @@ def _connected(address: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS, check_same_thread=False)
     try:
         connection.execute("PRAGMA query_only = ON")
-        # SQLite opens the file when it is first needed.
+        # SQLite opens the file at the first query.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()

@@ -1,6 +1,7 @@
-"""Whether forward and backward of a problem can be graded, from a run with tensors that have shapes but no values.
+"""Determines whether the forward and backward of a problem can be graded, without computing values.
 
-Such a run needs almost no memory, so listing problems of any size is quick.
+The reference runs on tensors that have shapes but no values. This needs almost no memory, so listing problems of any
+size is quick.
 """
 
 from __future__ import annotations

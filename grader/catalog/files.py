@@ -8,11 +8,11 @@ from pathlib import Path
 from grader.errors import UserError, printable
 
 MAX_SOURCE_BYTES = 1 << 20
-"""Largest source that is read, in bytes. Hand-written and generated kernels have some 10 KB."""
+"""Bytes of the largest source that is read. Hand-written and generated kernels have about 10 KB."""
 
 
 def existing(path: Path) -> Path:
-    """The same path. Raises UserError where there is no such file or folder, naming the nearest."""
+    """Returns the path. Raises UserError if it does not exist, with the nearest name as a suggestion."""
     if not path.exists():
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, beside, n=1)
@@ -24,7 +24,10 @@ def existing(path: Path) -> Path:
 
 
 def read_source(path: Path) -> tuple[str, str | None]:
-    """(source, None), or ("", the reason why the file cannot be used). Raises UserError where it cannot be opened."""
+    """Returns (source, None), or ("", the reason why the file cannot be used).
+
+    Raises UserError if the file cannot be opened.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:

@@ -1,4 +1,7 @@
-"""Facts about problems, remembered between commands: finding them out takes torch, and seconds of its imports."""
+"""A cache of facts about problems, kept between commands.
+
+Computing them needs torch, whose import takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from grader.verdict.value import digest
 
 
 def known_facts(problem: Problem) -> ProblemFacts:
-    """The facts about a problem, from the cache if its source, torch and the grader are the same as then."""
+    """The facts about a problem, from the cache if its source, torch and the grader are unchanged."""
     file = _folder() / f"{_key(problem)}.json"
     with contextlib.suppress(OSError, ValidationError):
         remembered = ProblemFacts.model_validate_json(file.read_bytes())
@@ -40,7 +43,7 @@ def _key(problem: Problem) -> str:
 
 
 def _remember(file: Path, result: ProblemFacts) -> None:
-    """Written aside and renamed, so that a reader never sees half of it."""
+    """Write a temporary file and rename it, so that a reader never sees a partial file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
         written.write(result.model_dump_json())

@@ -1,4 +1,4 @@
-"""What can be graded of a problem: its variants, its operands, and which of them have gradients."""
+"""Facts about a problem: its variants, its operands, and which of them have gradients."""
 
 from __future__ import annotations
 

@@ -56,12 +56,15 @@ class ProblemModule:
     """Names of the positional parameters of `Model.forward`."""
 
     def argument_name(self, index: int) -> str:
-        """The name of the forward's input at a position; `input[index]` where the signature has none."""
+        """The name of the forward's input at a position; `input[index]` if the signature has none."""
         return self.forward_arguments[index] if index < len(self.forward_arguments) else f"input[{index}]"
 
 
 def load_problem(problem: Problem) -> ProblemModule:
-    """Import a problem. Raises ProblemError with a message of one line: the file, what is missing, the remedy."""
+    """Import a problem.
+
+    Raises ProblemError with a message of one line: the file, what is missing, the remedy.
+    """
     module = _import(problem)
     model_class = getattr(module, "Model", None)
     if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
@@ -137,7 +140,7 @@ def _maker(problem: Problem, module: ModuleType, name: str, *, tensors: bool = F
 
 
 def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False) -> Maker:
-    """The same maker; it raises ProblemError where the result is not a list, or cannot be sent to a worker."""
+    """Wraps a maker: it raises ProblemError if the result is not a list or cannot be sent to a worker."""
 
     def make() -> Sequence[Any]:
         try:

@@ -35,7 +35,10 @@ class Catalog:
     skipped: tuple[Skipped, ...] = ()
 
     def problem(self, problem_id: str) -> Problem:
-        """The problem of that id. Raises UserError naming a skipped file of that name, or the nearest known ids."""
+        """The problem with this id.
+
+        Raises UserError that names a skipped file with this name, or the nearest known ids.
+        """
         try:
             return self.problems[problem_id]
         except KeyError:
@@ -55,9 +58,10 @@ class Catalog:
 
 
 def find_problems(folders: Iterable[Path] = (), *, with_shipped: bool = True) -> Catalog:
-    """The shipped problems and those in the folders, searched recursively; a later folder replaces an earlier one's.
+    """The shipped problems and those in the folders, searched recursively.
 
-    A folder may also be a single problem. Raises UserError for a folder that is missing or holds no problem.
+    A problem in a later folder replaces one with the same id. A folder may also be a single problem. Raises UserError
+    for a folder that is missing or holds no problem.
     """
     problems: dict[str, Problem] = {}
     skipped: list[Skipped] = []
@@ -69,7 +73,7 @@ def find_problems(folders: Iterable[Path] = (), *, with_shipped: bool = True) ->
 
 
 def walk(folder: Path) -> Iterator[tuple[ProblemFormat, Path]]:
-    """Files and folders that a format claims, sorted, with that format; hidden ones are passed over."""
+    """Files and folders that a format claims, sorted, with the format; hidden ones are skipped."""
     for path in _entries(folder):
         claimed_by = claimant(path)
         if claimed_by is not None:
@@ -79,7 +83,7 @@ def walk(folder: Path) -> Iterator[tuple[ProblemFormat, Path]]:
 
 
 def claimant(path: Path) -> ProblemFormat | None:
-    """The format that a path belongs to; None for a helper file and for what no format knows."""
+    """The format of a path; None for a helper file and for a path that no format claims."""
     if any(one.is_helper(path) for one in FORMATS.values()):
         return None
     return next((one for one in FORMATS.values() if one.claims(path)), None)
@@ -121,7 +125,7 @@ def _problems_under(folder: Path) -> Catalog:
 
 
 def _shortened(problems: Mapping[str, Problem]) -> dict[str, Problem]:
-    """By name without the group wherever only one problem has the name."""
+    """Problems by name, without the group if only one problem has the name."""
     counts = Counter(map(_name, problems))
     short = {
         problem_id: problem if counts[_name(problem_id)] > 1 else problem.model_copy(update={"id": _name(problem_id)})

@@ -1,4 +1,4 @@
-"""The problem folders that `grader problems add` remembers, in a JSON file of the user's configuration."""
+"""Problem folders registered by `grader problems add`, in a JSON file of the user's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to grade: read from the forms in which callers have it, and made into a `Request`."""
+"""Reads work in all forms that callers may pass, and makes it a `Request`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Pat
 """
 
 UNKNOWN_AUTHOR = "unknown"
-"""The author of a source that comes without one."""
+"""The author of a source without a given author."""
 MAX_LINE_BYTES = 8 << 20
 """Longest line of a JSONL batch: the largest source with every character escaped, and room for the other fields."""
 _FIELDS = {"problem", "source", "author", "label", "sample"}
@@ -38,7 +38,7 @@ _MAX_SAMPLE = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Request:
-    """One submission to grade, with everything that is decided before a worker exists."""
+    """One submission to grade, with all that is determined before a worker starts."""
 
     problem: Problem
     submission: Submission
@@ -47,7 +47,7 @@ class Request:
 
 
 def make_request(problem: Problem, submission: Submission, *, device: str, default_device: Device) -> Request:
-    """Analyses the source once. `default_device` is for `auto` and a source that runs on any device."""
+    """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
@@ -56,13 +56,16 @@ def make_request(problem: Problem, submission: Submission, *, device: str, defau
 
 
 class RequestReader:
-    """Reads pairs of problem and submission from the forms in which callers have them."""
+    """Reads (problem, submission) pairs from all forms of work."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def pair(self, work: Work) -> Pair:
-        """The problem and submission of a piece of work. Raises UserError for anything else, or an unknown problem."""
+        """The problem and submission of a piece of work.
+
+        Raises UserError for an unknown problem or an unsupported type.
+        """
         if isinstance(work, Submission):
             return self._catalog.problem(work.problem_id), work
         if isinstance(work, Mapping):

@@ -1,4 +1,4 @@
-"""The files shipped with the grader: beside the package in a clone, inside it in an installed wheel."""
+"""Finds the files shipped with the grader: beside the package in a clone, inside it in a wheel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped(folder: Literal["problems", "reference_solutions", "submissions"]) -> Path:
-    """The shipped folder of that name. Raises GraderError where it is missing."""
+    """The shipped folder with this name. Raises GraderError if it is missing."""
     for place in (_PACKAGE / "_shipped" / folder, _PACKAGE.parent / folder):
         if place.is_dir():
             return place

@@ -1,6 +1,6 @@
-"""Which device a submission is written for, and in which languages, read off its source without importing it.
+"""Estimates the device and the languages of a submission from its source, without importing it.
 
-Both are guesses. The device is the default that `--device` overrides, and a wrong one shows in the verdict.
+Both are heuristics. `--device` overrides the device; the verdict records it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 Needs = Literal["cuda", "cpu", "any"]
 """`cuda`: compiles or names CUDA. `cpu`: compiles C++ only. `any`: plain PyTorch."""
 Language = Literal["cuda", "cpp", "triton", "torch_compile", "nvrtc", "cupy", "numba", "cute", "tilelang", "pytorch"]
-"""`cuda` is CUDA C++, whatever compiles it; `pytorch` means that no other language is there."""
+"""`cuda` is CUDA C++ with any compiler; `pytorch` means that there is no other language."""
 
 _LANGUAGE_OF_PACKAGE: dict[str, Language] = {
     "triton": "triton",
@@ -32,12 +32,12 @@ _CUDA_TEXT = re.compile(r"\bcuda_sources\s*=|\.cu['\"]|__global__")
 _CPP_TEXT = re.compile(r"\bcpp_sources\s*=")
 
 _IGNORED_FUNCTIONS = {"get_inputs", "get_init_inputs", "generate_input"}
-"""Submissions often repeat the problem's functions with `.cuda()` in them; only the problem's own are called."""
+"""Submissions often repeat the problem's functions with `.cuda()` in them; these copies are never called."""
 
 
 @dataclass(frozen=True)
 class SourceAnalysis:
-    """What a source is written for."""
+    """The device and languages of a source."""
 
     needs: Needs
     languages: tuple[Language, ...]
@@ -45,7 +45,10 @@ class SourceAnalysis:
 
 
 def analyse(source: str) -> SourceAnalysis:
-    """One pass over the syntax tree, or over the text where it cannot be parsed; linear in the source's length."""
+    """The device and languages, from one pass over the syntax tree.
+
+    If the source cannot be parsed, its text is searched. Time is linear in the length of the source.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -72,7 +75,7 @@ def _nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 class _Seen:
-    """What the nodes visited so far say."""
+    """Findings of the nodes visited so far."""
 
     def __init__(self, *, wants_cuda: bool = False) -> None:
         self.wants_cuda = wants_cuda

@@ -1,4 +1,7 @@
-"""Finds submissions in files and folders, and the problem that each file name gives. Files are never imported."""
+"""Finds submissions in files and folders, and the problem that each file name gives.
+
+Files are read and never imported.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from grader.errors import UserError, is_printable, printable
 from grader.verdict.models import Problem, Submission
 
 _SEPARATOR = re.compile(r"(?=__)")
-"""Between a problem's id and a label. Ids may hold it, or end in an underscore: KernelBench's 41 do."""
+"""Separates a problem's id from a label. Ids may contain it or end in an underscore, as 41 ids of KernelBench do."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A file or folder that cannot be graded. The rest of the batch can."""
+    """A file or folder that cannot be graded; the rest of the batch still can."""
 
     path: Path
     reason: str
@@ -31,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class FoundSubmissions:
-    """What a search for submissions found."""
+    """The result of a search for submissions."""
 
     submissions: tuple[Submission, ...]
     refused: tuple[Refusal, ...] = ()
@@ -40,7 +43,7 @@ class FoundSubmissions:
 def find_submissions(
     paths: Iterable[Path], catalog: Catalog, *, problem_id: str | None = None, author: str | None = None
 ) -> FoundSubmissions:
-    """The submissions in the files and, recursively, the folders, and what of them cannot be graded.
+    """Finds submissions in files and, recursively, in folders, and lists what cannot be graded.
 
     `problem_id` and `author` override what the files' names and folders say. Raises UserError for an unknown
     `problem_id` and for an `author` with control characters.
@@ -65,9 +68,10 @@ def find_submissions(
 
 
 def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
-    """The problem and label in a file's name: a format's own naming, else the longest known id, `__`, the label.
+    """The problem and label in a file's name.
 
-    Where no id is known, the part before the first `__` stands for one. Raises UserError.
+    The formats' own naming rules apply first, then the longest known id followed by `__` and the label. If no id is
+    known, the part before the first `__` is the id. Raises UserError.
     """
     for one in FORMATS.values():
         named = one.named_by(path, problems)
@@ -106,7 +110,7 @@ def _submission_files(path: Path, catalog: Catalog) -> Iterator[Path]:
 
 
 def _looks_like_a_submission(path: Path, catalog: Catalog) -> bool:
-    """Problems and helper files beside submissions are passed over; a misspelt problem id is not."""
+    """Whether a file beside submissions is skipped: problems and helper files, but not a misspelt problem id."""
     try:
         problem = catalog.problems.get(named_by(path, catalog.problems).problem_id)
         if problem is not None:
@@ -142,7 +146,7 @@ def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: st
 
 
 def _for_problem(path: Path, problem_id: str) -> NamedBy:
-    """A file whose problem is given: the label is what follows the id, or the whole stem where that is another name."""
+    """A file with a given problem; the label is the part after the id, or the whole stem if that has another name."""
     name = problem_id.rpartition("/")[2]
     sample = next((one.sample_of(path) for one in FORMATS.values() if one.sample_of(path) is not None), None)
     if path.stem == name or sample is not None:

@@ -12,12 +12,12 @@ from grader.errors import printable
 
 
 def offered(folders: Iterable[Path] | None) -> Catalog:
-    """The shipped problems, the remembered ones and those in the folders; a later one replaces an earlier one."""
+    """Problems from the shipped, the registered and the given folders; later ones replace earlier ones."""
     return find_problems([*_remembered(), *(folders or ())])
 
 
 def to_check(folders: Iterable[Path] | None, *, with_shipped: bool) -> Catalog:
-    """The problems in the folders alone, and the shipped ones where asked; without either as `offered`."""
+    """The problems in the folders only, plus the shipped ones if requested; without either, as `offered`."""
     if not folders and not with_shipped:
         return offered(None)
     return find_problems(folders or (), with_shipped=with_shipped)

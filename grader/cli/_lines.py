@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def arriving(stream: Path) -> Iterator[tuple[str, Iterator[tuple[int, bytes]]]]:
-    """Batches of numbered lines as they arrive, until the end, each with the stream's name. Raises UserError."""
+    """Yields (stream name, batch of numbered lines) as lines arrive, until the end. Raises UserError."""
     name = "stdin" if stream == STDIN else str(stream)
     try:
         with open(0 if stream == STDIN else stream, "rb", buffering=0, closefd=stream != STDIN) as file:
@@ -56,7 +56,10 @@ class LineReader:
         self._number = 0
 
     def batches(self) -> Iterator[Iterator[tuple[int, bytes]]]:
-        """Batches of lines that have arrived: each waits for its first line only, and is used up before the next."""
+        """Yields batches of lines; a batch waits for its first line only.
+
+        Consume each batch before requesting the next.
+        """
         while (first := self._next(wait=True)) is not None:
             yield self._arrived(first)
 

@@ -1,4 +1,4 @@
-"""Where the log goes: `grader` logs to nowhere unless --log-level or --log-file asks for it."""
+"""Configures logging. Nothing is logged without --log-level or --log-file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def start_logging(level: str | None, file: Path | None) -> None:
-    """Send the records of the logger `grader` to stderr if there is a level, and to the file if there is one.
+    """Send the records of the logger `grader` to stderr, to a file, or to both.
 
+    `level` None writes nothing to stderr; `file` None writes no file.
     Raises UserError for an unknown level or a file that cannot be written.
     """
     if level is not None and level.lower() not in LEVELS:
@@ -36,7 +37,10 @@ def start_logging(level: str | None, file: Path | None) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a record: time, level, logger, message, the extra fields, and a traceback if there is one."""
+    """A formatter that writes one JSON object per record.
+
+    Fields: time, level, logger, message, the record's extra fields, and a traceback if there is one.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {

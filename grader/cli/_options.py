@@ -29,6 +29,8 @@ _METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N"}
 
 
 class Format(StrEnum):
+    """Output formats of a leaderboard."""
+
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
@@ -36,6 +38,8 @@ class Format(StrEnum):
 
 
 class BoardChoice(StrEnum):
+    """Names of the boards; see `db.leaderboard.Board`."""
+
     TOTAL = "total"
     FORWARD = "forward"
     STRICT_FP32 = "strict-fp32"

@@ -43,9 +43,9 @@ def export(
     ] = ExportFormat.JSONL,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
     db: Database = DATABASE,
-    author: Annotated[str | None, typer.Option(metavar="NAME", help="Only this author's.")] = None,
-    problem: Annotated[str | None, typer.Option(metavar="ID", help="Only on this problem.")] = None,
-    status: Annotated[Status | None, typer.Option(help="Only with this status.")] = None,
+    author: Annotated[str | None, typer.Option(metavar="NAME", help="Only verdicts for this author.")] = None,
+    problem: Annotated[str | None, typer.Option(metavar="ID", help="Only verdicts for this problem.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only verdicts with this status.")] = None,
     level: Annotated[
         int | None, typer.Option(metavar="N", help="kernelbench: only this level; a file holds one level.")
     ] = None,
@@ -88,7 +88,7 @@ def export(
 
 
 def _counted(found: Iterable[Chosen], choice: Choice) -> Iterator[Chosen]:
-    """The same; says on stderr at the end if there was nothing."""
+    """The verdicts, unchanged; prints a line on stderr at the end if there were none."""
     count = 0
     for count, one in enumerate(found, start=1):  # noqa: B007
         yield one
@@ -114,7 +114,7 @@ def _kernelbench(found: Iterable[Chosen], level: int | None) -> str:
 
 
 def _readable(found: Iterable[Chosen]) -> Iterator[Verdict]:
-    """The verdicts that this version can read; says on stderr at the end how many it cannot."""
+    """The verdicts that this version can read; prints the number of others on stderr at the end."""
     unreadable = 0
     for one in found:
         if one.verdict is None:

@@ -41,7 +41,8 @@ def grade(
         ),
     ] = None,
     problem_id: Annotated[
-        str | None, typer.Option("--problem", metavar="ID", help="Grade for this problem, whatever the file name says.")
+        str | None,
+        typer.Option("--problem", metavar="ID", help="Grade for this problem, not the one in the file name."),
     ] = None,
     author: Annotated[
         str | None, typer.Option(metavar="NAME", help="Store the verdicts under this author, not the folder's name.")
@@ -56,8 +57,8 @@ def grade(
     ] = None,
     problems: ProblemFolders = None,
     db: Database = DATABASE,
-    regrade: Annotated[bool, typer.Option("--regrade", help="Grade again what has a verdict in the database.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a verdict.")] = False,
+    regrade: Annotated[bool, typer.Option("--regrade", help="Grade again even if the database has a verdict.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per verdict.")] = False,
     *,
     options: GraderOptions,
 ) -> None:
@@ -151,12 +152,12 @@ class _Batch:
             self._show(self.store.save(verdict, request.submission, request.problem, self.run))
 
     def refuse(self, message: str) -> None:
-        """Print why a line cannot be graded; the others are."""
+        """Print why a line cannot be graded; the batch continues."""
         self.refused += 1
         self.progress.say(f"grader: {message}")
 
     def _without_verdict(self, pairs: Iterable[Pair], pending: deque[Request]) -> Iterator[Request]:
-        """Requests without a stored verdict, also appended to `pending`; of the others the stored one is shown."""
+        """Requests without a stored verdict, also appended to `pending`; stored verdicts are shown."""
         for request in map(self.grader.request, pairs):
             stored = None if self.regrade else self._stored(request)
             if stored is None:
@@ -176,7 +177,7 @@ class _Batch:
 
 
 def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:
-    """(Files and folders, streams of JSONL). Raises UserError for a missing stream, and if there is nothing at all."""
+    """(files and folders, streams of JSONL). Raises UserError for a missing stream, and if both are empty."""
     if not paths and kernelbench_run is None:
         raise UserError("nothing to grade; name files, folders, a .jsonl, - for stdin, or --kernelbench-run DIR")
     streams = [path for path in paths if path == STDIN or (path.suffix == ".jsonl" and not path.is_dir())]
@@ -194,7 +195,7 @@ def _pairs(
     author: str | None,
     check_variant: Callable[[Problem], None],
 ) -> tuple[list[Pair], list[str]]:
-    """What can be graded, and a message for each file or problem that cannot."""
+    """The pairs that can be graded, and a message for each file or problem that cannot."""
     found = find_submissions(files, catalog, problem_id=problem_id, author=author)
     pairs, unusable = [], Counter[str]()
     for submission in found.submissions:

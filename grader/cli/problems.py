@@ -27,7 +27,7 @@ _Folder = Annotated[
 def list_problems(
     context: typer.Context,
     problems: ProblemFolders = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
 ) -> None:
     """List the problems with their variants, and whether forward and backward can be graded; if not, why.
 
@@ -40,7 +40,7 @@ def list_problems(
     """
     if context.invoked_subcommand is not None:
         if problems or as_json:
-            raise UserError(f"write the options behind the command: grader problems {context.invoked_subcommand} ...")
+            raise UserError(f"put the options after the command: grader problems {context.invoked_subcommand} ...")
         return
     from grader.catalog.known_facts import known_facts
     from grader.report.tables import problems_table
@@ -57,15 +57,17 @@ def list_problems(
 @app.command()
 @takes_grader_options(["sandbox"])
 def check(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; all without any.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Problems to check; by default all.")
+    ] = None,
     problems: Annotated[
         list[Path] | None,
-        typer.Option("--problems", metavar="DIR", help="Check the problems in this folder alone; may be repeated."),
+        typer.Option("--problems", metavar="DIR", help="Check only the problems in this folder; may be repeated."),
     ] = None,
     with_shipped: Annotated[
-        bool, typer.Option("--shipped", help="Check the shipped problems, too; without --problems, them alone.")
+        bool, typer.Option("--shipped", help="Also check the shipped problems; without --problems, only these.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
     *,
     options: GraderOptions,
 ) -> None:
@@ -122,7 +124,7 @@ def remove(folder: _Folder) -> None:
 
 
 def _with_skipped_named(catalog: Catalog) -> Catalog:
-    """The same; the files in it that are no problems are named on stderr."""
+    """The catalog, unchanged; files in it that are not problems are listed on stderr."""
     from grader.report.tables import skipped_lines
 
     for line in skipped_lines(catalog.skipped):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class SelftestDevice(StrEnum):
+    """Devices that a selftest can measure."""
+
     CPU = "cpu"
     CUDA = "cuda"
 
@@ -32,8 +34,8 @@ def selftest(
 
     Three references, of about 20 us, about 1 ms and a whole convolution block, are graded against themselves. Any
     result but same or inconclusive is a false alarm, and the exit status is 1. A copy of each that takes 3% longer in
-    the forward (15% on the CPU) should be called slower; the number of times that it was is printed. Takes about half
-    a minute for each run and problem.
+    the forward (15% on the CPU) should be called slower; the command prints how often it was. Takes about half a minute
+    for each run and problem.
 
     \b
     Examples:
@@ -43,7 +45,7 @@ def selftest(
     from grader.errors import UserError
 
     if not timing:
-        raise UserError("selftest: nothing to test: give --timing")
+        raise UserError("selftest: there is nothing to test; add --timing")
     from grader.catalog.problems import find_problems
     from grader.grading import selftest as own
     from grader.grading.resources import Resources

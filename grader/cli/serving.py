@@ -1,4 +1,4 @@
-"""`grader serve`: the report live from the database."""
+"""`grader serve`: serves the report from the database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grader.errors import UserError
 
 
 def serve(
-    db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where verdicts are kept.")] = "grader.db",
+    db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database with the verdicts.")] = "grader.db",
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 admits other machines.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 accepts other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects any free port.")] = 8000,
     submit: Annotated[
         bool, typer.Option("--submit", help="Accept submissions with a token (GRADER_TOKEN, or printed).")
     ] = False,
@@ -41,7 +41,7 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
             raise
-        raise UserError(f"serving needs {error.name}; pip install 'kernel-grader[serve]' brings it") from error
+        raise UserError(f"serving needs {error.name}; install it with pip install 'kernel-grader[serve]'") from error
     run_server(
         db,
         host=host,

@@ -1,1 +1,1 @@
-"""Verdicts and leaderboards for people and for programs."""
+"""Renders verdicts and leaderboards for people and for programs."""

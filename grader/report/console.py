@@ -1,4 +1,4 @@
-"""Consoles, and the removal of characters from foreign text that would steer a terminal or a reader."""
+"""Consoles, and the removal of control characters from foreign text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ BIDIRECTIONAL = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that reorder the text around them, as part of a regular expression's set."""
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDIRECTIONAL}]")
-"""Everything that steers a terminal instead of being shown, newline and tab excepted."""
+"""Control characters except newline and tab, and characters that reorder text."""
 
 _LINE_BREAK = re.compile("[\n\u2028\u2029]")
 
 _WIDTH_IN_FILES = 200
-"""Columns; files have no width, and this is wide enough that no table is cut."""
+"""Columns of output to a file, wide enough that no table is cut."""
 
 
 def clean(text: str) -> str:
-    """Text from a submission or its compiler, unable to move the cursor or to reverse the writing."""
+    """Foreign text without control characters and without characters that reorder text."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 

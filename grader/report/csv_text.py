@@ -1,4 +1,4 @@
-"""CSV that a spreadsheet shows and does not run: foreign text is neither a formula nor reordered."""
+"""CSV in which foreign text is neither a formula nor reordered, for spreadsheets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def csv_cell(value: Cell) -> Cell:
     """A number as it is; text without reordering characters, behind an apostrophe if it is a formula."""
     if not isinstance(value, str):
         return value
-    shown = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    shown = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
     return f"'{shown}" if value.startswith(_FORMULA) else shown
 
 

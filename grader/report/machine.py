@@ -1,4 +1,4 @@
-"""Verdicts and boards for programs: JSON and CSV. Absent is null, or an empty cell."""
+"""Verdicts and boards for programs: JSON and CSV. An absent value is null, or an empty cell."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def json_line(value: Value) -> str:
 
 
 def leaderboard_json(board: Leaderboard) -> str:
-    """The whole board as one object, indented."""
+    """The whole board as one indented JSON object."""
     return board.model_dump_json(indent=2)
 
 
 def leaderboard_csv(board: Leaderboard) -> str:
-    """A header and one record per entry."""
+    """The board as CSV: a header, then one record per entry."""
     rows = [entry.model_dump(mode="json") | {"labels": " ".join(entry.labels)} for entry in board.entries]
     return "".join(csv_lines(tuple(Entry.model_fields), rows)).removesuffix("\n")

@@ -37,6 +37,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell and is not markup: names are foreign text."""
+    """Foreign text escaped for one table cell: no markup and no line breaks."""
     escaped = "".join(f"\\{letter}" if letter in r"\`*_{}[]<>#|!~" else letter for letter in clean(text))
     return escaped.replace("\n", " ")

@@ -29,7 +29,7 @@ class BatchProgress:
             console=self._stderr,
             disable=not sys.stderr.isatty(),
             transient=True,
-            # Otherwise rich redirects what is printed to a file to the terminal.
+            # Otherwise rich redirects prints to the terminal, also if stdout is a file.
             redirect_stdout=False,
         )
         self._task = self._bar.add_task("grading", total=total)
@@ -49,7 +49,7 @@ class BatchProgress:
             print(json_line(verdict), flush=True)
             self._note(verdict)
         elif self._stdout.is_terminal and self._stderr.is_terminal:
-            # Both are one screen: the bar would overwrite lines that do not go through its console.
+            # stdout and stderr share a terminal: the bar would overwrite lines that bypass its console.
             self._bar.console.print(verdict_line(verdict))
         else:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)

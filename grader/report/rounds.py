@@ -16,7 +16,7 @@ _FULL_BAR = 30
 
 
 def samples_table(timing: TimingResult) -> Table | None:
-    """Each phase's calls in order, two per round, and the ratio of each round; None without samples."""
+    """A table of each phase's calls in order, two per round, and each round's ratio; None if empty."""
     table = _table("figure", "side", "least", "median", "most", "in order")
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)

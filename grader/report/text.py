@@ -196,7 +196,9 @@ def _outputs(verdict: Verdict) -> Table | None:
 
 
 def _checks(checks: Iterable[TensorCheck]) -> Table | None:
-    table = plain_table("operand", "status", "relative error", "float32 eager", "worst at", "there", "should be", "why")
+    table = plain_table(
+        "operand", "status", "relative error", "float32 eager", "worst index", "value", "expected", "why"
+    )
     for check in checks:
         table.add_row(
             one_line(check.name),

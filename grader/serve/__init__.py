@@ -1,4 +1,4 @@
-"""The report live from the database, with progress, comparison of submissions, and submission.
+"""Serves the report from the database: pages, live progress, comparisons, a JSON API and submissions.
 
 Needs the extra `serve` (FastAPI and uvicorn).
 """

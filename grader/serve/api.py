@@ -18,7 +18,7 @@ from grader.verdict.models import Device, Status, Verdict
 from grader.verdict.value import Value
 
 _MOST = 1000
-"""Verdicts in one answer."""
+"""Verdicts in one response."""
 
 
 def _listed_fields() -> dict[str, Any]:
@@ -35,13 +35,13 @@ def _listed_fields() -> dict[str, Any]:
 VerdictInShort: type[Value] = create_model(
     "VerdictInShort",
     __base__=Value,
-    __doc__="A verdict without its bulk; `/api/verdicts/{id}` has the whole.",
+    __doc__="A verdict in short; `/api/verdicts/{id}` returns it in full.",
     id=(int, Field(description="The verdict's number in its database.")),
     **_listed_fields(),
     total=(Speedup | None, Field(description="Forward and backward together, over eager PyTorch, with its interval.")),
-    forward=(Speedup | None, Field(description="The forward alone, over eager PyTorch, with its 95% interval.")),
-    total_light=(float | None, Field(description="Roofline bound over the time taken.")),
-    forward_light=(float | None, Field(description="Roofline bound over the forward's time.")),
+    forward=(Speedup | None, Field(description="The forward only, over eager PyTorch, with its 95% interval.")),
+    total_light=(float | None, Field(description="Roofline bound divided by the measured time.")),
+    forward_light=(float | None, Field(description="Roofline bound divided by the forward's time.")),
 )
 """The listed columns of a verdict with its speedups, as `db.rows.Row` has them."""
 
@@ -76,15 +76,15 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         after: Annotated[int, Query(ge=0, description="Only ids above this.")] = 0,
         limit: Annotated[int, Query(ge=1, le=_MOST)] = 100,
     ) -> Verdicts:
-        """Every verdict in short, filtered, including those that no board counts."""
+        """Verdicts in short, filtered, including those that no board counts."""
         wanted = {"problem": problem, "author": author, "status": status, "device": device}
         requested = [(name, value) for name, value in wanted.items() if value is not None]
-        found = (
+        matching = (
             row
             for row in snapshots.current().rows
             if row.id > after and all(getattr(row, name) == value for name, value in requested)
         )
-        shown = [row for _, row in zip(range(limit + 1), found, strict=False)]
+        shown = [row for _, row in zip(range(limit + 1), matching, strict=False)]
         return Verdicts(
             verdicts=tuple(map(_in_short, shown[:limit])),
             next_after=shown[limit - 1].id if len(shown) > limit else None,
@@ -97,14 +97,14 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
             stored = store.get(verdict_id)
         except StoreError as error:
             raise HTTPException(404, f"no verdict {verdict_id} that this grader can read") from error
-        # JSON has no infinity; the model writes one as text.
+        # The model writes infinity, which JSON lacks, as text.
         return Response(json_line(stored.verdict), media_type="application/json")
 
     @router.get("/leaderboard", response_model=Leaderboard)
     def board(board: Board = "total", problem: str | None = None, device: Device | None = None) -> Response:
-        """A board by problem and device, best first, and its summary by author."""
-        found = leaderboard(store, board=board, problem=problem, device=device)
-        return Response(json_line(found), media_type="application/json")
+        """A board by problem and device, best first, with a summary by author."""
+        result = leaderboard(store, board=board, problem=problem, device=device)
+        return Response(json_line(result), media_type="application/json")
 
     @router.get("/problems")
     def problems() -> list[ProblemInShort]:

@@ -22,7 +22,7 @@ from grader.serve.snapshot import Snapshots
 from grader.serve.submit import SubmissionIntake
 
 _MOST_BYTES = 3 * MAX_SOURCE_BYTES + (1 << 16)
-"""A form encodes some characters of a source as three."""
+"""A form may encode one byte of a source as three."""
 
 _TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
 
@@ -30,7 +30,7 @@ _TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
 def make_app(
     store: Store, path: Path, *, intake: SubmissionIntake | None, hosts: Collection[str], stopping: Callable[[], bool]
 ) -> FastAPI:
-    """The application; `store` only reads, and without an `intake` it accepts no submissions."""
+    """The application. `store` is read-only; without an `intake`, submissions are not accepted."""
     links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
     frame = Frame(links=links if intake else links[:1], compares=True)
     snapshots = Snapshots(store, path, frame)
@@ -47,7 +47,7 @@ def make_app(
     def fault(request: Request, status: int, message: str) -> Response:
         if request.url.path.startswith("/api/"):
             return JSONResponse({"detail": message}, status)
-        # The links back have to lead up from wherever it was.
+        # The page's relative links start from the folder of the requested address.
         page = "x/" * (request.url.path.count("/") - 1) + "x"
         return error_page(frame, status, _TITLES.get(status, "Not possible"), message, page)
 
@@ -57,7 +57,7 @@ def make_app(
 
     @app.exception_handler(TooLarge)
     def too_large(request: Request, error: TooLarge) -> Response:
-        return fault(request, 413, f"At most {_MOST_BYTES} bytes are taken.")
+        return fault(request, 413, f"The request has more than {_MOST_BYTES} bytes; send a smaller source.")
 
     @app.exception_handler(GraderError)
     def failed(request: Request, error: GraderError) -> Response:

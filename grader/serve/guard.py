@@ -1,4 +1,4 @@
-"""Checks on every request, and security headers on every answer."""
+"""Checks every request and adds security headers to every response."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HEADERS = {
 
 
 class TooLarge(Exception):
-    """The body of a request is longer than allowed."""
+    """The body of a request is larger than allowed."""
 
 
 class Guard:
-    """ASGI middleware.
+    """ASGI middleware that checks Host and Origin headers and limits the size of bodies.
 
-    The Host header must be an address or a known name: a page elsewhere can have its own name resolve to this machine
-    (DNS rebinding), but it cannot make the browser send another name. A request that changes something must come from
-    one of the server's own pages, or from a program. Bodies are limited.
+    The Host header must be an IP address or a known name. Another site can resolve its own name to this machine (DNS
+    rebinding), but the browser then sends that name. A request that changes something must come from one of the
+    server's own pages, or from a program.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str], most_bytes: int) -> None:
@@ -58,12 +58,12 @@ class Guard:
 
     def _why_not(self, method: str, headers: Headers) -> PlainTextResponse | None:
         if not self._knows(headers.get("host", "")):
-            return PlainTextResponse("this server does not go by that name; --allow-host adds one\n", 421)
+            return PlainTextResponse("this host name is unknown to the server; add it with --allow-host\n", 421)
         if method not in ("GET", "HEAD") and _from_elsewhere(headers):
-            return PlainTextResponse("a page of another site may not do this\n", 403)
+            return PlainTextResponse("requests from pages of another site are refused\n", 403)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._most_bytes:
-            return PlainTextResponse(f"at most {self._most_bytes} bytes are taken\n", 413)
+            return PlainTextResponse(f"the request has more than {self._most_bytes} bytes\n", 413)
         return None
 
     def _knows(self, host: str) -> bool:
@@ -92,7 +92,7 @@ class Guard:
 
 
 def _from_elsewhere(headers: Headers) -> bool:
-    """Whether a browser says that another site made the request; programs send neither header."""
+    """Whether the headers of a browser name another site; programs send neither header."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")

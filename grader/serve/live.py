@@ -1,4 +1,4 @@
-"""Progress of whatever grades into the database: a page, and the server-sent events that it lives on."""
+"""The progress page of running gradings, and its server-sent events."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _ID = re.compile(r"[0-9]{1,18}")
 _MOST_ID = 2**63 - 1
 
 _POLL_SECONDS = 0.5
-_STILL_HERE_SECONDS = 15.0
-"""Something is sent at least this often, so that what stands between does not close the connection."""
+_KEEP_ALIVE_SECONDS = 15.0
+"""Interval of keep-alive messages, so that a proxy does not close the connection."""
 
 _RUNS_SHOWN = 8
 _VERDICTS_SHOWN = 50
 _MOST_CAUGHT_UP = 200
-"""Verdicts that a page gets that was away; older ones are on the list of all."""
+"""Verdicts sent to a page that reconnects; older ones are in the list of all verdicts."""
 
 
 def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
-    """The page and its events, until the server is `stopping`."""
+    """The routes of the page and its events; events end when the server is `stopping`."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/live", response_class=HTMLResponse)
@@ -50,7 +50,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
             "Live",
             frame=frame,
             policy=policy,
-            # What is read after this number was taken is sent again rather than missed.
+            # Verdicts stored since this was read are sent twice rather than missed.
             since=max([newest, *(row.id for row in rows)]),
             rows=rows,
             runs=recent_runs(store, _RUNS_SHOWN),
@@ -61,7 +61,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
     async def events(
         since: Annotated[int, Query(ge=0, le=_MOST_ID)] = 0, last_event_id: Annotated[str | None, Header()] = None
     ) -> StreamingResponse:
-        # A browser that connects again says where it stopped, at the address that it began with.
+        # A browser that reconnects sends its last event id; the address still has the first `since`.
         known = last_event_id is not None and _ID.fullmatch(last_event_id)
         after = int(last_event_id or 0) if known else since
         return StreamingResponse(_events(store, after, stopping), media_type="text/event-stream")
@@ -81,8 +81,8 @@ async def _events(store: Store, after: int, stopping: Callable[[], bool]) -> Asy
         if runs != known:
             known = runs
             yield _event("runs", {"rows": fragment("served/runs.html", "runs_body", runs)})
-        elif rows or time.monotonic() - sent_at > _STILL_HERE_SECONDS:
-            yield ": still here\n\n"
+        elif rows or time.monotonic() - sent_at > _KEEP_ALIVE_SECONDS:
+            yield ": keep-alive\n\n"
         else:
             await asyncio.sleep(_POLL_SECONDS)
             continue
@@ -90,7 +90,7 @@ async def _events(store: Store, after: int, stopping: Callable[[], bool]) -> Asy
 
 
 def _event(kind: str, data: dict[str, object], event_id: int | None = None) -> str:
-    """JSON has no line breaks of its own, so one line holds it."""
+    """One server-sent event. JSON has no line breaks, so its data is one line."""
     named = "" if event_id is None else f"id: {event_id}\n"
     return f"event: {kind}\n{named}data: {json.dumps(data)}\n\n"
 

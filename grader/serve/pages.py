@@ -1,4 +1,4 @@
-"""The report's pages at the same addresses as in its folder, and comparisons of two submissions."""
+"""Serves the report's pages at the paths of the static site, and comparisons of two submissions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MOST_OTHERS = 500
 
 
 def html(text: str, status: int = 200, policy: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """A page with its policy in the header too, where a browser takes more of it than from the page."""
+    """A response with the page's policy in a header, where `frame-ancestors` has an effect."""
     sent = {"Content-Security-Policy": f"{policy or security_policy()}; frame-ancestors 'none'", **(headers or {})}
     return HTMLResponse(text.encode("utf-8", errors="replace"), status, sent)
 
 
 def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
-    """The routes."""
+    """The routes of all pages."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     @router.get("/")
@@ -40,25 +40,25 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
     def one_list(number: int) -> HTMLResponse:
         rows = snapshots.current().rows
         if not 1 <= number <= overview_pages.list_count(rows):
-            raise HTTPException(404, "There is no such page of the list.")
+            raise HTTPException(404, "The list has no such page.")
         return html(overview_pages.list_page(rows, number, frame))
 
     @router.get("/problems/{name}")
     def problem(name: str) -> HTMLResponse:
         snapshot = snapshots.current()
-        found = _known(snapshot.problems, f"problems/{name}")
-        rows = [row for row in snapshot.rows if row.problem == found]
-        counting = [row for row in snapshot.counted if row.problem == found]
+        problem_id = _known(snapshot.problems, f"problems/{name}")
+        rows = [row for row in snapshot.rows if row.problem == problem_id]
+        counting = [row for row in snapshot.counted if row.problem == problem_id]
         source = store.problem_source(rows[-1].problem_hash)
-        return html(overview_pages.problem_page(found, rows, counting, snapshot.boards, source, frame))
+        return html(overview_pages.problem_page(problem_id, rows, counting, snapshot.boards, source, frame))
 
     @router.get("/authors/{name}")
     def author(name: str) -> HTMLResponse:
         snapshot = snapshots.current()
-        found = _known(snapshot.authors, f"authors/{name}")
-        rows = [row for row in snapshot.rows if row.author == found]
-        counting = [row for row in snapshot.counted if row.author == found]
-        return html(overview_pages.author_page(found, rows, counting, frame))
+        author_name = _known(snapshot.authors, f"authors/{name}")
+        rows = [row for row in snapshot.rows if row.author == author_name]
+        counting = [row for row in snapshot.counted if row.author == author_name]
+        return html(overview_pages.author_page(author_name, rows, counting, frame))
 
     @router.get("/devices/{name}")
     def matrix(name: str) -> HTMLResponse:
@@ -77,9 +77,9 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
     def choose(verdict_id: int) -> HTMLResponse:
         snapshot = snapshots.current(at_least=verdict_id)
         row = _row(snapshot, verdict_id)
-        texts = {one.source_hash: one for one in snapshot.rows if one.problem == row.problem}
-        texts.pop(row.source_hash)
-        others = sorted(texts.values(), key=lambda one: -one.id)[:_MOST_OTHERS]
+        newest = {one.source_hash: one for one in snapshot.rows if one.problem == row.problem}
+        newest.pop(row.source_hash)
+        others = sorted(newest.values(), key=lambda one: -one.id)[:_MOST_OTHERS]
         return html(_compare(frame, f"compare/{verdict_id}.html", row, None, others, None))
 
     @router.get("/compare/{old:int}-{new:int}.html")
@@ -87,7 +87,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         snapshot = snapshots.current(at_least=max(old, new))
         other, row = _row(snapshot, old), _row(snapshot, new)
         if other.problem != row.problem:
-            raise HTTPException(404, "These two are for different problems.")
+            raise HTTPException(404, "The two verdicts are for different problems.")
         diff = compare(_source(store, other), _source(store, row))
         return html(_compare(frame, f"compare/{old}-{new}.html", row, other, [], diff))
 
@@ -95,7 +95,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
 
 
 def error_page(frame: Frame, status: int, title: str, message: str, page: str = names.INDEX) -> HTMLResponse:
-    """One sentence, and the way back."""
+    """A page with one sentence and a link to the first page."""
     return html(render("served/error.html", page, title, frame=frame, message=message), status)
 
 
@@ -114,7 +114,7 @@ def _row(snapshot: Snapshot, verdict_id: int) -> Row:
     return snapshot.by_id[verdict_id]
 
 
-def _known(found: dict[str, T], page: str) -> T:
-    if page not in found:
+def _known(by_page: dict[str, T], page: str) -> T:
+    if page not in by_page:
         raise HTTPException(404, "There is no such page.")
-    return found[page]
+    return by_page[page]

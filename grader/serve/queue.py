@@ -1,4 +1,4 @@
-"""Grades submissions one after another, with the command `grader grade`."""
+"""A queue that grades submissions one after another with `grader grade`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from grader.errors import UserError
 from grader.options import GraderOptions
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._\-]*"
-"""What an author or a label may be called: both become parts of a file's name."""
+"""Allowed names of authors and labels, which become parts of a file name."""
 
 TOKEN_VARIABLE = "GRADER_TOKEN"
 
@@ -30,7 +30,7 @@ _MOST_NAME = 64
 _MOST_WAITING = 20
 _MOST_KEPT = 1000
 _PATIENCE_SECONDS = 15.0
-"""For a grading to end its workers when the server ends."""
+"""Time for a grading to end its workers when the server stops."""
 
 
 class QueueFull(Exception):
@@ -39,10 +39,10 @@ class QueueFull(Exception):
 
 @dataclass
 class Job:
-    """One submission on its way to a verdict."""
+    """One queued submission and its state."""
 
     id: str
-    """Cannot be guessed."""
+    """A random id, so that it cannot be guessed."""
     author: str
     problem: str
     label: str | None
@@ -55,7 +55,7 @@ class Job:
 
 
 class GradingQueue:
-    """A thread that takes one job at a time. A context manager; leaving it ends the grading in progress."""
+    """A context manager whose thread grades one job at a time; leaving it ends the grading in progress."""
 
     def __init__(self, database: str, problem_folders: Sequence[Path]) -> None:
         self._database, self._problem_folders = database, problem_folders
@@ -80,7 +80,7 @@ class GradingQueue:
         self._thread.join()
 
     def put(self, *, author: str, problem: str, label: str | None, quick: bool, source: str) -> Job:
-        """Queue a submission. Raises QueueFull, and UserError for a name that cannot be a file's."""
+        """Queue a submission. Raises QueueFull, and UserError for a name that is not allowed."""
         for what, name in (("author", author), ("label", label)):
             if name is not None and not (len(name) <= _MOST_NAME and _NAME.fullmatch(name)):
                 raise UserError(
@@ -117,8 +117,8 @@ class GradingQueue:
             path.write_text(job.source, encoding="utf-8")
             with self._lock:
                 if self._closing:
-                    raise UserError("the server is ending; submit it again")
-                # In a session of its own: Ctrl-C is for the server, which then ends it in order.
+                    raise UserError("the server is stopping; submit again later")
+                # In its own session, so that Ctrl-C reaches only the server, which then ends the grading.
                 self._process = process = subprocess.Popen(
                     self._command(job, path),
                     stdin=subprocess.DEVNULL,
@@ -129,12 +129,12 @@ class GradingQueue:
                     env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
                     start_new_session=True,
                 )
-            said, complaints = process.communicate()
+            output, errors = process.communicate()
             with self._lock:
                 self._process = None
-        lines = said.splitlines()
+        lines = output.splitlines()
         if not lines:
-            raise UserError(_last_line(complaints) or f"the grader ended with {process.returncode}")
+            raise UserError(_last_line(errors) or f"the grader exited with status {process.returncode} and no message")
         return int(json.loads(lines[-1])["verdict_id"])
 
     def _command(self, job: Job, path: Path) -> list[str]:
@@ -146,7 +146,7 @@ class GradingQueue:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ask it to end its workers and itself; insist where it does not."""
+    """Terminate a grading; kill its session if it does not end in time."""
     process.terminate()
     try:
         process.wait(_PATIENCE_SECONDS)

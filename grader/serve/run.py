@@ -1,4 +1,4 @@
-"""Listens, announces the address, and ends without leaving anything behind."""
+"""Runs the server: listens, prints the address, and releases everything when it stops."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def run_server(
     problem_folders: Sequence[Path],
     allowed_hosts: Sequence[str],
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises UserError for what cannot be done."""
+    """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start."""
     token = _token() if submissions else ""
     problems = sorted(find_problems(problem_folders).problems) if submissions else []
     if submissions:
-        # The first submission may be the first verdict of the database.
+        # Creates the database, which may not exist before the first submission.
         Store.open(database).close()
     with ExitStack() as stack:
         listening = stack.enter_context(_listen(host, port))
@@ -72,7 +72,7 @@ def run_server(
 
 
 class _Server(uvicorn.Server):
-    """Announces its address only after signals are handled: a reader may send one at once."""
+    """Prints its address after its signal handlers are set: a caller may send a signal at once."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
@@ -88,30 +88,30 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        # What looks up names numbers its failures otherwise, below zero.
+        # Errors of name resolution have numbers below zero, which are not errno values.
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else str(error)
-        raise UserError(f"{host}:{port}: cannot listen there ({reason}); name others with --host and --port") from error
+        raise UserError(
+            f"{host}:{port}: cannot listen there ({reason}); choose another address with --host and --port"
+        ) from error
 
 
 def _token() -> str:
     given = os.environ.get(TOKEN_VARIABLE)
     if given is not None and len(given) < _SHORTEST_TOKEN:
-        raise UserError(
-            f"{TOKEN_VARIABLE} has {len(given)} characters; give it at least {_SHORTEST_TOKEN}, or unset it"
-        )
+        raise UserError(f"{TOKEN_VARIABLE} has {len(given)} characters; use at least {_SHORTEST_TOKEN}, or unset it")
     return given or secrets.token_urlsafe(24)
 
 
 def _announce(database: str, host: str, port: int, token: str) -> None:
     shown = f"[{host}]" if ":" in host else host
-    _say(f"serving {database} at http://{shown}:{port}/ (Ctrl-C ends it)")
+    _say(f"serving {database} at http://{shown}:{port}/ (Ctrl-C stops it)")
     if token and TOKEN_VARIABLE not in os.environ:
         _say(f"token for submissions: {token}")
     if host not in _LOOPBACK:
         _say(
-            f"warning: listening on {host}: whoever reaches this machine can read every verdict and source"
-            + (", and with the token, which goes unencrypted, run code in the sandbox" if token else "")
+            f"warning: listening on {host}: everyone who can reach this machine can read every verdict and source"
+            + (", and with the token, which is sent unencrypted, run code in the sandbox" if token else "")
         )
 
 

@@ -1,4 +1,4 @@
-"""The content of the pages, kept until the database has more verdicts."""
+"""Snapshots of the pages' content, reused until the database has new verdicts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import Frame
 
 _QUICK_SECONDS = 0.3
-"""A slower reading runs in the background, and requests get the previous snapshot."""
+"""If reading takes longer, it runs in the background and requests get the previous snapshot."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All verdicts in short, at one moment."""
+    """All verdicts in short, at one point in time."""
 
     file: int
-    """The database's inode: another one is another database."""
+    """The database file's inode; it changes if the file is replaced."""
     rows: list[Row]
     counted: list[Row]
     boards: overview_pages.Boards
@@ -33,37 +33,37 @@ class Snapshot:
 
     @property
     def newest(self) -> int:
-        """The highest id; 0 where there is none."""
+        """The highest id; 0 if there is no verdict."""
         return self.rows[-1].id if self.rows else 0
 
     @cached_property
     def by_id(self) -> dict[int, Row]:
-        """Every verdict."""
+        """Verdicts by id."""
         return {row.id: row for row in self.rows}
 
     @cached_property
     def others(self) -> Others:
-        """Finds what a verdict is compared with."""
+        """Selects the submissions that a verdict is compared with."""
         return Others(self.rows, self.boards)
 
     @cached_property
     def newer(self) -> dict[int, int]:
-        """Which verdict took a verdict's place."""
+        """The id of the newer verdict, by that of the verdict it supersedes."""
         return newer_verdicts(self.rows)
 
     @cached_property
     def problems(self) -> dict[str, str]:
-        """Problem by its page."""
+        """Problems by path of their page."""
         return {names.problem_page(one): one for one in sorted({row.problem for row in self.rows})}
 
     @cached_property
     def authors(self) -> dict[str, str]:
-        """Author by page."""
+        """Authors by path of their page."""
         return {names.author_page(one): one for one in sorted({row.author for row in self.rows})}
 
     @cached_property
     def devices(self) -> dict[str, DeviceRows]:
-        """Device by the page of its matrix."""
+        """Devices by path of their matrix."""
         return {names.matrix_page(one.name): one for one in devices(self.counted)}
 
     @cached_property
@@ -73,7 +73,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Hands out the newest snapshot. Used from several threads."""
+    """Returns the newest snapshot; thread-safe."""
 
     def __init__(self, store: Store, path: Path, frame: Frame) -> None:
         self._store, self._path, self._frame = store, path, frame
@@ -83,7 +83,7 @@ class Snapshots:
         self._current = self._read(None)
 
     def current(self, at_least: int = 0) -> Snapshot:
-        """The newest that is there; verdict `at_least`, where the database has it, is in it."""
+        """The newest snapshot. It contains verdict `at_least` if the database does."""
         known = self._current
         if self._is_current(known):
             return known
@@ -111,8 +111,8 @@ class Snapshots:
         rows = before.rows + read_rows(self._store, after=before.newest) if before and before.file == file else []
         if len(rows) != self._store.extent()[0]:
             rows = read_rows(self._store)
-        made = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
-        # Drawn here, so that nobody waits for it.
-        _ = made.index
+        snapshot = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
+        # Rendered here, so that no request waits for it.
+        _ = snapshot.index
         self._took = time.monotonic() - started
-        return made
+        return snapshot

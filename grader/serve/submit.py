@@ -1,4 +1,4 @@
-"""Submissions from a form and from programs, with a token."""
+"""Accepts submissions from a form and from programs, with a token."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class SubmissionIntake:
     def take(self, token: str, given: Submitted) -> Job:
         """Queue a submission. Raises HTTPException with one sentence."""
         if not hmac.compare_digest(token.encode(errors="replace"), self._token):
-            raise HTTPException(403, "The token is wrong; it is printed where the server was started.")
+            raise HTTPException(403, "The token is wrong; the server printed it when it started.")
         if given.problem not in self.problems:
-            raise HTTPException(422, "There is no such problem here.")
+            raise HTTPException(422, "This server has no such problem.")
         if len(given.source.encode(errors="replace")) > MAX_SOURCE_BYTES:
-            raise HTTPException(413, f"The source may have {MAX_SOURCE_BYTES} bytes at most.")
+            raise HTTPException(413, f"The source may have at most {MAX_SOURCE_BYTES} bytes.")
         if not given.source.strip():
             raise HTTPException(422, "The source is empty.")
         try:
             return self.queue.put(**given.model_dump())
         except QueueFull as full:
-            raise HTTPException(503, "Too many are waiting; submit it again later.") from full
+            raise HTTPException(503, "Too many submissions are waiting; submit again later.") from full
         except UserError as error:
             raise HTTPException(422, str(error)) from error
 
@@ -97,14 +97,14 @@ def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
         try:
             body = await request.body()
         except TooLarge:
-            return form(nothing, "That is too large.", 413)
+            return form(nothing, "The source is too large.", 413)
         fields = {
             name: values[0] for name, values in parse_qs(body.decode(errors="replace"), max_num_fields=20).items()
         }
         given = Submitted(
             author=fields.get("author", ""),
             problem=fields.get("problem", ""),
-            # Forms end lines as the network does.
+            # HTML forms send line ends as CR LF.
             source=fields.get("source", "").replace("\r\n", "\n"),
             label=fields.get("label") or None,
             quick="quick" in fields,
@@ -140,7 +140,7 @@ def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
 def _job(intake: SubmissionIntake, job_id: str) -> Job:
     job = intake.queue.get(job_id)
     if job is None:
-        raise HTTPException(404, "There is no such submission, or it was long ago.")
+        raise HTTPException(404, "This submission is unknown, or was submitted long ago.")
     return job
 
 

@@ -1,4 +1,7 @@
-"""All diagnosis codes with stage, meaning, remedy, severity and status. The documentation is generated from it."""
+"""All diagnosis codes, with stage, meaning, remedy, severity and status.
+
+The documentation is generated from this table.
+"""
 
 from __future__ import annotations
 

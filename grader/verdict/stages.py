@@ -96,7 +96,7 @@ class PhaseTiming(Value):
     candidate_ms: float
     reference_ms: float
     speedup: float
-    """exp(median over pairs of log(reference / candidate))."""
+    """exp of the trimmed mean over pairs of log(reference / candidate)."""
     ci_low: float
     """Lower end of the 95% interval over pairs; boards rank by it."""
     ci_high: float

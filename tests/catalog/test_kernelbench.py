@@ -255,7 +255,7 @@ def test_a_missing_remembered_folder_is_named_and_passed_over(cli, checkout, mem
         (["add", "empty"], "grader: empty: no problem in it"),
         (["remove", "KB"], "grader: KB: not remembered; remembered are: none"),
         (["check", "1_Scael", "--problems", "KB"], "grader: unknown problem '1_Scael'; did you mean 1_Scale?"),
-        (["--json", "check"], "grader: write the options behind the command: grader problems check ..."),
+        (["--json", "check"], "grader: put the options after the command: grader problems check ..."),
     ],
 )
 def test_a_mistake_about_folders_is_one_line(cli, checkout, memory, tmp_path, arguments, message):

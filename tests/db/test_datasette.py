@@ -90,6 +90,6 @@ def test_shares_counts_and_times(ask):
 
 def test_a_text_is_found_by_the_start_of_its_hash(ask):
     whole = samples.submission().source_hash
-    assert [row["id"] for row in ask("of_a_text", hash=whole[:10].upper())] == [1, 2, 3, 4, 5, 6]
-    assert ask("of_a_text", hash="0000000000") == []
-    assert ask("of_a_text") == []
+    assert [row["id"] for row in ask("by_source", hash=whole[:10].upper())] == [1, 2, 3, 4, 5, 6]
+    assert ask("by_source", hash="0000000000") == []
+    assert ask("by_source") == []

@@ -112,7 +112,7 @@ def test_without_a_test_to_run_it_is_a_usage_error():
         cwd=Path(__file__).parents[2],
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (2, "grader: selftest: nothing to test: give --timing\n")
+    assert (ran.returncode, ran.stderr) == (2, "grader: selftest: there is nothing to test; add --timing\n")
 
 
 def test_problems_differ_in_size_by_device():

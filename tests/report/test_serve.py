@@ -291,4 +291,4 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path):
     (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError('no', name='fastapi')")
     done = command(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert done.returncode == 2
-    assert done.stderr == "grader: serving needs fastapi; pip install 'kernel-grader[serve]' brings it\n"
+    assert done.stderr == "grader: serving needs fastapi; install it with pip install 'kernel-grader[serve]'\n"

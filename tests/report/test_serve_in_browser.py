@@ -105,9 +105,7 @@ def test_a_submission_leads_to_its_verdict_and_only_with_the_token(tmp_path, pag
         with page.expect_response("**/submit.html") as answered:
             page.get_by_role("button", name="Grade it").click()
         assert answered.value.status == 403
-        assert (
-            page.get_by_role("alert").inner_text() == "The token is wrong; it is printed where the server was started."
-        )
+        assert page.get_by_role("alert").inner_text() == "The token is wrong; the server printed it when it started."
         assert page.get_by_label("Source").input_value() == source
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_role("button", name="Grade it").click()

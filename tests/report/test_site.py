@@ -217,16 +217,18 @@ def test_what_never_came_to_a_device_has_no_board(site):
     site.save(status=Status.BUILD_ERROR, where=samples.environment(Device.CUDA, "none"), timing=None)
     pages = site.write()
     check(pages)
-    assert "Nobody is on a board yet" in pages["index.html"].words
+    assert "No submission is ranked yet" in pages["index.html"].words
     assert "build error 1 100%" in pages["index.html"].words
 
 
 def test_it_is_compared_with_the_text_before_and_with_the_best_other(site):
     full(site)
     pages = site.write()
-    assert "Against the author's text before" in pages["verdicts/2.html"].words
-    assert "Against the best other on the total board" in pages["verdicts/3.html"].words
-    assert "Against" not in pages["verdicts/6.html"].words.replace("Against the author's text before", "")
+    assert "Compared with the author's previous source" in pages["verdicts/2.html"].words
+    assert "Compared with the best other submission on the total board" in pages["verdicts/3.html"].words
+    assert "Compared with" not in pages["verdicts/6.html"].words.replace(
+        "Compared with the author's previous source", ""
+    )
 
 
 def test_a_verdict_of_another_version_has_a_short_page(site):
@@ -306,7 +308,7 @@ def timed_on_a_gpu(name="fused<float>"):
     }
 
 
-def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_speed_of_light(site):
+def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_roofline_bound(site):
     site.save(**timed_on_a_gpu())
     pages = site.write()
     check(pages)
@@ -316,22 +318,22 @@ def test_a_gpus_verdict_shows_kernels_clocks_baselines_and_the_speed_of_light(si
     assert "1 1215 3201 sw_power_cap" in words
     assert "eager 3 3.00× 2 2.00×" in words
     assert "compile fastest 1.5 1.50× fastest 1.25 1.25×" in words
-    assert "Share of the speed of light" in words
+    assert "Share of the roofline bound" in words
     assert "start sandbox, worker and reference 1.0" in words
     assert "Peak of device memory, all processes together: 3,072 MiB." in words
 
 
-def test_the_index_tells_who_is_nearest_to_the_speed_of_light(site):
+def test_the_index_shows_the_best_share_of_the_roofline_bound(site):
     site.save("ann", **timed_on_a_gpu())
     site.save("bob", text="b = 1\n", where=GPU)
     words = site.write()["index.html"].words
-    assert "Speed of light over the time taken, the nearest on each problem" in words
+    assert "Roofline bound divided by the measured time: the best share on each problem" in words
     assert "scale 40% ann 25% ann" in words
 
 
-def test_without_bounds_nothing_is_said_of_the_speed_of_light(site):
+def test_without_bounds_the_index_leaves_out_the_roofline_bound(site):
     site.save()
-    assert "Speed of light over" not in site.write()["index.html"].words
+    assert "Roofline bound divided by" not in site.write()["index.html"].words
 
 
 # ----------------------------------------------------------------------------------------------- hostile texts

@@ -94,7 +94,7 @@ def test_a_form_on_another_site_is_refused_even_with_the_token(taking, headers):
         ({"label": "a/b"}, 422, "letters, digits"),
         ({"problem": "../tiny"}, 422, "no such problem"),
         ({"source": "  \n "}, 422, "empty"),
-        ({"source": "x" * (1 << 20) + "x"}, 413, "1048576 bytes at most"),
+        ({"source": "x" * (1 << 20) + "x"}, 413, "at most 1048576 bytes"),
     ],
 )
 def test_what_cannot_be_graded_is_refused(taking, fields, status, message):

@@ -1,4 +1,4 @@
-"""What boards rank and filter by: labels, strict float32, whole intervals, the speed of light, and standings."""
+"""Columns that boards rank and filter by (labels, strict float32, intervals, bounds), and standings."""
 
 import sqlalchemy as sa
 from alembic import op

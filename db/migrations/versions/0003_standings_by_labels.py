@@ -1,4 +1,4 @@
-"""Standings by labels, and an index that finds each problem's newest text."""
+"""Standings by labels, and an index that finds each problem's newest source."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,7 @@
-"""The problem formats. Each module of this package whose name has no leading underscore declares one as `FORMAT`."""
+"""The problem formats, by name.
+
+Each module of this package without a leading underscore in its name declares one format as `FORMAT`.
+"""
 
 from __future__ import annotations
 

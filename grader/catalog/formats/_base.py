@@ -1,4 +1,4 @@
-"""What a problem format declares: how problems are recognized and read, how submissions are named and run."""
+"""The interface of a problem format: recognize and read problems, name and run submissions."""
 
 from __future__ import annotations
 

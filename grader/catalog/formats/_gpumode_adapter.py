@@ -21,7 +21,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 MAX_SEED = 1 << 17
-"""Seeds that are drawn are below this, as GPU MODE's own are: some generators use the seed as a value of the data."""
+"""Upper limit of drawn seeds, as in GPU MODE: some generators use the seed as a value of the data."""
 
 _CUDA = re.compile(r"cuda(:\d+)?")
 _EMPTY = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
@@ -32,7 +32,7 @@ _MISSING = object()
 
 
 class _Neutral(contextlib.ContextDecorator):
-    """Changes nothing: precision and determinism are settings of the grader, the same for both sides."""
+    """Does nothing: the grader sets precision and determinism, equally for both sides."""
 
     def __enter__(self):
         return self
@@ -42,7 +42,7 @@ class _Neutral(contextlib.ContextDecorator):
 
 
 def _not_used(*_args, **_kwargs):
-    """Stands for a comparison, which the grader makes itself."""
+    """Replaces a comparison, which the grader makes itself."""
     raise NotImplementedError("the grader compares outputs itself")
 
 
@@ -85,14 +85,14 @@ HELPERS = _helpers()
 
 
 def enter():
-    """Put the helper modules in place; returns what was there."""
+    """Install the helper modules; returns the modules they replace."""
     before = {name: sys.modules.get(name, _MISSING) for name in HELPERS}
     sys.modules.update(HELPERS)
     return before
 
 
 def leave(before):
-    """Put back what `enter` returned."""
+    """Restore the modules that `enter` returned."""
     for name, module in before.items():
         if module is _MISSING:
             sys.modules.pop(name, None)
@@ -104,7 +104,7 @@ def leave(before):
 
 
 class _Chosen(TorchFunctionMode):
-    """Every mention of CUDA means the chosen device. `empty` has the tensors that torch.empty made."""
+    """A function mode that replaces CUDA by the chosen device. `empty` lists tensors made by torch.empty."""
 
     def __init__(self, device):
         super().__init__()
@@ -132,7 +132,7 @@ class _Chosen(TorchFunctionMode):
 
 
 def _generator_on(mode):
-    """Stands for torch.Generator, which is a type that no function mode sees."""
+    """Replaces torch.Generator, a type that no function mode sees."""
     stock = torch.Generator
 
     class Meta(type):
@@ -148,7 +148,10 @@ def _generator_on(mode):
 
 @contextlib.contextmanager
 def chosen(device):
-    """While inside, helper modules are there, and CUDA means the device; what names no device stays on the CPU."""
+    """Context in which helper modules are importable and CUDA means `device`.
+
+    Tensors created without a device stay on the CPU.
+    """
     stock, before, mode = torch.Generator, enter(), _Chosen(device)
     torch.Generator = _generator_on(mode)  # type: ignore[misc]
     try:
@@ -163,7 +166,7 @@ def chosen(device):
 
 
 def flatten(data, empty=()):
-    """[tensors..., nesting]: the tensors in `data`, each once, and how they lie in it with all else."""
+    """[tensors..., nesting]: the tensors in `data`, each once, and the structure that contains them."""
     tensors: list[torch.Tensor] = []
     made = {id(tensor) for tensor in empty}
 
@@ -221,7 +224,10 @@ def _is_widened(arguments):
 
 
 def in_precision_of(arguments, result):
-    """The result with float64 tensors in the dtype of the data: some references compute in float64 to be exact."""
+    """The result, with float64 tensors converted to the dtype of the data.
+
+    Some references compute in float64 to be exact.
+    """
     dtype = arguments[-1]["dtype"]
     if dtype in (None, "float64") or _is_widened(arguments):
         return result
@@ -245,7 +251,7 @@ def inputs_maker(generate_input, arguments, seeded):
 
 
 def _drawn_seed(otherwise):
-    """From torch's generator, which the grader seeds; tensors without values have none to draw."""
+    """A seed from torch's generator, which the grader seeds; `otherwise` on a device without values."""
     try:
         return int(torch.randint(MAX_SEED, (), device="cpu"))
     except Exception:

@@ -19,7 +19,7 @@ from grader.verdict.models import Problem
 
 _ADAPTER = Path(__file__).with_name("_gpumode_adapter.py").read_text()
 _HELPERS = re.compile(r"(eval|utils|template)\w*\.py")
-"""What GPU MODE keeps beside problem folders: its evaluator, its comparison, templates of submissions."""
+"""Other files beside problem folders: GPU MODE's evaluator, comparison and submission templates."""
 _RESERVED = ("Model", "get_inputs", "get_init_inputs", "get_variants")
 _UTILS = frozenset({
     "make_match_reference", "match_reference", "verbose_allclose", "verbose_allequal", "DeterministicContext",
@@ -32,7 +32,7 @@ Arguments = Mapping[str, object]
 
 
 class GpuMode:
-    """Problem folders named by their own name; `group/name` where several groups have that name."""
+    """Problem folders, with ids `name`, or `group/name` if several groups have the name."""
 
     name = "gpumode"
     looks_like = "a folder with task.yml and reference.py"
@@ -49,7 +49,7 @@ class GpuMode:
         return named and (folder / "task.yml").is_file() and (folder / "reference.py").is_file()
 
     def is_helper(self, path: Path) -> bool:
-        """The evaluator and templates beside problem folders."""
+        """Whether a file is an evaluator or a template beside problem folders."""
         return bool(_HELPERS.fullmatch(path.name)) and any(path.parent.glob("*/task.yml"))
 
     def read(self, path: Path) -> Problem:
@@ -128,9 +128,10 @@ def _lines(task: Mapping[str, object], key: str) -> list[Arguments]:
 
 
 def _variants(tests: Sequence[Arguments], benchmarks: Sequence[Arguments]) -> dict[str, Arguments]:
-    """The tests without those that differ in their seed alone, smallest first: `small`, `test2`, ..., `cpu`; `full`.
+    """Variants from the tests, smallest first: `small`, `test2`, ..., `cpu`; `full`.
 
-    The largest test is `cpu`, which is timed in place of `full` on a CPU.
+    Tests that differ in their seed only are one variant. The largest test is `cpu`, which is timed instead of `full` on
+    a CPU.
     """
     distinct = {repr(_without_seed(test)): test for test in tests}
     ordered = sorted(distinct.values(), key=_size)
@@ -144,7 +145,7 @@ def _without_seed(arguments: Arguments) -> dict[str, object]:
 
 
 def _size(arguments: Arguments) -> float:
-    """Product of the numbers in the arguments, sums of lists: what the work is roughly proportional to."""
+    """An estimate of the work: the product of all numbers in the arguments, with lists summed."""
     return math.prod(max(_number(value), 1.0) for value in _without_seed(arguments).values())
 
 
@@ -183,7 +184,7 @@ def _is_seeded(tree: ast.Module) -> bool:
 
 
 def _needs_redirection(tree: ast.Module) -> bool:
-    """Whether code beside generate_input names CUDA or imports a helper module while it runs.
+    """Whether code outside generate_input names CUDA or imports a helper module while it runs.
 
     Redirecting costs time at each operation, so references that do not need it run without.
     """
@@ -214,7 +215,7 @@ def _enclosed(source: str, behind: str) -> str:
 
 
 def _inserted(source: str, statement: str) -> str:
-    """The statement comes after a docstring and imports from __future__, on an existing line where that is possible."""
+    """Inserts the statement after the docstring and `__future__` imports, on an existing line if possible."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

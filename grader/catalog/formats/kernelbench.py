@@ -1,6 +1,7 @@
-"""KernelBench's format: a Python file with `class Model`, `get_inputs()`, and optionally `get_init_inputs()`.
+"""KernelBench's format: a Python file with `class Model`, `get_inputs()` and `get_init_inputs()`.
 
-An addition of the grader's own is `get_variants()`, which gives further sizes. Submissions define `class ModelNew`.
+`get_init_inputs()` is optional. `get_variants()`, an extension of this grader, returns further sizes. Submissions
+define `class ModelNew`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ class KernelBench:
     entry = Entry("class", "ModelNew")
 
     def search_root(self, folder: Path) -> Path:
-        """The folder with the levels of a checkout, because its prompts and tests define classes named Model, too."""
+        """The folder of a checkout that has the levels.
+
+        Other folders, such as prompts and tests, also define classes named Model.
+        """
         levels = folder / "KernelBench"
         has_levels = levels.is_dir() and any(_LEVEL.fullmatch(path.name) for path in levels.iterdir())
         return levels if has_levels else folder
 
     def claims(self, path: Path) -> bool:
-        """Every Python file: what is missing in it is the reason why it is not offered."""
+        """Whether it is a Python file; a file without a problem is skipped later, with the reason."""
         return path.suffix == ".py" and path.name != "__init__.py" and path.is_file()
 
     def is_helper(self, path: Path) -> bool:
@@ -77,7 +81,10 @@ FORMAT = KernelBench()
 
 
 def samples_of_run(run: Path) -> list[Path]:
-    """The kernels of a KernelBench run, by level, problem and sample. Raises UserError where there are none."""
+    """The kernels of a KernelBench run, sorted by level, problem and sample.
+
+    Raises UserError if there are none.
+    """
     if not existing(run).is_dir():
         raise UserError(f"{run}: a file; a KernelBench run is a folder of level_L_problem_P_sample_S_kernel.py")
     names = {path: _SAMPLE.fullmatch(path.stem) for path in run.glob("*.py")}

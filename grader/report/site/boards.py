@@ -1,4 +1,4 @@
-"""Boards as the site shows them: the database's ranking with whole intervals and ties."""
+"""The boards of the site: the database's ranking, with intervals and ties."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Place:
     """One line of a board."""
 
     rank: int | None
-    """None without a timing, and far beyond the roofline bound."""
+    """None if it was not timed, or is far beyond the roofline bound."""
     tied: bool
     """Whether another place has the same rank."""
     row: Row
     speedup: Speedup | None
     counted: Speedup | None
-    """The speedup that means and fast_p count: at most that of the roofline bound."""
+    """The speedup used in means and fast_p, capped at the roofline bound."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AuthorPlace:
     """Number of problems with a place on the board."""
     tried: int
     speedup: Speedup | None
-    """Geometric means of speedups and interval ends; None without a timing."""
+    """Geometric means of speedups and interval ends; None if nothing was timed."""
     fast: tuple[int, ...]
     """Number of problems that are correct and faster than each of `FAST_P_STEPS`."""
 
@@ -65,19 +65,19 @@ def read_boards(store: Store, rows: Iterable[Row]) -> dict[Board, dict[tuple[str
 
 
 def author_board(places: Iterable[Place], rows: Iterable[Row]) -> list[AuthorPlace]:
-    """Authors on one device, by number of ranked problems, then by the mean's lower end."""
+    """Authors on one device, sorted by number of ranked problems, then by the mean's lower end."""
     tried: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         tried[row.author].add(row.problem)
     best: dict[str, dict[str, Place]] = defaultdict(dict)
     for place in places:
         best[place.row.author].setdefault(place.row.problem, place)
-    found = [_author(author, best[author], len(problems)) for author, problems in tried.items()]
-    found.sort(key=lambda one: (-one.ranked, -(one.speedup.low if one.speedup else 0.0), one.author))
-    ranks = _ranks([(one.ranked, one.speedup) for one in found])
+    summaries = [_author(author, best[author], len(problems)) for author, problems in tried.items()]
+    summaries.sort(key=lambda one: (-one.ranked, -(one.speedup.low if one.speedup else 0.0), one.author))
+    ranks = _ranks([(one.ranked, one.speedup) for one in summaries])
     return [
         AuthorPlace(rank, tied, one.author, one.ranked, one.tried, one.speedup, one.fast)
-        for (rank, tied), one in zip(ranks, found, strict=True)
+        for (rank, tied), one in zip(ranks, summaries, strict=True)
     ]
 
 
@@ -99,7 +99,7 @@ def _author(author: str, best: dict[str, Place], tried: int) -> AuthorPlace:
 def _ranks(ordered: Sequence[tuple[int, Speedup | None]]) -> list[tuple[int | None, bool]]:
     """Rank and whether it is shared, by overlapping intervals.
 
-    The items are sorted: by class (only within one can there be ties), then by the interval's lower end.
+    `ordered` is sorted by group, then by the interval's lower end. Ties occur only within a group.
     """
     ranks: list[int | None] = []
     for _, group in groupby(ordered, key=lambda one: one[0]):

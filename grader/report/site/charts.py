@@ -1,4 +1,4 @@
-"""The charts of the overview pages, as SVG without a script; a table on the page has the same figures."""
+"""The charts of the overview pages, as SVG without a script. A table on the page has the same values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grader.report.site.formats import percent
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
 _MOST_BARS = 24
-"""Pairs of bars; the table beside them has the rest."""
+"""Pairs of bars; the table below the chart has all of them."""
 
 _LONGEST_NAME = 44
 """Characters that fit beside a bar."""
@@ -34,7 +34,7 @@ def funnel_chart(funnel: Funnel, key: str) -> Markup:
     parts += _missing_backward(funnel, x)
     return chart(
         *parts,
-        title="What share gets past each question",
+        title="Share of submissions that pass each stage",
         description="; ".join(f"{name}: {percent(funnel.share(count))} ({count})" for name, count in steps)
         + f"; forward matches but backward is missing: {percent(funnel.share(funnel.missing_backward))}",
         key=key,
@@ -85,7 +85,7 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
     ]
     return chart(
         *parts,
-        title="fast_p: the share that is right and more than p times as fast as PyTorch",
+        title="fast_p: the share that is correct and more than p times as fast as PyTorch",
         description="; ".join(
             f"p = {mark:g}: {percent(figures.at(mark)[0])} forward and backward, {percent(figures.at(mark)[1])} forward"
             for mark in FAST_P_MARKS
@@ -97,7 +97,7 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
 
 
 def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """A curve that falls by one at each speedup; only the last step on a pixel is drawn."""
+    """The points of a curve that falls by one at each speedup; steps on one pixel are merged."""
     count = max(count, 1)
     points = [(x(0), y(right / count)), (x(0), y(len(speedups) / count))]
     for position, speedup in enumerate(speedups, start=1):
@@ -133,7 +133,7 @@ def light_chart(lines: Sequence[Light], key: str) -> Markup:
                 parts.append(text(x(share) + 6, top + offset + 10, percent(share), "tick", "start"))
     return chart(
         *parts,
-        title="Share of the speed of light that is reached, forward and backward together, and forward alone",
+        title="Share of the roofline bound: forward and backward together, and forward only",
         description="; ".join(
             f"{one.name}: {percent(one.total)} forward and backward, {percent(one.forward)} forward" for one in shown
         ),

@@ -1,4 +1,4 @@
-"""Sources as HTML: highlighted, also CUDA inside Python's strings, and diffs of two sources."""
+"""Renders sources as HTML: highlighting, also of CUDA inside Python strings, and diffs of two sources."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, _To
 from grader.report.console import clean
 
 _LONGEST_HIGHLIGHTED = 200_000
-"""Characters; a longer text is shown plain."""
+"""Characters; a longer source is shown without highlighting."""
 
 _LONGEST_COMPARED = 1_000
-"""Lines; comparing takes up to the square of it."""
+"""Lines; the time of a comparison is quadratic in them."""
 
 _CONTEXT_LINES = 3
 
 _CUDA = ("#include", "__global__", "__device__", "torch::Tensor", "at::Tensor")
-"""A string with one of these is C++."""
+"""A string that contains one of these is highlighted as C++."""
 
 _OPENING = re.compile(r"""\w{0,2}(?:\"{3}|'{3}|"|')?""")
 
-# An unclosed comment or string ends with the text: looking for its end from every start takes quadratic time.
+# An unclosed comment or string extends to the end: searching its end from every start would take quadratic time.
 _CUDA_PARTS = re.compile(
     r"""(?P<c>//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)
     |(?P<p>^[ \t]*\#[^\n]*)
@@ -82,7 +82,7 @@ class Diff:
     """Why there is no diff; None if there is one."""
 
     def rows(self) -> Markup:
-        """A table's rows. They are the most of a page, and a template takes many times as long."""
+        """The rows of a table, made here because a template takes many times as long."""
         return Markup("\n".join(map(_diff_row, self.lines)))
 
 
@@ -95,7 +95,7 @@ def highlight(source: str) -> list[str]:
     for class_, text in _pieces(source):
         inner = escape(text, quote=False)
         if class_:
-            # A line is a unit of its own: what goes on in the next one begins anew there.
+            # Each line is an element of its own, so a token over several lines is split.
             inner = f'<i class="{class_}">' + inner.replace("\n", f'</i>\n<i class="{class_}">') + "</i>"
         pieces.append(inner)
     return "".join(pieces).rstrip("\n").split("\n")
@@ -105,7 +105,7 @@ def compare(old: str, new: str) -> Diff:
     """The lines removed from `old` and added in `new`, with some context."""
     before, after = clean(old).splitlines(), clean(new).splitlines()
     if max(len(before), len(after)) > _LONGEST_COMPARED:
-        return Diff((), 0, 0, refused=f"one of them has more than {_LONGEST_COMPARED} lines")
+        return Diff((), 0, 0, refused=f"one source has more than {_LONGEST_COMPARED} lines")
     lines = tuple(_diff_lines(before, after))
     kinds = [line.kind for line in lines]
     return Diff(lines, kinds.count("added"), kinds.count("removed"))
@@ -138,7 +138,7 @@ def _diff_row(line: DiffLine) -> str:
 
 
 def _pieces(source: str) -> Iterator[tuple[str, str]]:
-    """Stretches of text with the class of each, neighbours of one class together."""
+    """Yields (class, text); neighbours of the same class are joined."""
     tokens = ((_class(token), text) for _, token, text in _lexer().get_tokens_unprocessed(source))
     for class_, group in groupby(tokens, key=itemgetter(0)):
         text = "".join(piece for _, piece in group)
@@ -153,10 +153,10 @@ def _cuda_pieces(text: str) -> Iterator[tuple[str, str]]:
     opening = _OPENING.match(text)
     end = opening.end() if opening else 0
     yield "s", text[:end]
-    for found in _CUDA_PARTS.finditer(text, end):
-        yield "", text[end : found.start()]
-        yield found.lastgroup or "", found.group()
-        end = found.end()
+    for match in _CUDA_PARTS.finditer(text, end):
+        yield "", text[end : match.start()]
+        yield match.lastgroup or "", match.group()
+        end = match.end()
     yield "", text[end:]
 
 
@@ -171,7 +171,7 @@ def _class(token: _TokenType) -> str:
 
 
 def numbered(lines: Iterable[str]) -> Markup:
-    """Lines with ids (`L12`) that links can lead to; the style sheet prints the numbers."""
+    """Lines with ids such as `L12` for links; the style sheet prints the numbers."""
     return Markup(
         "\n".join(f'<span class="l" id="L{number}">{line}</span>' for number, line in enumerate(lines, start=1))
     )

@@ -1,4 +1,4 @@
-"""The counts behind the charts."""
+"""Computes the counts that the charts show."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from db.rows import Row, Speedup
 from grader.verdict.models import Device, Status
 
 FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""Values of p at which fast_p is usually quoted."""
+"""Values of p at which fast_p is usually reported."""
 
 FAST_P_STEPS = tuple(step / 20 for step in range(61))
 """The slider's positions, 0 to 3."""
 
 
 _NO_DEVICE = "none"
-"""Device name of an environment without the GPU that its submissions need; builds are graded there too."""
+"""Device name of an environment that lacks the GPU its submissions need; builds are graded there too."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Funnel:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """One device's counted verdicts; speedups on different devices do not compare."""
+    """One device's counted verdicts; speedups on different devices are not comparable."""
 
     kind: Device
     name: str
@@ -49,12 +49,12 @@ class DeviceRows:
 
     @property
     def problems(self) -> list[str]:
-        """Problems with a verdict on it, sorted."""
+        """Problems with a verdict on this device, sorted."""
         return sorted({row.problem for row in self.rows})
 
     @property
     def authors(self) -> list[str]:
-        """Authors with a verdict on it, sorted."""
+        """Authors with a verdict on this device, sorted."""
         return sorted({row.author for row in self.rows})
 
 
@@ -67,11 +67,11 @@ class FastP:
     total: tuple[int, ...]
     forward: tuple[int, ...]
     total_speedups: tuple[float, ...]
-    """Sorted; absent ones left out."""
+    """Sorted; submissions without a time are left out."""
     forward_speedups: tuple[float, ...]
 
     def at(self, p: float) -> tuple[float, float]:
-        """Both shares at one of `FAST_P_STEPS`."""
+        """The shares (total, forward) at one of `FAST_P_STEPS`."""
         step = FAST_P_STEPS.index(p)
         return (self.total[step] / self.count, self.forward[step] / self.count) if self.count else (0.0, 0.0)
 
@@ -94,7 +94,7 @@ def funnel(rows: Iterable[Row]) -> Funnel:
     statuses = Counter(row.status for row in graded)
     return Funnel(
         graded=len(graded),
-        # A right forward was built, whatever the build's own record says.
+        # A correct forward was built, even if the build's own record is missing.
         built=sum(row.built or row.right_forward for row in graded),
         forward=sum(row.right_forward for row in graded),
         backward=sum(row.correct for row in graded),
@@ -106,17 +106,17 @@ def funnel(rows: Iterable[Row]) -> Funnel:
 
 
 def devices(rows: Iterable[Row]) -> list[DeviceRows]:
-    """By device name, GPUs first, then by number of verdicts; `not_run` belongs to no device."""
+    """Verdicts grouped by device: GPUs first, then by number of verdicts. `not_run` has no device."""
     by_name: dict[tuple[Device, str], list[Row]] = {}
     for row in rows:
         if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
-    found = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
-    return sorted(found, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))
+    groups = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
+    return sorted(groups, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))
 
 
 def fast_p(rows: Sequence[Row]) -> FastP:
-    """Over all submissions on one device."""
+    """fast_p over all submissions on one device."""
     total = [row.believed("total") for row in rows if row.correct]
     forward = [row.believed("forward") for row in rows if row.right_forward]
     return FastP(
@@ -129,7 +129,7 @@ def fast_p(rows: Sequence[Row]) -> FastP:
 
 
 def lights(rows: Iterable[Row]) -> list[Light]:
-    """Per problem, the submissions nearest to the roofline bound; the nearest problem first."""
+    """Per problem, the submissions with the highest share of the roofline bound; highest first."""
     total: dict[str, Row] = {}
     forward: dict[str, Row] = {}
     for row in rows:
@@ -137,8 +137,8 @@ def lights(rows: Iterable[Row]) -> list[Light]:
             total[row.problem] = max(total.get(row.problem, row), row, key=lambda one: one.total_light or 0.0)
         if row.right_forward and row.forward_light:
             forward[row.problem] = max(forward.get(row.problem, row), row, key=lambda one: one.forward_light or 0.0)
-    found = [_light(problem, total.get(problem), forward.get(problem)) for problem in total.keys() | forward.keys()]
-    return sorted(found, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
+    lines = [_light(problem, total.get(problem), forward.get(problem)) for problem in total.keys() | forward.keys()]
+    return sorted(lines, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
 
 
 def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
@@ -152,7 +152,7 @@ def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
 
 
 def fast_counts(right: Sequence[Speedup | None], steps: Iterable[float]) -> tuple[int, ...]:
-    """Number of correct ones faster than each p; at p = 0 all of them, also untimed ones."""
+    """Number of correct submissions faster than each p; at p = 0 all of them, also untimed ones."""
     return tuple(sum(one.value > p for one in right if one) if p else len(right) for p in steps)
 
 

@@ -1,4 +1,4 @@
-"""Figures as the pages print them. Absent ones are a dash, never a zero."""
+"""Formats values for the pages. An absent value is a dash, never a zero."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TONES: dict[str, tuple[str, str]] = {
     "failed": ("bad", "✗"),
     "missing": ("warn", "◐"),
 }
-"""Colour and mark of a status; the mark and the word tell apart what the colours may not."""
+"""Colour and mark of a status. The mark and the word distinguish statuses without colours."""
 
 
 def tone(status: str) -> str:
@@ -39,7 +39,7 @@ def mark(status: str) -> str:
 
 
 def words(status: str) -> str:
-    """`missing_backward` as people write it."""
+    """A status in words: `missing backward`."""
     return status.replace("_", " ")
 
 
@@ -52,7 +52,7 @@ def times(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Both ends of an interval, with as many digits as it takes to tell them apart."""
+    """Both ends of an interval, with as many digits as are needed to distinguish them."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ABSENT
     apart = -math.log10(high - low) if high > low else 0
@@ -66,27 +66,27 @@ def power(value: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """`41%`; what is neither none nor all never looks like it."""
+    """A share as `41%`; only an exact 0 or 1 is shown as 0% or 100%."""
     if share is None or not math.isfinite(share):
         return ABSENT
     if 0 < share < 0.01:
         return "<1%"
-    # Half a percent goes up, as in the script that moves p: Python alone would round it to the even one.
+    # Halves round up, as in site.js; Python's round() would round them to even.
     return ">99%" if 0.99 < share < 1 else f"{math.floor(share * 100 + 0.5)}%"
 
 
 def figure(value: float | None, digits: int = 3) -> str:
-    """Any other number."""
+    """Any other number, with `digits` significant digits."""
     return ABSENT if value is None else f"{value:.{digits}g}"
 
 
 def milliseconds(value: float | None) -> str:
-    """Four digits that count."""
+    """A time in milliseconds, with four significant digits."""
     return ABSENT if value is None else f"{value:.4g}"
 
 
 def mebibytes(value: int) -> str:
-    """An amount of memory."""
+    """An amount of memory in MiB."""
     return f"{value / 2**20:,.0f} MiB"
 
 
@@ -106,22 +106,22 @@ def clock_time(iso: str) -> str:
 
 
 def yes(value: bool | None) -> str:
-    """Whether, where that is known."""
+    """`yes` or `no`; a dash if unknown."""
     return ABSENT if value is None else "yes" if value else "no"
 
 
 def side_by_side(candidate: Sequence[float], reference: Sequence[float]) -> list[tuple[float | None, float | None]]:
-    """Samples of both, the shorter list filled up."""
+    """Pairs of samples; the shorter list is filled up with None."""
     return list(zip_longest(candidate, reference))
 
 
 def breakable(name: str) -> Markup:
-    """A long name that may be broken after its underscores."""
+    """A long name with possible line breaks after its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in clean(name).split("_"))
 
 
 def prose(text: str) -> Markup:
-    """A sentence whose `names` stand in backticks."""
+    """A sentence with names in backticks as HTML."""
     parts = clean(text).split("`")
     if len(parts) % 2 == 0:
         return escape(clean(text))

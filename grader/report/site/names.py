@@ -1,7 +1,7 @@
 """Paths of the pages.
 
-File names are made from numbers and hashes, never from foreign text, and stay the same from one report to the next, so
-that links to them last.
+File names consist of numbers and hashes, never of foreign text. They are the same in each report, so that links stay
+valid.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 
 INDEX = "index.html"
 FOLDERS = ("verdicts", "problems", "authors", "devices", "lists")
-"""Everything but the index lies in one of these."""
+"""Folders of all pages except the index."""
 
 
 def verdict_page(verdict_id: int) -> str:
@@ -39,7 +39,7 @@ def list_page(number: int) -> str:
 
 
 def anchor(text: str) -> str:
-    """An element's id for a stranger's text."""
+    """An element's id made from foreign text."""
     return f"x{_short(text)}"
 
 

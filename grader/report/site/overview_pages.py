@@ -1,4 +1,4 @@
-"""The pages that sum up: index, problems, authors, matrices, lists."""
+"""The overview pages: index, problems, authors, matrices, lists."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from grader.report.site.timing_charts import intervals_chart
 Boards = dict[Board, dict[tuple[str, str], list[Place]]]
 
 _MOST_ROWS = 100
-"""On the index; it has to open at once."""
+"""Rows of a table on the index, so that it opens fast."""
 
 _MOST_VERDICTS = 500
-"""In a table on any other page."""
+"""Rows of a table on any other page."""
 
 _MOST_COLUMNS = 40
 
@@ -52,7 +52,7 @@ class _ProblemLine(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """What the index shows of one device."""
+    """The index's section about one device."""
 
     key: str
     device: DeviceRows
@@ -64,7 +64,7 @@ class _Section(NamedTuple):
     fast_svg: Markup
     intervals: dict[Board, Markup]
     lights: list[Light]
-    """Empty where no bound is known."""
+    """Empty if no bound is known."""
     lights_svg: Markup
 
 
@@ -76,7 +76,7 @@ class _ProblemSection(NamedTuple):
 
 def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, frame: Frame = STATIC) -> str:
     """The first page."""
-    found = funnel(counted)
+    stages = funnel(counted)
     return render(
         "index.html",
         names.INDEX,
@@ -86,8 +86,8 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
         problem_count=len({row.problem for row in rows}),
         author_count=len({row.author for row in rows}),
         newest=rows[-1].created_at if rows else None,
-        funnel=found,
-        funnel_svg=funnel_chart(found, "funnel"),
+        funnel=stages,
+        funnel_svg=funnel_chart(stages, "funnel"),
         sections=[_section(device, boards) for device in devices(counted)],
         latest=list(reversed(rows[-_LATEST:])),
         marks=FAST_P_MARKS,
@@ -99,7 +99,7 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
 def problem_page(
     problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str, frame: Frame = STATIC
 ) -> str:
-    """One problem: its boards on each device, its verdicts, its reference."""
+    """One problem's page: its boards on each device, its verdicts, its reference."""
     sections = [
         _ProblemSection(names.anchor(device.name), device.name, _boards_of(boards, device.name, problem))
         for device in devices(counted)
@@ -119,23 +119,23 @@ def problem_page(
 
 
 def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], frame: Frame = STATIC) -> str:
-    """One author: how far the submissions get, and all of them."""
-    found = funnel(counted)
+    """One author's page: results by stage, and all verdicts."""
+    stages = funnel(counted)
     return render(
         "author.html",
         names.author_page(author),
         author,
         frame=frame,
         author=author,
-        funnel=found,
-        funnel_svg=funnel_chart(found, "funnel"),
+        funnel=stages,
+        funnel_svg=funnel_chart(stages, "funnel"),
         rows=_newest(rows),
         caption=_caption(rows),
     )
 
 
 def matrix_page(device: DeviceRows, frame: Frame = STATIC) -> str:
-    """Problems by authors on one device."""
+    """The page with the matrix of problems and authors on one device."""
     authors = device.authors
     return render(
         "matrix.html",
@@ -150,12 +150,12 @@ def matrix_page(device: DeviceRows, frame: Frame = STATIC) -> str:
 
 
 def list_count(rows: Sequence[Row]) -> int:
-    """How many pages the list of all verdicts takes."""
+    """Number of pages of the list of all verdicts."""
     return max(1, -(-len(rows) // _MOST_VERDICTS))
 
 
 def list_page(rows: Sequence[Row], number: int, frame: Frame = STATIC) -> str:
-    """Every verdict, newest first, some hundred to a page; `number` counts from 1."""
+    """One page of the list of all verdicts, newest first; `number` counts from 1."""
     end = len(rows) - (number - 1) * _MOST_VERDICTS
     return render(
         "list.html",
@@ -213,7 +213,7 @@ def _problem_lines(device: DeviceRows, boards: Boards) -> Iterator[_ProblemLine]
 
 
 def _boards_of(boards: Boards, device_name: str, problem: str) -> dict[Board, list[Place]]:
-    """Those that somebody is on."""
+    """The problem's boards that are not empty."""
     found = {board: places.get((device_name, problem)) for board, places in boards.items()}
     return {board: places for board, places in found.items() if places}
 

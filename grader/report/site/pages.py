@@ -1,6 +1,6 @@
-"""Renders templates.
+"""Renders templates into pages.
 
-Everything that a template prints is cleaned and escaped. The page's security policy allows only its own style sheet
+All values printed by a template are cleaned and escaped. The page's security policy allows only its own style sheet
 and script, by their hashes.
 """
 
@@ -23,7 +23,7 @@ from grader.verdict.codes import CODES
 
 @dataclass(frozen=True)
 class Frame:
-    """Navigation around every page; written files have no links that need a server."""
+    """The navigation on every page; a static site has no links that need a server."""
 
     links: tuple[tuple[str, str], ...] = ()
     """More pages in the navigation: (path, name)."""
@@ -35,14 +35,14 @@ STATIC = Frame()
 
 
 def render(template: str, page: str, title: str, *, frame: Frame = STATIC, policy: str = "", **values: object) -> str:
-    """A whole page; `page` is where it will lie, so that links in it lead there from its folder."""
+    """A complete page. `page` is its path in the site; its links are relative to this."""
     up = "../" * page.count("/")
     around = {"up": up, "page": page, "title": title, "frame": frame, "policy": policy or security_policy()}
     return _environment().get_template(template).render(**around, **values)
 
 
 def fragment(template: str, macro: str, *arguments: object) -> str:
-    """What one macro of a template prints, escaped as in a page."""
+    """The output of one macro of a template, escaped as in a page."""
     made = getattr(_environment().get_template(template).module, macro)(*arguments)
     return str(made)
 
@@ -58,7 +58,7 @@ def security_policy(*, connect: str = "'none'", form: str = "'none'") -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Write a page. Half a surrogate pair becomes a question mark: UTF-8 has no bytes for it."""
+    """Write a page in UTF-8; lone surrogates become question marks."""
     path.write_bytes(text.encode("utf-8", errors="replace"))
 
 

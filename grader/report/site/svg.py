@@ -1,4 +1,4 @@
-"""SVG elements, escaped, and the scales and labels that the charts share."""
+"""Escaped SVG elements, and the scales and labels that the charts share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def element(name: str, *children: str | Markup, **attributes: str | float | None
 
 
 def chart(*parts: Markup, title: str, description: str, key: str, width: int, height: int, **attributes: str) -> Markup:
-    """An image with a name and a description for those who cannot see it."""
+    """An SVG image with a title and a description for screen readers."""
     return element(
         "svg",
         element("title", title, id=f"{key}-title"),
@@ -46,7 +46,7 @@ def chart(*parts: Markup, title: str, description: str, key: str, width: int, he
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str, **attributes: str) -> Markup:
-    """A straight one."""
+    """A straight line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_, **attributes)
 
 
@@ -56,13 +56,13 @@ def text(x: float, y: float, content: str, class_: str = "tick", anchor: str = "
 
 
 def path(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """Straight pieces through all points."""
+    """A polyline through all points."""
     return element("path", d="M" + "L".join(f"{_text(x)},{_text(y)}" for x, y in points), class_=class_)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps a range of figures to pixels, linear or logarithmic; figures outside go to the nearer end."""
+    """Maps a range of values to pixels, linearly or logarithmically; values outside are clamped."""
 
     low: float
     high: float
@@ -85,7 +85,7 @@ def _text(value: str | float) -> str:
 
 
 def apart(heights: Sequence[float], distance: float) -> list[float]:
-    """The heights of two labels, moved apart to a distance if they are nearer; others as they are."""
+    """The heights of two labels, moved apart to at least `distance`; otherwise unchanged."""
     if len(heights) != 2 or abs(heights[0] - heights[1]) >= distance:
         return list(heights)
     middle, half = sum(heights) / 2, distance / 2

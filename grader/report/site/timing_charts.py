@@ -13,7 +13,7 @@ from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, li
 from grader.verdict.stages import PhaseTiming, StageSeconds
 
 _MOST_INTERVALS = 160
-"""Whiskers; more of them would be a grey area."""
+"""Whiskers; more could not be distinguished."""
 
 
 def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
@@ -46,7 +46,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     return chart(
         *parts,
         title="Speedups over PyTorch with their 95% intervals",
-        description=f"{len(rows)} timed: {faster} faster beyond doubt, {slower} slower, "
+        description=f"{len(rows)} timed: {faster} faster, {slower} slower, "
         f"{len(rows) - faster - slower} with 1 inside the interval",
         key=key,
         width=CHART_WIDTH,
@@ -96,7 +96,7 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
 
 
 def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
-    """One bar with a part per stage: the wall time of one grading."""
+    """The wall time of one grading: one bar, with a part per stage."""
     parts, spent = [], [(name, took) for name, took in seconds if took > 0]
     x = Scale(0, sum(took for _, took in spent) or 1.0, 0, 700)
     at = 0.0
@@ -109,7 +109,7 @@ def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
         at += took
     return chart(
         *parts,
-        title="Where the time of this grading went",
+        title="Wall time of each stage of this grading",
         description="; ".join(f"{name}: {took:.1f} s" for name, took in spent),
         key=key,
         width=CHART_WIDTH,
@@ -118,14 +118,14 @@ def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
 
 
 def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
-    """Each sample's time in the order taken, candidate and reference."""
+    """The time of each sample of candidate and reference, in the order of measurement."""
     candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
     finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]
     y = Scale(0, max(finite) * 1.08 or 1.0, 170, 12)
     x = Scale(0, max(len(candidate), len(reference), 2) - 1, 64, 620)
     parts = [line(56, y(y.high * level / 2), 630, y(y.high * level / 2), "grid") for level in range(3)]
     parts += [text(48, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
-    parts.append(text(344, 192, "samples in the order taken; milliseconds from zero", "axis"))
+    parts.append(text(344, 192, "samples in the order of measurement; milliseconds", "axis"))
     parts += [
         element("rect", x=x(at) - 3, y=y(one) - 3, width=6, height=6, class_="sample reference")
         for at, one in enumerate(reference)
@@ -144,7 +144,7 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     return chart(
         *parts,
         title=f"{name}: time of each sample",
-        description=f"candidate {phase.candidate_ms:.4g} ms, reference {phase.reference_ms:.4g} ms in the middle; "
+        description=f"candidate {phase.candidate_ms:.4g} ms, reference {phase.reference_ms:.4g} ms (medians); "
         f"{len(candidate)} and {len(reference)} samples",
         key=key,
         width=CHART_WIDTH,

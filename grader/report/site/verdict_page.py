@@ -1,4 +1,4 @@
-"""One verdict's page: the diagnosis first, then what it rests on, the source last."""
+"""One verdict's page: the diagnosis first, then the evidence, the source last."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Other(NamedTuple):
 
     row: Row
     title: str
-    """What it is to this one."""
+    """Its relation to the verdict, in words."""
     source: str
 
 
 class VerdictTask(NamedTuple):
-    """All that one page is made of; it may be sent to another process."""
+    """The input of one page, which may be sent to another process."""
 
     out: Path
     row: Row
     document: str
-    """JSON of the verdict, as the database has it."""
+    """The stored JSON of the verdict."""
     source: str
     others: tuple[Other, ...]
     newer: int | None
-    """A newer verdict on the same text."""
+    """The id of a newer verdict for the same source."""
 
 
 def write_verdict(task: VerdictTask) -> bool:
@@ -53,7 +53,7 @@ def write_verdict(task: VerdictTask) -> bool:
 
 
 def read_verdict(document: str) -> Verdict | None:
-    """None where another version of the grader wrote it."""
+    """The verdict, or None if another version of the grader wrote it."""
     try:
         return Verdict.model_validate_json(document)
     except ValidationError:
@@ -68,7 +68,7 @@ def verdict_page(
     newer: int | None,
     frame: Frame = STATIC,
 ) -> str:
-    """The page; `verdict` is None where another version of the grader wrote it."""
+    """The page; `verdict` is None if another version of the grader wrote it."""
     phases = list(_phases(verdict))
     return render(
         "verdict.html",
@@ -110,20 +110,20 @@ def _phases_svg(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
 
 
 class BaselineLine(NamedTuple):
-    """How the candidate compares with one more way of running the reference."""
+    """Times of one way to run the reference, and the candidate's speedups over it."""
 
     name: str
     forward_ms: float | None
     forward: float | None
-    """Speedup over it."""
+    """Speedup of the candidate's forward over it."""
     total_ms: float | None
     total: float | None
     best: set[str]
-    """On which of `forward` and `total` no baseline is faster than this one."""
+    """The phases (`forward`, `total`) in which this baseline is the fastest."""
 
 
 def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Iterator[BaselineLine]:
-    """Eager from this verdict's own timing, then the other baselines; nothing without others."""
+    """Yields eager, from this verdict's own timing, then the other baselines; nothing if there are none."""
     others = [one for one in _timing(verdict).baselines if one.name != "eager"]
     if not others:
         return
@@ -148,7 +148,7 @@ def _timing(verdict: Verdict | None) -> TimingResult:
 
 
 def _over(baseline_ms: float | None, phase: PhaseTiming | None) -> float | None:
-    """The ratio of medians; the table of phases has eager's with its interval, taken round by round."""
+    """The ratio of medians. For eager, the table of phases has the ratio by rounds with its interval."""
     return baseline_ms / phase.candidate_ms if baseline_ms and phase and phase.candidate_ms > 0 else None
 
 
@@ -172,7 +172,7 @@ def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseT
 
 
 def _shown_variant(verdict: Verdict | None) -> VariantResult | None:
-    """The first that failed, else the first."""
+    """The first variant that failed, or the first one."""
     variants = verdict.forward.variants if verdict and verdict.forward else ()
     return next((one for one in variants if one.status == "failed"), next(iter(variants), None))
 

@@ -1,4 +1,4 @@
-"""Writes the site into a folder that is empty or has an earlier report."""
+"""Writes the site into a folder that is empty or contains an earlier report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from grader.report.site.pages import save
 from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
 
 _MARKER = ".kernel-report"
-"""A folder with this file is a report, and may be written over."""
+"""A folder with this file is a report and may be overwritten."""
 
 _SOURCES_KEPT = 256
 
 _PARALLEL_FROM = 400
-"""Verdicts; fewer are written before other processes have started."""
+"""Verdicts; fewer are written sooner than other processes would start."""
 
 _BATCH = 512
 """Verdicts in memory at a time."""
@@ -40,11 +40,11 @@ class Written:
     index: Path
     pages: int
     unreadable: int
-    """Verdicts of another version of the grader; they have a short page."""
+    """Number of verdicts written by another version of the grader; their pages are short."""
 
 
 def write_site(store: Store, out: Path) -> Written:
-    """Write the whole site. Raises UserError where the folder holds something else.
+    """Write the whole site. Raises UserError if the folder contains anything else.
 
     Many verdicts are written by several processes, so a script calls this under `if __name__ == "__main__"`.
     """
@@ -81,7 +81,7 @@ class _Writer:
         self.written.add(page)
 
     def remove_others(self) -> None:
-        """Pages of an earlier report that this one does not have."""
+        """Remove pages of an earlier report that this one does not have."""
         for folder in names.FOLDERS:
             for path in (self.out / folder).glob("*.html"):
                 if f"{folder}/{path.name}" not in self.written:
@@ -92,21 +92,23 @@ def _claim(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not (out / _MARKER).exists():
-            raise UserError(f"{out}: not empty, and no earlier report; name another folder with --out")
+            raise UserError(
+                f"{out}: the folder is not empty and is not an earlier report; choose another one with --out"
+            )
         (out / _MARKER).touch()
     except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}); name another folder with --out") from error
+        raise UserError(f"{out}: cannot be written ({error.strerror}); choose another folder with --out") from error
 
 
 def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: overview_pages.Boards) -> int:
-    """One page a verdict. Returns how many another version of the grader wrote."""
+    """Write one page per verdict. Returns the number of those written by another version of the grader."""
     for row in rows:
         writer.written.add(names.verdict_page(row.id))
     tasks = _tasks(store, rows, boards, writer.out)
     if len(rows) < _PARALLEL_FROM:
         return sum(map(write_verdict, tasks))
     unreadable = 0
-    # Started afresh, not forked: the database is open here.
+    # Spawned, not forked, because the database is open in this process.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
         while batch := list(islice(tasks, _BATCH)):
             unreadable += sum(pool.map(write_verdict, batch, chunksize=16))
@@ -114,7 +116,7 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: over
 
 
 def _tasks(store: Store, rows: list[Row], boards: overview_pages.Boards, out: Path) -> Iterator[VerdictTask]:
-    """In order, a few in memory at a time."""
+    """Yields the tasks in order, a few in memory at a time."""
     source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
     by_id, others, newer = {row.id: row for row in rows}, Others(rows, boards), newer_verdicts(rows)
     for verdict_id, document in store.documents():
@@ -128,7 +130,7 @@ def _tasks(store: Store, rows: list[Row], boards: overview_pages.Boards, out: Pa
 def _grouped(
     rows: Iterable[Row], counting: Iterable[Row], field: str
 ) -> Iterator[tuple[str, tuple[list[Row], list[Row]]]]:
-    """Rows and those of them that count, by problem or author."""
+    """Yields (name, (all rows, counted rows)) by problem or author."""
     groups: dict[str, tuple[list[Row], list[Row]]] = {}
     for row in rows:
         groups.setdefault(getattr(row, field), ([], []))[0].append(row)

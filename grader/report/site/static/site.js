@@ -27,7 +27,7 @@
     const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", (dark() ? "Light" : "Dark") + " colours"); };
     button.addEventListener("click", () => {
       root.dataset.theme = dark() ? "light" : "dark";
-      try { localStorage.setItem("theme", root.dataset.theme); } catch { /* private windows refuse */ }
+      try { localStorage.setItem("theme", root.dataset.theme); } catch { /* private windows have no storage */ }
       name();
     });
     name();
@@ -69,8 +69,8 @@
       });
       head.append(button);
     });
-    const asked = /^(\d+)([ad])$/.exec(state().get("s." + table.id) || "");
-    if (asked && heads[asked[1]]) sort(Number(asked[1]), asked[2] === "d");
+    const linked = /^(\d+)([ad])$/.exec(state().get("s." + table.id) || "");
+    if (linked && heads[linked[1]]) sort(Number(linked[1]), linked[2] === "d");
   };
 
   const filterable = (table) => {
@@ -112,9 +112,9 @@
       place(".cursor", { x1: x, x2: x });
       place(".dot.total", { cx: x, cy: 250 - 234 * total });
       place(".dot.forward", { cx: x, cy: 250 - 234 * forward });
-      const said = "p = " + Number(input.value) + ": " + percent(total) + " forward and backward, " + percent(forward) + " forward";
-      box.querySelector("output").textContent = said;
-      input.setAttribute("aria-valuetext", said);
+      const label = "p = " + Number(input.value) + ": " + percent(total) + " forward and backward, " + percent(forward) + " forward";
+      box.querySelector("output").textContent = label;
+      input.setAttribute("aria-valuetext", label);
       for (const cell of document.querySelectorAll('[data-fast="' + box.id + '"]')) {
         const [fast, of] = [Number(cell.dataset.steps.split(" ")[step]), Number(cell.dataset.of)];
         cell.textContent = percent(fast / of);
@@ -123,13 +123,13 @@
       for (const name of document.querySelectorAll('[data-fast-name="' + box.id + '"]')) name.textContent = Number(input.value);
     };
     box.querySelector(".slider").hidden = false;
-    const asked = Number(state().get("p." + box.id) ?? 1);
-    input.value = asked >= 0 && asked <= 3 ? asked : 1;
+    const linked = Number(state().get("p." + box.id) ?? 1);
+    input.value = linked >= 0 && linked <= 3 ? linked : 1;
     input.addEventListener("input", () => { apply(); remember("p." + box.id, input.value); });
     apply();
   };
 
-  // Only a server has this: rows come as they would stand in the page, escaped there.
+  // The live page of `grader serve` only: the server renders and escapes the rows.
   const live = (place) => {
     const most = 200;
     const runs = document.querySelector("#runs-table tbody");
@@ -153,8 +153,8 @@
       });
       source.addEventListener("runs", (event) => { runs.innerHTML = JSON.parse(event.data).rows; });
       source.addEventListener("error", () => {
-        say("Not connected; trying again.", false);
-        // The browser tries again by itself, unless the server turned it away.
+        say("Not connected; reconnecting.", false);
+        // The browser reconnects by itself, unless the server refused the connection.
         if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
       });
       addEventListener("pagehide", () => source.close(), { once: true });
