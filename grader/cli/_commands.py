@@ -15,17 +15,17 @@ COMMANDS = {
     "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
     "report": (
         "pages:report",
-        "Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page a verdict.",
+        "Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.",
     ),
-    "serve": (
-        "serving:serve",
-        "Serve the report's pages live from the database, with a page that follows a running batch, and a JSON API.",
+    "serve": ("serving:serve", "Serve the report live from the database, with a progress page and a JSON API."),
+    "export": ("exporting:export", "Write stored verdicts for other programs."),
+    "problems": (
+        "problems:app",
+        "List the problems with their variants, and whether forward and backward can be graded; if not, why.",
     ),
-    "export": ("exporting:export", "Hand stored verdicts to other programs."),
-    "problems": ("problems:app", "List the problems: their variants, what of each is gradable, and what not and why."),
     "doctor": (
         "showing:doctor",
-        "Tell what this machine offers: GPUs, nvcc, compiler, torch, each layer of the sandbox.",
+        "Show what this machine offers: GPUs, nvcc, compiler, PyTorch, each layer of the sandbox.",
     ),
     "selftest": ("selftest:selftest", "Measure timing noise on this machine."),
 }
