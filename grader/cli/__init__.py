@@ -18,7 +18,6 @@ import typer
 from grader import __version__
 from grader.cli._commands import LazyGroup
 from grader.errors import GraderError, UserError
-from grader.report.console import one_line
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -41,6 +40,8 @@ def main() -> None:
     try:
         app()
     except GraderError as error:
+        from grader.report.console import one_line  # imports rich
+
         print(f"grader: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
