@@ -90,8 +90,9 @@ class Pipeline:
             if not isinstance(error, Stopped):
                 self.resources.drop_oracle(request.problem, request.device)
         following = next_attempt(attempt, record, failure)
+        failure = None  # its traceback refers to this frame, and holds the worker's descriptors
         if following is not None or record.status is Status.NOT_RUN:
-            record.timed, failure = None, None
+            record.timed = None
             self.resources.make_room()
         return record, following
 

@@ -31,9 +31,9 @@ class Record:
     backward: BackwardResult | None = None
     timing: TimingResult | None = None
     timed: Case | None = None
+    """The case that the times are of."""
     fewer_rows: bool = False
     """Whether the first cases have fewer rows than the problem's inputs."""
-    """The case that the times are of."""
     diagnoses: list[Diagnosis] = field(default_factory=list)
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None

@@ -68,7 +68,12 @@ def traces():
     return {
         "processes": set(_tree({os.getpid()})),
         "mounts": Path("/proc/self/mountinfo").read_text().splitlines(),
-        "cgroups": {path for path in Path("/sys/fs/cgroup").glob("**/grader-*") if ours in path.name},
+        "cgroups": {
+            Path(folder, name)
+            for folder, names, _ in os.walk("/sys/fs/cgroup")  # unlike glob, passes over those that other tests remove
+            for name in names
+            if name.startswith("grader-") and ours in name
+        },
         "files": {path for folder in ("/tmp", "/var/tmp", "/dev/shm") for path in sandboxed_files(Path(folder))},
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
     }

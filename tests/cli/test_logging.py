@@ -9,7 +9,7 @@ from grader.catalog.requests import make_request
 from grader.cli._logging import start_logging
 from grader.errors import UserError
 from grader.grading.record import Record
-from grader.verdict.models import Device, Settings, Status
+from grader.verdict.models import Device, Diagnosis, Settings
 from tests import samples
 from tests.cli.test_cli import batch, cli  # noqa: F401
 
@@ -37,7 +37,8 @@ def test_a_stage_is_a_line_of_json_with_its_fields(tmp_path):
         pass
     with pytest.raises(RuntimeError), one.stage("backward"):
         raise RuntimeError
-    one.verdict(Status.NOT_RUN, Settings(device="cpu"), samples.environment())
+    one.diagnoses.append(Diagnosis(code="needs_cuda", stage="build", message="-", severity="info"))
+    one.verdict(Settings(device="cpu"), samples.environment())
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [(line["stage"], line["status"]) for line in lines] == [
         ("forward", "done"),

@@ -70,10 +70,11 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     if is_mask(noisy):
         return noisy
     codes = whole_numbers(noisy)  # truncated to an index, 3.1 is still 3 and 2.9 is not
+    unit = in_unit_range(noisy)
     for piece in torch.split(noisy.view(-1), blocks.CHUNK_ELEMENTS):
         noise = torch.randn_like(piece)
         piece *= 1 + ulps * tolerance.EPSILON * (noise.abs_() if codes else noise)
-    return noisy
+    return noisy.clamp_(-1, 1) if unit else noisy
 
 
 def is_mask(value: torch.Tensor) -> bool:
@@ -87,6 +88,11 @@ def is_mask(value: torch.Tensor) -> bool:
 def whole_numbers(value: torch.Tensor) -> bool:
     """Whether all elements are whole numbers, which may be codes or indices."""
     return _all(value, lambda part: part == part.round())
+
+
+def in_unit_range(value: torch.Tensor) -> bool:
+    """No element is outside [-1, 1]: they may be probabilities or cosines, and a function may reject larger ones."""
+    return _all(value, lambda part: part.abs() <= 1)
 
 
 def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:

@@ -19,7 +19,7 @@ from grader.catalog.problem_module import Variant
 from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_float, is_mask
+from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
@@ -167,7 +167,8 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
 
 
 def _noisy(value: torch.Tensor, share: float) -> torch.Tensor:
-    return value * (1 + share * torch.randn_like(value))
+    noisy = value * (1 + share * torch.randn_like(value))
+    return noisy.clamp_(-1, 1) if in_unit_range(value) and not is_mask(value) else noisy
 
 
 def _typical(calls: Sequence[Call], middle: Callable[[list[float]], float]) -> dict[Part, Time]:

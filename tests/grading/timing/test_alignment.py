@@ -11,7 +11,7 @@ from grader.executor.launcher import Role
 from grader.grading import plan, selftest
 from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import evaluate
-from grader.grading.oracle.oracle import WORKERS_KEPT
+from grader.grading.oracle.models import WORKERS_KEPT
 from grader.grading.resources import ALIGN_TRIES, Resources
 from grader.grading.timing import workload
 from grader.grading.timing.rounds import QUICK
