@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,6 +19,18 @@ SEEDS = 40
 """Seeds that are tried: a branch that is dropped in one run of ten is seen in 98.5% of all cases."""
 PLAIN = ("bool", "int", "float", "str")
 """Types of what is no tensor and holds none."""
+
+
+class _Forwards(NamedTuple):
+    """One forward in float32, in float64 and with its operations counted."""
+
+    outputs: tuple[p.TensorInfo, ...]
+    """Descriptions of the float32 outputs."""
+    clone_inputs: bool
+    """The reference works in place on its input."""
+    has_float64: bool
+    counted: p.Counted | None
+    """None if operations cannot be counted."""
 
 
 def first_look(
@@ -42,9 +55,7 @@ def first_look(
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
     )
-    outputs, clone_inputs = _outputs(reference, inputs, training)
-    has_float64 = _runs_in_float64(reference, inputs, training, clone_inputs)
-    counted = _counted(reference, inputs, training, clone_inputs)
+    outputs, clone_inputs, has_float64, counted = _forwards(reference, inputs, training, float64=True)
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
@@ -55,10 +66,9 @@ def first_look(
 
 def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:
     """What a first look at fewer rows told, with the outputs and the work of the full size."""
-    outputs, _ = _outputs(reference, inputs, training)
-    counted = _counted(reference, inputs, training, traits.clone_inputs)
-    work = counted.forward if counted else p.Work()
-    return traits._replace(outputs=outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
+    forwards = _forwards(reference, inputs, training, float64=False)
+    work = forwards.counted.forward if forwards.counted else p.Work()
+    return traits._replace(outputs=forwards.outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
 
 
 def _stochastic(
@@ -98,29 +108,44 @@ def _stochastic(
     return True
 
 
-def _outputs(
-    reference: ReferenceProcess, inputs: Sequence[object], training: bool
-) -> tuple[tuple[p.TensorInfo, ...], bool]:
-    """Their descriptions, and whether the reference works in place on its input."""
+def _forwards(reference: ReferenceProcess, inputs: Sequence[object], training: bool, *, float64: bool) -> _Forwards:
+    """Run the models in one job, which ends at the first step that fails. Raises ProblemError if float32 fails."""
     for clone_inputs in (False, True):
-        script = JobBuilder(reference.worker, reference.device)
-        script.put_inputs("a", inputs, requires_grad=True)
-        script.step(
-            p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs)
-        )
-        script.step(p.Drop())
-        finding = reference.run(script, tolerate_failure=True)
-        if finding.failure is None:
-            outputs = finding.of(p.Outputs)[0].tensors
+        job = JobBuilder(reference.worker, reference.device)
+        run: dict[str, Any] = {"inputs": "a", "training": training, "clone_inputs": clone_inputs}
+        job.put_inputs("a", inputs, requires_grad=True)
+        job.step(p.Forward(model=MODEL, tape="a", grad=True, **run))
+        job.step(p.Drop())
+        if float64:
+            job.put_inputs("a", inputs, float64=True)
+            job.step(p.Forward(model=MODEL64, tape="a", **run))
+            job.step(p.Drop())
+        _add_count(job, inputs, run)
+        result = reference.run(job, tolerate_failure=True)
+        forwards = result.of(p.Outputs)
+        if forwards:
+            outputs = forwards[0].tensors
             _refuse_unknown(reference, outputs)
-            return outputs, clone_inputs
-        if "leaf Variable" not in finding.failure.text:
+            has_float64 = len(forwards) > 1
+            if float64 and not has_float64:  # the job ended there
+                job = JobBuilder(reference.worker, reference.device)
+                _add_count(job, inputs, run)
+                result = reference.run(job, tolerate_failure=True)
+            return _Forwards(outputs, clone_inputs, has_float64, next(iter(result.of(p.Counted)), None))
+        assert result.failure is not None
+        if "leaf Variable" not in result.failure.text:
             break
-    assert finding.failure is not None
+    assert result.failure is not None
     raise ProblemError(
-        f"{reference.problem.path}: the reference raised {finding.failure.type_name}: "
-        f"{(finding.failure.text.splitlines() or [''])[0]}"
+        f"{reference.problem.path}: the reference raised {result.failure.type_name}: "
+        f"{(result.failure.text.splitlines() or [''])[0]}"
     )
+
+
+def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]) -> None:
+    job.put_inputs("a", inputs)
+    job.step(p.Count(model=MODEL, **run))
+    job.step(p.Drop())
 
 
 def _refuse_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
@@ -131,25 +156,6 @@ def _refuse_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]
             f"{reference.problem.path}: the reference returns a {unknown.type_name} as {unknown.name}; return tensors, "
             "or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
         )
-
-
-def _runs_in_float64(reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
-    script = JobBuilder(reference.worker, reference.device)
-    script.put_inputs("a", inputs, float64=True)
-    script.step(p.Forward(model=MODEL64, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
-    script.step(p.Drop())
-    return reference.run(script, tolerate_failure=True).failure is None
-
-
-def _counted(
-    reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool
-) -> p.Counted | None:
-    """What a forward does; None where that cannot be told."""
-    script = JobBuilder(reference.worker, reference.device)
-    script.put_inputs("a", inputs)
-    script.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
-    script.step(p.Drop())
-    return next(iter(reference.run(script, tolerate_failure=True).of(p.Counted)), None)
 
 
 def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:

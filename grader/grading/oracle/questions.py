@@ -80,19 +80,20 @@ def _forwards(oracle: Oracle, case: Case, inputs: Sequence[object]) -> Trackers:
 
 def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:
     """What the same parameters make of other inputs of the same sizes, at least as exactly as the case has them."""
-    return _as_exact_as(case, _forwards(oracle, case, inputs))
+    return outputs_for_each(oracle, case, [inputs])[0]
 
 
 def outputs_for_each(
     oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
 ) -> list[dict[str, tolerance.Expected]]:
-    """`outputs_for` of several inputs, in one job for each of the reference's models. Raises ProblemError."""
+    """`outputs_for` of several inputs, in one job unless one is large. Raises ProblemError."""
     if any(is_large(value) for inputs in others for value in inputs):
-        return [outputs_for(oracle, case, inputs) for inputs in others]
+        return [_as_exact_as(case, _forwards(oracle, case, inputs)) for inputs in others]
     traits = oracle.traits(case)
-    oracle.ready(case, MODEL64 if traits.has_float64 else MODEL)
-    eager = forward_each(oracle, MODEL, traits, others, case.state, case.training)
-    if not traits.has_float64:
+    models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
+    oracle.ready(case, models[-1])
+    eager, *exact = forward_each(oracle, models, traits, others, case.state, case.training)
+    if not exact:
         return [_as_exact_as(case, Trackers(one, None, has_float64=False)) for one in eager]
 
     def run(inputs: Sequence[object], ulps: float) -> Evaluation:
@@ -101,10 +102,9 @@ def outputs_for_each(
         moved, state = perturbed(inputs, device, ulps), perturbed_state(case.state, device, ulps)
         return evaluate(oracle, MODEL, traits, moved, state, {}, (), case.training)
 
-    exact = forward_each(oracle, MODEL64, traits, others, case.state, case.training)
     return [
         _as_exact_as(case, Trackers(one, other, has_float64=True, run=partial(run, inputs)))
-        for one, other, inputs in zip(eager, exact, others, strict=True)
+        for one, other, inputs in zip(eager, exact[0], others, strict=True)
     ]
 
 
