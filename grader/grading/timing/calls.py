@@ -93,8 +93,9 @@ class Caller:
         self._sides, self._candidate, self._oracle, self._case, self._tf32 = sides, candidate, oracle, case, tf32
         self._device = oracle.device
         self._flush_bytes = flush_bytes(oracle.device)
-        for index in range(len(sides)):
-            self._do(index, _CLEAR)
+        if self._device is Device.CUDA:  # on a CPU, each sample begins by freeing
+            for index in range(len(sides)):
+                self._do(index, _CLEAR)
 
     def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
         """One call of side `index` for each draw.
