@@ -46,16 +46,14 @@ def first_look(
     `anew` constructs another float32 model. Raises ProblemError where the reference fails, or cannot be graded by.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-    script = JobBuilder(reference.worker, reference.device)
-    script.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
-    script.export({f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers})
-    sealed = reference.run(script).sealed
+    exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
+    exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers}
+    (outputs, clone_inputs, has_float64, counted), sealed = _forwards(reference, inputs, training, exports)
     state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
     seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
     )
-    outputs, clone_inputs, has_float64, counted = _forwards(reference, inputs, training, float64=True)
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
@@ -66,7 +64,7 @@ def first_look(
 
 def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:
     """What a first look at fewer rows told, with the outputs and the work of the full size."""
-    forwards = _forwards(reference, inputs, training, float64=False)
+    forwards, _ = _forwards(reference, inputs, training)
     work = forwards.counted.forward if forwards.counted else p.Work()
     return traits._replace(outputs=forwards.outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
 
@@ -108,30 +106,46 @@ def _stochastic(
     return True
 
 
-def _forwards(reference: ReferenceProcess, inputs: Sequence[object], training: bool, *, float64: bool) -> _Forwards:
-    """Run the models in one job, which ends at the first step that fails. Raises ProblemError if float32 fails."""
+def _forwards(
+    reference: ReferenceProcess,
+    inputs: Sequence[object],
+    training: bool,
+    exports: Mapping[str, TensorSpec] | None = None,
+) -> tuple[_Forwards, Mapping[str, torch.Tensor]]:
+    """Run the models in one job, and in float64 too if their state is exported before.
+
+    The job ends at the first step that fails. Raises ProblemError if float32 fails.
+    """
+    sealed: Mapping[str, torch.Tensor] = {}
     for clone_inputs in (False, True):
         job = JobBuilder(reference.worker, reference.device)
+        if exports is not None and not sealed:
+            job.export(exports)
+            if job.deferred:  # a forward may change buffers before they are read
+                sealed = dict(reference.run(job).sealed)
+                job = JobBuilder(reference.worker, reference.device)
         run: dict[str, Any] = {"inputs": "a", "training": training, "clone_inputs": clone_inputs}
         job.put_inputs("a", inputs, requires_grad=True)
         job.step(p.Forward(model=MODEL, tape="a", grad=True, **run))
         job.step(p.Drop())
-        if float64:
+        if exports is not None:
             job.put_inputs("a", inputs, float64=True)
             job.step(p.Forward(model=MODEL64, tape="a", **run))
             job.step(p.Drop())
         _add_count(job, inputs, run)
         result = reference.run(job, tolerate_failure=True)
+        sealed = sealed or result.sealed
         forwards = result.of(p.Outputs)
         if forwards:
             outputs = forwards[0].tensors
             _refuse_unknown(reference, outputs)
             has_float64 = len(forwards) > 1
-            if float64 and not has_float64:  # the job ended there
+            if exports is not None and not has_float64:  # the job ended there
                 job = JobBuilder(reference.worker, reference.device)
                 _add_count(job, inputs, run)
                 result = reference.run(job, tolerate_failure=True)
-            return _Forwards(outputs, clone_inputs, has_float64, next(iter(result.of(p.Counted)), None))
+            counted = next(iter(result.of(p.Counted)), None)
+            return _Forwards(outputs, clone_inputs, has_float64, counted), sealed
         assert result.failure is not None
         if "leaf Variable" not in result.failure.text:
             break
