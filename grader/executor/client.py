@@ -29,6 +29,8 @@ START_SECONDS = 120.0
 LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
 """Bounds on the spare space of a region with room to grow. It is twice as large as requested, because a backward shares
 about twice as much as the forward before it."""
+LEAST_HOST_BYTES = 64 << 20
+"""Smallest region of host memory: pages that nobody writes take no memory, and a larger region costs another job."""
 
 
 class WorkerLost(Exception):
@@ -142,6 +144,8 @@ class WorkerClient:
             return present
         if present is not None:
             self._regions.pop(name).close()
+        if kind == "host":
+            nbytes = max(nbytes, LEAST_HOST_BYTES)
         if kind == "cuda" and self.options.roomy and backend(Device.CUDA).ample_memory():
             nbytes += min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
         region = self._regions[name] = Region(name, kind, nbytes)

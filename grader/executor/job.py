@@ -79,6 +79,11 @@ class JobBuilder:
         """Number of steps so far."""
         return len(self._steps)
 
+    @property
+    def deferred(self) -> bool:
+        """Whether some exports are read after the job."""
+        return bool(self._deferred)
+
     def step(self, step: p.Step) -> None:
         """Append a step; a `Drop` keeps the results that are read after the job."""
         if isinstance(step, p.Drop) and self._deferred:

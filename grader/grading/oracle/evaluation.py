@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -129,29 +130,29 @@ class Streamed(Mapping[str, "torch.Tensor | None"]):
 
 def forward_each(
     reference: ReferenceProcess,
-    model: str,
+    models: Sequence[str],
     traits: Traits,
     inputs_of_each: Sequence[Sequence[object]],
     state: Mapping[str, torch.Tensor],
     training: bool,
-) -> list[Evaluation]:
-    """The outputs of one forward for each of several inputs, from one job. No input may be large."""
-    wide = model == MODEL64
+) -> list[list[Evaluation]]:
+    """The outputs by model and inputs, none of them large: one forward for each pair, all in one job."""
     job = JobBuilder(reference.worker, reference.device)
     outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
-    for turn, inputs in enumerate(inputs_of_each):
+    for model, (turn, inputs) in product(models, enumerate(inputs_of_each)):
+        wide, tape = model == MODEL64, f"{model}-{turn}"
         job.set_state(model, state)
         job.put_inputs("a", inputs, float64=wide)
         clone = traits.clone_inputs
-        job.step(p.Forward(model=model, inputs="a", tape=str(turn), training=training, clone_inputs=clone))
-        wanted = {f"output:{turn}:{name}": widened(spec, wide) for name, spec in outputs.items()}
-        job.export(wanted, widen=wide)
+        job.step(p.Forward(model=model, inputs="a", tape=tape, training=training, clone_inputs=clone))
+        job.export({f"output:{tape}:{name}": widened(spec, wide) for name, spec in outputs.items()}, widen=wide)
     job.step(p.Drop())
     sealed = reference.run(job).sealed
-    return [
-        Evaluation({name: sealed[f"output:{turn}:{name}"] for name in outputs}, {}, {})
-        for turn in range(len(inputs_of_each))
-    ]
+
+    def of(model: str, turn: int) -> Evaluation:
+        return Evaluation({name: sealed[f"output:{model}-{turn}:{name}"] for name in outputs}, {}, {})
+
+    return [[of(model, turn) for turn in range(len(inputs_of_each))] for model in models]
 
 
 class Named(Mapping[str, Any]):

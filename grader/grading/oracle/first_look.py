@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +21,18 @@ PLAIN = ("bool", "int", "float", "str")
 """Types of returned values that hold no tensors."""
 
 
+class _Forwards(NamedTuple):
+    """One forward in float32, in float64 and with its operations counted."""
+
+    outputs: tuple[p.TensorInfo, ...]
+    """Descriptions of the float32 outputs."""
+    clone_inputs: bool
+    """The reference works in place on its input."""
+    has_float64: bool
+    counted: p.Counted | None
+    """None if operations cannot be counted."""
+
+
 def first_look(
     reference: ReferenceProcess,
     parameters: tuple[p.TensorInfo, ...],
@@ -33,18 +46,14 @@ def first_look(
     `anew` constructs another float32 model. Raises ProblemError if the reference fails or cannot serve as a reference.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-    job = JobBuilder(reference.worker, reference.device)
-    job.export({f"state:{MODEL}:{name}": spec for name, spec in names.items()})
-    job.export({f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers})
-    sealed = reference.run(job).sealed
+    exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
+    exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers}
+    (outputs, clone_inputs, has_float64, counted), sealed = _forwards(reference, inputs, training, exports)
     state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
     seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
     )
-    outputs, clone_inputs = _outputs(reference, inputs, training)
-    has_float64 = _runs_in_float64(reference, inputs, training, clone_inputs)
-    counted = _counted(reference, inputs, training, clone_inputs)
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
@@ -55,10 +64,9 @@ def first_look(
 
 def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:
     """The traits of the variant with fewer rows, with the outputs and the work of the full size."""
-    outputs, _ = _outputs(reference, inputs, training)
-    counted = _counted(reference, inputs, training, traits.clone_inputs)
-    work = counted.forward if counted else p.Work()
-    return traits._replace(outputs=outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
+    forwards, _ = _forwards(reference, inputs, training)
+    work = forwards.counted.forward if forwards.counted else p.Work()
+    return traits._replace(outputs=forwards.outputs, flops=work.matmul + work.convolution, scanned=work.scanned)
 
 
 def _stochastic(
@@ -99,20 +107,47 @@ def _stochastic(
     return True
 
 
-def _outputs(
-    reference: ReferenceProcess, inputs: Sequence[object], training: bool
-) -> tuple[tuple[p.TensorInfo, ...], bool]:
-    """(descriptions of the outputs, whether the reference modifies its inputs in place)."""
+def _forwards(
+    reference: ReferenceProcess,
+    inputs: Sequence[object],
+    training: bool,
+    exports: Mapping[str, TensorSpec] | None = None,
+) -> tuple[_Forwards, Mapping[str, torch.Tensor]]:
+    """Run the models in one job, and in float64 too if their state is exported before.
+
+    The job ends at the first step that fails. Raises ProblemError if float32 fails.
+    """
+    sealed: Mapping[str, torch.Tensor] = {}
     for clone_inputs in (False, True):
         job = JobBuilder(reference.worker, reference.device)
+        if exports is not None and not sealed:
+            job.export(exports)
+            if job.deferred:  # a forward may change buffers before they are read
+                sealed = dict(reference.run(job).sealed)
+                job = JobBuilder(reference.worker, reference.device)
+        run: dict[str, Any] = {"inputs": "a", "training": training, "clone_inputs": clone_inputs}
         job.put_inputs("a", inputs, requires_grad=True)
-        job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=training, grad=True, clone_inputs=clone_inputs))
+        job.step(p.Forward(model=MODEL, tape="a", grad=True, **run))
         job.step(p.Drop())
+        if exports is not None:
+            job.put_inputs("a", inputs, float64=True)
+            job.step(p.Forward(model=MODEL64, tape="a", **run))
+            job.step(p.Drop())
+        _add_count(job, inputs, run)
         result = reference.run(job, tolerate_failure=True)
-        if result.failure is None:
-            outputs = result.of(p.Outputs)[0].tensors
+        sealed = sealed or result.sealed
+        forwards = result.of(p.Outputs)
+        if forwards:
+            outputs = forwards[0].tensors
             _reject_unknown(reference, outputs)
-            return outputs, clone_inputs
+            has_float64 = len(forwards) > 1
+            if exports is not None and not has_float64:  # the job ended there
+                job = JobBuilder(reference.worker, reference.device)
+                _add_count(job, inputs, run)
+                result = reference.run(job, tolerate_failure=True)
+            counted = next(iter(result.of(p.Counted)), None)
+            return _Forwards(outputs, clone_inputs, has_float64, counted), sealed
+        assert result.failure is not None
         if "leaf Variable" not in result.failure.text:
             break
     assert result.failure is not None
@@ -120,6 +155,12 @@ def _outputs(
         f"{reference.problem.path}: the reference raised {result.failure.type_name}: "
         f"{(result.failure.text.splitlines() or [''])[0]}"
     )
+
+
+def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]) -> None:
+    job.put_inputs("a", inputs)
+    job.step(p.Count(model=MODEL, **run))
+    job.step(p.Drop())
 
 
 def _reject_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
@@ -130,26 +171,6 @@ def _reject_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]
             f"{reference.problem.path}: the reference returns a {unknown.type_name} as {unknown.name}; return tensors, "
             "or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
         )
-
-
-def _runs_in_float64(reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool) -> bool:
-    """Whether the float64 model's forward succeeds."""
-    job = JobBuilder(reference.worker, reference.device)
-    job.put_inputs("a", inputs, float64=True)
-    job.step(p.Forward(model=MODEL64, inputs="a", tape="a", training=training, clone_inputs=clone_inputs))
-    job.step(p.Drop())
-    return reference.run(job, tolerate_failure=True).failure is None
-
-
-def _counted(
-    reference: ReferenceProcess, inputs: Sequence[object], training: bool, clone_inputs: bool
-) -> p.Counted | None:
-    """The operations of one forward; None if they cannot be counted."""
-    job = JobBuilder(reference.worker, reference.device)
-    job.put_inputs("a", inputs)
-    job.step(p.Count(model=MODEL, inputs="a", training=training, clone_inputs=clone_inputs))
-    job.step(p.Drop())
-    return next(iter(reference.run(job, tolerate_failure=True).of(p.Counted)), None)
 
 
 def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:

@@ -77,19 +77,20 @@ def _forwards(oracle: Oracle, case: Case, inputs: Sequence[object]) -> Trackers:
 
 def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:
     """The expected outputs for other inputs of the same sizes, with at least the case's baseline error."""
-    return _with_case_errors(case, _forwards(oracle, case, inputs))
+    return outputs_for_each(oracle, case, [inputs])[0]
 
 
 def outputs_for_each(
     oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
 ) -> list[dict[str, tolerance.Expected]]:
-    """`outputs_for` each of several inputs, in one job for each of the two models. Raises ProblemError."""
+    """`outputs_for` each of several inputs, in one job unless one is large. Raises ProblemError."""
     if any(is_large(value) for inputs in others for value in inputs):
-        return [outputs_for(oracle, case, inputs) for inputs in others]
+        return [_with_case_errors(case, _forwards(oracle, case, inputs)) for inputs in others]
     traits = oracle.traits(case)
-    oracle.ready(case, MODEL64 if traits.has_float64 else MODEL)
-    eager = forward_each(oracle, MODEL, traits, others, case.state, case.training)
-    if not traits.has_float64:
+    models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
+    oracle.ready(case, models[-1])
+    eager, *exact = forward_each(oracle, models, traits, others, case.state, case.training)
+    if not exact:
         return [_with_case_errors(case, Trackers(one, None, has_float64=False)) for one in eager]
 
     def run(inputs: Sequence[object], ulps: float) -> Evaluation:
@@ -98,10 +99,9 @@ def outputs_for_each(
         noisy, state = perturbed(inputs, device, ulps), perturbed_state(case.state, device, ulps)
         return evaluate(oracle, MODEL, traits, noisy, state, {}, (), case.training)
 
-    exact = forward_each(oracle, MODEL64, traits, others, case.state, case.training)
     return [
         _with_case_errors(case, Trackers(one, other, has_float64=True, run=partial(run, inputs)))
-        for one, other, inputs in zip(eager, exact, others, strict=True)
+        for one, other, inputs in zip(eager, exact[0], others, strict=True)
     ]
 
 

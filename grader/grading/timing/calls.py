@@ -93,8 +93,9 @@ class Caller:
         self._sides, self._candidate, self._oracle, self._case, self._tf32 = sides, candidate, oracle, case, tf32
         self._device = oracle.device
         self._flush_bytes = flush_bytes(oracle.device)
-        for index in range(len(sides)):
-            self._do(index, _CLEAR)
+        if self._device is Device.CUDA:  # on a CPU, each sample begins by freeing
+            for index in range(len(sides)):
+                self._do(index, _CLEAR)
 
     def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
         """One call of side `index` for each draw.
@@ -103,19 +104,18 @@ class Caller:
         """
         if self._device is Device.CPU:
             self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
-            calls = [self._on_host(index, phase, draws[0])]
-            for draw in draws[1:]:
-                self._do(index, _CLEAR)
-                calls.append(self._on_host(index, phase, draw))
-            return calls
+            return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
         if len(draws) > 1:  # `Queue` flushes the caches before each call
             self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))
         return [self._on_gpu(index, phase, draw, queued) for draw in draws]
 
-    def _on_host(self, index: int, phase: Phase, draw: Draw) -> Call:
+    def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
+        """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
         results = []
         for part in PARTS[phase]:
             job = JobBuilder(self._sides[index].worker, Device.CPU, at_once=True)
+            if clear and part == PARTS[phase][0]:
+                job.step(_CLEAR)
             self._fill(job, index, phase, part, draw)
             results.append(self._run(index, job, self._doing(phase)))
         return _call(phase, results)
