@@ -1,5 +1,7 @@
-"""Grades submissions, one after another. The process in verbs: check, build, start, plan, forward, backward, time,
-inspect, appraise, record."""
+"""Grades submissions, one after another.
+
+The process in verbs: check, build, start, plan, forward, backward, time, inspect, appraise, record.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ class Pipeline:
         return record, following
 
     def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:
-        """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead, in parallel."""
+        """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead."""
         pending, ahead = iter(requests), deque[Request]()
         with self.builds.ahead():
             while True:

@@ -1,4 +1,4 @@
-"""Decides which cases a submission is compared on: sizes, modes, draws and checks, by what the device and time allow.
+"""Decides which cases a submission is compared on, by what the device and the time allow.
 
 Scopes, from the most to the least that is asked:
 
@@ -109,7 +109,7 @@ def make(
 
 
 def may_tell_modes_apart(submission: Submission) -> bool:
-    """Whether it reads self.training, or replaces train() or eval(), and so may do something else in the other mode."""
+    """Whether it may do something else in the other mode: its source names train or eval."""
     return "train" in submission.source or "eval" in submission.source
 
 
@@ -119,7 +119,7 @@ def rounds(device: Device, *, quick: bool) -> Plan:
 
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:
-    """Names in the order in which they are compared; the last one is timed. Raises UserError for an unknown one."""
+    """Names of variants in the order of comparison; the last one is timed. Raises UserError."""
     known = [name for name in oracle.module.variants if name not in PARTS]
     if only is not None:
         if only not in known:
@@ -201,4 +201,4 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         if reason is not None:
             mode = "train()" if case.training else "eval()"
             texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
-    return tuple(diagnose("checks_left_out", text) for text in dict.fromkeys(texts))
+    return tuple(diagnose("checks_left_out", text, severity="info") for text in dict.fromkeys(texts))

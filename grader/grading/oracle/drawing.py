@@ -91,7 +91,10 @@ def whole_numbers(value: torch.Tensor) -> bool:
 
 
 def in_unit_range(value: torch.Tensor) -> bool:
-    """No element is outside [-1, 1]: they may be probabilities or cosines, and a function may reject larger ones."""
+    """Whether all elements are in [-1, 1].
+
+    They may be probabilities or cosines, and a function may reject larger ones.
+    """
     return _all(value, lambda part: part.abs() <= 1)
 
 

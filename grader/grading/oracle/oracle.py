@@ -34,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Oracle(ReferenceModels):
-    """The reference of one problem on one device: its cases, and its answers to what submissions are asked."""
+    """The reference of one problem on one device: its cases and its answers."""
 
     def __init__(self, problem: Problem, device: Device, worker: WorkerClient) -> None:
         super().__init__(problem, device, worker)
