@@ -100,6 +100,16 @@ def leave(before):
             sys.modules[name] = module
 
 
+@contextlib.contextmanager
+def helpers_installed():
+    """Context in which helper modules are importable."""
+    before = enter()
+    try:
+        yield
+    finally:
+        leave(before)
+
+
 # -------------------------------------------------------------------------------------------------------- devices
 
 
@@ -271,9 +281,10 @@ def model_of(kernel, redirected=False):
         def forward(self, *arguments):
             with torch.no_grad():
                 data = unflatten(arguments)
-                if not redirected or arguments[0].device.type == "cuda":
+                if not redirected:
                     return in_precision_of(arguments, kernel(data))
-                with chosen(arguments[0].device):
+                on_gpu = arguments[0].device.type == "cuda"
+                with helpers_installed() if on_gpu else chosen(arguments[0].device):
                     return in_precision_of(arguments, kernel(data))
 
     return Kernel

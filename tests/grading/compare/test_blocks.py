@@ -70,14 +70,3 @@ def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, 
     candidate[place] = special
     assert not tolerance.difference(candidate, expected(reference64)).same_specials
     assert not tolerance.difference(reference64, expected(candidate)).same_specials
-
-
-@pytest.mark.gpu
-def test_pinned_host_memory_gives_the_same_figures_as_device_memory():
-    """Three blocks and a part; each is copied while the block before it is compared."""
-    reference64 = torch.randn(3 * blocks.CHUNK_ELEMENTS + 5, device="cuda")
-    candidate = reference64 + 1e-6 * torch.randn_like(reference64)
-    candidate[-1] += 1
-    waiting = reference64.cpu().pin_memory()
-    assert tolerance.difference(candidate, expected(waiting)) == tolerance.difference(candidate, expected(reference64))
-    assert blocks.norm(waiting) == blocks.norm(reference64)
