@@ -6,7 +6,7 @@ Each pass synchronizes with the GPU once, at its end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -142,3 +142,15 @@ def _blocks(tensor: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor
 def _same_specials(c: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     """One boolean tensor: whether NaN and infinities stand in the same places."""
     return ((torch.isfinite(c) & torch.isfinite(g)) | (c == g) | (torch.isnan(c) & torch.isnan(g))).all()
+
+
+def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of the element at a row-major position.
+
+    `torch.unravel_index` does the same and imports sympy first, which takes seconds.
+    """
+    index = []
+    for extent in reversed(shape):
+        position, inner = divmod(position, extent)
+        index.append(inner)
+    return tuple(reversed(index))

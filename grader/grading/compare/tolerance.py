@@ -23,14 +23,13 @@ Integers and booleans must be equal wherever the runs of the reference agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
 from grader.grading.compare import nonsmooth
-from grader.grading.compare.blocks import block_errors, norm
+from grader.grading.compare.blocks import block_errors, norm, unravel
 from grader.verdict.stages import TensorCheck
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -290,18 +289,6 @@ def _relative(error: float, size: float) -> float:
     if error == 0.0:
         return 0.0
     return error / size if size else math.inf
-
-
-def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The index of the element at a row-major position.
-
-    `torch.unravel_index` does the same and imports sympy first, which takes seconds.
-    """
-    index = []
-    for extent in reversed(shape):
-        position, inner = divmod(position, extent)
-        index.append(inner)
-    return tuple(reversed(index))
 
 
 def _index(index: tuple[int, ...] | None) -> str:
