@@ -16,9 +16,11 @@ def no_registered_folders(tmp_path_factory, monkeypatch):
 
 
 def pytest_configure():
-    """Programs that the tests start can be interrupted, although a shell's background jobs ignore SIGINT."""
+    """Programs that the tests start can be interrupted, although background jobs ignore SIGINT, and nohup's SIGHUP."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):
