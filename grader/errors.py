@@ -3,7 +3,8 @@
 GraderError
 ├── UserError
 │   ├── ProblemError
-│   │   └── ReferenceLost
+│   │   ├── ReferenceLost
+│   │   └── ReferenceOutOfMemory
 │   └── StoreError
 ├── DeviceError
 └── SandboxError
@@ -38,6 +39,10 @@ class UserError(GraderError):
 
 class ProblemError(UserError):
     """A problem file lacks something, or raises when it is imported."""
+
+
+class ReferenceOutOfMemory(ProblemError):
+    """Memory ran out while the reference ran: the device is too small, or others hold too much of it."""
 
 
 class ReferenceLost(ProblemError):

@@ -3,8 +3,8 @@
 Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
-- for the essential checks only, then on fewer of the rows, if memory ran out: the verdict is never `out_of_memory` on
-  the grader's account;
+- for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
+- for the essential checks only, once, if it ran out in the submission: then the grader holds little, and it is its own;
 - in fresh processes, if the reference's process was lost: the host may have ended it.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.errors import DeviceError, ProblemError, ReferenceLost, UserError
+from grader.errors import DeviceError, ProblemError, ReferenceLost, ReferenceOutOfMemory, UserError
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
@@ -24,8 +24,8 @@ from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
 
 ESSENTIAL_AT = SCOPES.index(ESSENTIAL)
-OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory")
-"""In messages of PyTorch and of the driver."""
+DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+"""The driver's name for the error, in a DeviceError."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,12 @@ class Attempt:
 def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
     """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""
     position = SCOPES.index(attempt.scope)
-    if isinstance(error, ReferenceLost) and not _out_of_memory(record, error):
+    if isinstance(error, ReferenceLost):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
-    if _out_of_memory(record, error):
+    if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
+        # Its own fault, unless the grader held memory that it does not need.
+        return Attempt(ESSENTIAL) if position < ESSENTIAL_AT else None
+    if error is not None and _is_shortage(error):
         return Attempt(SCOPES[max(position, ESSENTIAL_AT - 1) + 1]) if position + 1 < len(SCOPES) else None
     if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
         return Attempt(FULL_SIZE)
@@ -56,7 +59,7 @@ def diagnosis_of(error: Exception, attempt: Attempt) -> Diagnosis:
     """
     if isinstance(error, Stopped):
         return error.diagnosis
-    if _names_memory(error):
+    if _is_shortage(error):
         what = f"the problem does not fit into this device's memory: {_first_line(error)}"
         return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != attempt.lost_before):
@@ -68,17 +71,11 @@ def diagnosis_of(error: Exception, attempt: Attempt) -> Diagnosis:
     return diagnose("grader_failed", what, remedy="grade it again", detail=detail)
 
 
-def _out_of_memory(record: Record, error: Exception | None) -> bool:
-    if isinstance(error, Stopped):
-        return error.diagnosis.code == "out_of_memory"
-    return record.status is Status.OUT_OF_MEMORY or (error is not None and _names_memory(error))
-
-
-def _names_memory(error: Exception) -> bool:
+def _is_shortage(error: Exception) -> bool:
     """Whether the device's memory ran out in the grader or in the reference."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return isinstance(error, DeviceError | ProblemError) and any(text in str(error) for text in OUT_OF_MEMORY)
+    if isinstance(error, DeviceError):
+        return DRIVER_OUT_OF_MEMORY in str(error)
+    return isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory)
 
 
 def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:

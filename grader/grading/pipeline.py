@@ -19,7 +19,7 @@ from grader.grading.backward import judge_backward
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
@@ -74,10 +74,14 @@ class Pipeline:
 
         `more_to_come` starts the next submission's worker in the background.
         """
-        attempt: Attempt | None = Attempt()
-        while attempt is not None:
-            record, attempt = self._grade(request, attempt, more_to_come)
-        return record.verdict(self.settings(request), self.environment(request))
+        following: Attempt | None = Attempt()
+        while following is not None:
+            attempt = following
+            record, following = self._grade(request, attempt, more_to_come)
+        settings = self.settings(request)
+        if attempt.scope in PARTS:  # not ranked, as any verdict on one variant
+            settings = settings.model_copy(update={"variant": attempt.scope})
+        return record.verdict(settings, self.environment(request))
 
     def _grade(self, request: Request, attempt: Attempt, more_to_come: bool) -> tuple[Record, Attempt | None]:
         """What one attempt finds, and the next attempt where one is needed."""

@@ -11,7 +11,7 @@ import torch
 
 from grader import protocol as p
 from grader.catalog.problem_module import FULL, Variant
-from grader.errors import ProblemError
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
@@ -117,6 +117,8 @@ class Oracle(ReferenceModels):
             inputs = []
             try:
                 self.case(ROWS)
+            except (ReferenceLost, ReferenceOutOfMemory):
+                raise
             except ProblemError:
                 self._cases.clear()
                 self._looked.clear()
@@ -161,6 +163,8 @@ class Oracle(ReferenceModels):
         affords = self._affords_float64 if whole else None
         try:
             eager, trackers = track(run, traits, inputs, state, self.device, affords_float64=affords)
+        except (ReferenceLost, ReferenceOutOfMemory):
+            raise  # says nothing about the backward
         except ProblemError as error:
             if not wrt:
                 raise
@@ -231,6 +235,8 @@ class Oracle(ReferenceModels):
             traits = self.traits(case)
             try:
                 evaluate(self, MODEL, traits, case.inputs, case.state, case.cotangents, case.wrt, False)
+            except (ReferenceLost, ReferenceOutOfMemory):
+                raise
             except ProblemError:
                 return False
             return True

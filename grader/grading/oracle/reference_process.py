@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grader import protocol as p
-from grader.errors import ProblemError, ReferenceLost
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
-from grader.verdict.models import Device, Problem, TimeLimits
+from grader.verdict.models import Device, Problem, Status, TimeLimits
 
 REFERENCE_SECONDS = TimeLimits().construction
 """Time limit of one job of the reference: as long as a submission may take to construct its model."""
@@ -34,20 +34,26 @@ class ReferenceProcess:
     def run(
         self, job: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
     ) -> JobResult:
-        """The result of a job. Raises ProblemError if it fails, ReferenceLost if the process dies."""
+        """The result of a job. Raises ProblemError if it fails, or one of its subclasses.
+
+        `tolerate_failure` returns what a step raised, but for a lack of memory, which says nothing about the problem.
+        """
         self._released = False
         try:
             result = job.run(timeout_seconds)
         except WorkerLost as lost:
             raise self._lost(lost) from lost
         result.lost_as(self._lost)
-        if result.failure is not None and not tolerate_failure:
-            failure = result.failure
-            raise ProblemError(
+        failure = result.failure
+        short = failure is not None and failure.kind == "out_of_memory"
+        if failure is not None and (short or not tolerate_failure):
+            error = ReferenceOutOfMemory if short else ProblemError
+            raise error(
                 f"{self.problem.path}: the reference raised {failure.type_name} on {self.device}: "
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return result
 
-    def _lost(self, lost: WorkerLost) -> ReferenceLost:
-        return ReferenceLost(f"{self.problem.path}: the reference {lost} on {self.device}")
+    def _lost(self, lost: WorkerLost) -> ProblemError:
+        error = ReferenceOutOfMemory if lost.status is Status.OUT_OF_MEMORY else ReferenceLost
+        return error(f"{self.problem.path}: the reference {lost} on {self.device}")
