@@ -20,6 +20,8 @@ from grader.verdict.models import Device
 GIB = 1 << 30
 WORKER_LIFETIME_SECONDS = 3600.0
 """A backstop: every job has a shorter limit of its own."""
+STARTERS = 2
+"""Workers that start at the same time: a submission's and a reference's."""
 
 
 class Role(StrEnum):
@@ -41,7 +43,7 @@ class Launcher:
         self.sandbox, self.worker_template = sandbox, worker_template
         self._architecture = architecture or DEFAULT_ARCHITECTURE
         self._spares: defaultdict[tuple[Role, Device], deque[Future[WorkerClient]]] = defaultdict(deque)
-        self._starter = ThreadPoolExecutor(1, "worker-start")
+        self._starter = ThreadPoolExecutor(STARTERS, "worker-start")
         self._leaving: list[WorkerClient] = []
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> WorkerClient:

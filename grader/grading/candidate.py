@@ -130,6 +130,17 @@ class Candidate:
         result.lost_as(lambda error: lost(error, stage, doing))
         return result
 
+    def release(self, stage: str) -> None:
+        """Give the device's memory back that no model needs. Raises Stopped."""
+        job = JobBuilder(self.worker, self.device)
+        job.step(p.Drop())
+        doing = "giving memory back"
+        self.run(job, stage, doing)
+        try:
+            self.worker.release_memory()
+        except WorkerLost as error:
+            raise lost(error, stage, doing) from error
+
     def forget(self) -> None:
         """Have models with buffers constructed anew: a job may have left its graph in them."""
         self._made = [made for made in self._made if not made.has_buffers]

@@ -69,25 +69,25 @@ class Pipeline:
         """The environment of the request's verdict."""
         return self.resources.environment(request.device)
 
-    def grade(self, request: Request, *, more_to_come: bool = False) -> Verdict:
+    def grade(self, request: Request, *, upcoming: Request | None = None) -> Verdict:
         """One verdict, whatever happens: a failure of the grader is a verdict too. Raises UserError.
 
-        `more_to_come` starts the next submission's worker in the background.
+        Workers for the `upcoming` request start in the background.
         """
         following: Attempt | None = Attempt()
         while following is not None:
             attempt = following
-            record, following = self._grade(request, attempt, more_to_come)
+            record, following = self._grade(request, attempt, upcoming)
         settings = self.settings(request)
         if attempt.scope in PARTS:  # not ranked, as any verdict on one variant
             settings = settings.model_copy(update={"variant": attempt.scope})
         return record.verdict(settings, self.environment(request))
 
-    def _grade(self, request: Request, attempt: Attempt, more_to_come: bool) -> tuple[Record, Attempt | None]:
+    def _grade(self, request: Request, attempt: Attempt, upcoming: Request | None) -> tuple[Record, Attempt | None]:
         """What one attempt finds, and the next attempt where one is needed."""
         record, failure = Record(request), None
         try:
-            _Grading(self, request, record, attempt.scope).run(more_to_come)
+            _Grading(self, request, record, attempt.scope, upcoming).run()
         except Exception as error:
             failure = error
             record.diagnoses.insert(0, diagnosis_of(error, attempt))
@@ -113,7 +113,7 @@ class Pipeline:
                 if not ahead:
                     return
                 self._look_ahead(ahead)
-                yield self.grade(ahead.popleft(), more_to_come=bool(ahead))
+                yield self.grade(ahead.popleft(), upcoming=ahead[0] if ahead else None)
 
     def _look_ahead(self, requests: deque[Request]) -> None:
         """While the first is being compiled and its device is idle, have references compute what is compared."""
@@ -142,16 +142,19 @@ class _Grading:
     todo: plan.Todo
     memory: PeakMemory
 
-    def __init__(self, pipeline: Pipeline, request: Request, record: Record, scope: plan.Scope) -> None:
+    def __init__(
+        self, pipeline: Pipeline, request: Request, record: Record, scope: plan.Scope, upcoming: Request | None
+    ) -> None:
         self.pipeline, self.request, self.record, self.scope = pipeline, request, record, scope
+        self.upcoming = upcoming
         self.options, self.resources = pipeline.options, pipeline.resources
         self.backend = backend(request.device)
 
-    def run(self, more_to_come: bool) -> None:
+    def run(self) -> None:
         """Each stage runs only if the one before lets the submission through. Raises Stopped, ProblemError."""
         self.check()
         self.build()
-        with self.start(more_to_come):
+        with self.start():
             self.plan()
             if self.forward() and self.backward() and self.time():
                 self.inspect()
@@ -177,12 +180,12 @@ class _Grading:
             raise Stopped(diagnose("needs_cuda", what, remedy=remedy))
 
     @contextmanager
-    def start(self, more_to_come: bool) -> Iterator[None]:
+    def start(self) -> Iterator[None]:
         """Import the submission in a worker of its own, which compiles it unless that is done. Raises Stopped."""
         launcher, apart = self.resources.launcher, self.backend.builds_apart
         with self.record.stage("start"):
-            worker = launcher.take(Role.RUN, self.request.device, more_to_come=more_to_come)
-        with launcher.dismissing(worker) if self.backend.ends_in_background and more_to_come else worker:
+            worker = launcher.take(Role.RUN, self.request.device)
+        with launcher.dismissing(worker) if self.backend.ends_in_background and self.upcoming else worker:
             with self.record.stage("start" if apart else "build"):
                 built = build.import_submission(
                     worker,
@@ -205,6 +208,9 @@ class _Grading:
         """Choose the cases that the submission is compared on, and have the reference compute them."""
         with self.record.stage("start"):
             self.oracle = self.resources.oracle(self.request.problem, self.request.device)
+            if self.upcoming is not None and backend(self.upcoming.device).available():
+                # started by now, so that they are ready before this submission is timed
+                self.resources.get_ready([self.upcoming.problem], self.upcoming.device)
             self.todo = plan.make(
                 self.oracle,
                 variant=self.options.variant,

@@ -114,7 +114,8 @@ def test_bad_submission(grader, catalog, tmp_path, content, status, code):
     path = tmp_path / f"{PROBLEM}.py"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     (submission,) = find_submissions([path], catalog).submissions
-    verdict = grader.grade(grader.request(catalog.problem(PROBLEM), submission), more_to_come=True)
+    request = grader.request(catalog.problem(PROBLEM), submission)
+    verdict = grader.grade(request, upcoming=request)
     told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
     assert (verdict.status, told[0][0]) == (status, code), told
     assert "\n" not in told[0][1]

@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient, WorkerLost
+from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import lost
 from grader.grading.timing.clocks import Time
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -169,13 +168,11 @@ class Caller:
 
     def give_back(self, index: int) -> None:
         """Free all memory of a side that its models do not need. Raises Stopped."""
-        self._do(index, p.Drop())
-        try:
+        if index:
+            self._candidate.release("timing")
+        else:
+            self._do(index, p.Drop())
             self._sides[index].worker.release_memory()
-        except WorkerLost as error:
-            if index == 0:
-                raise
-            raise lost(error, "timing", "giving memory back between timed calls") from error
 
     def _do(self, index: int, *steps: p.Step) -> None:
         job = JobBuilder(self._sides[index].worker, self._device, at_once=True)

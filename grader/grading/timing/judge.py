@@ -21,6 +21,8 @@ from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 LARGE_CASE_BYTES = 2 << 30
 """Bytes of a case on the device beyond which its values are freed before it is timed."""
+LONG_CALL_BYTES = 4 << 30
+"""Bytes of a case beyond which one call fills a sample: reading them takes a millisecond at an H200's 4.8 TB/s."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def judge_timing(
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
     if case.nbytes > LARGE_CASE_BYTES and device is Device.CUDA:
+        candidate.release("timing")
         workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
         workload.shipped_error(oracle, case, tf32=tf32)
         case.release_values()
@@ -73,6 +76,8 @@ def judge_timing(
         oracle.release()
     # Times of a CPU are too noisy for one candidate's to speak for later ones.
     known_calls = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
+    if case.nbytes > LONG_CALL_BYTES and device is Device.CUDA:
+        known_calls.update(dict.fromkeys(phases, 1))
     try:
         rounds = Rounds(WorkerPair(candidate, oracle, case, tf32=tf32), phases, device, known_calls, plan)
         with quiet():

@@ -16,6 +16,7 @@ from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.statistics import (
+    FEWEST_ROUNDS,
     FIRST_CALL_FACTOR,
     HOPELESS,
     MANY_ROUNDS,
@@ -45,7 +46,7 @@ class Plan:
     min_rounds: int
     max_rounds: int
     seconds: float
-    """After this long, MIN_ROUNDS are enough."""
+    """After this long, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
     stops_when_hopeless: bool = False
     """Ends after one round of a HOPELESS candidate, whose calls would take most of a machine's time. If it is far
     beyond that, and stays so, its very first call counts too."""
@@ -107,6 +108,7 @@ class Rounds:
                     if plan.stops_when_hopeless:  # each try takes half a second
                         self.time_launches()
             self._calls[phase] = known_calls.get(phase, 1)
+        pair.share_memory()
 
     def time_launches(self) -> None:
         """From now on, time both sides with their launches."""
@@ -166,7 +168,7 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
             missed = True
             continue
         late = time.monotonic() - started > plan.seconds
-        enough = False
+        enough = precise = False
         if watch.counts():
             count += 1
             for name, times in round_times.items():
@@ -174,9 +176,10 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
             figures = {name: speedup(one.reported()) for name, one in samples.items()}
             ranking = figures.get("total") or figures["forward"]
             widest = max(figure.half_width for figure in figures.values())
-            enough = count >= plan.min_rounds and widest <= PRECISIONS[device].half_width
+            precise = widest <= PRECISIONS[device].half_width
+            enough = count >= plan.min_rounds and precise
             enough |= plan.stops_when_hopeless and ranking.ci_high < HOPELESS
-        if enough or (late and count >= MIN_ROUNDS):
+        if enough or (late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
             break
     return samples
 

@@ -17,9 +17,11 @@ RESAMPLES = 2000
 TRIMMED = 0.2
 """Share of the log ratios dropped at either end. Disturbances delay few calls. For the others a mean tells more than a
 median where calls are of two kinds: on an H200, calls of 16 us in one process take 15.1 or 15.9 us."""
+FEWEST_ROUNDS = 2
+"""Rounds, of two pairs each, that are enough if they take long and agree: four pairs, none of them trimmed."""
 MIN_ROUNDS = 3
-"""Rounds, of two pairs each. With fewer, a single disturbed call is a large part of what trimming leaves: no
-difference is called but HOPELESS ones, and rounds go on however late it is."""
+"""Rounds that are enough even if they disagree. With fewer, a single disturbed call is a large part of what trimming
+leaves: a wide interval calls no difference but HOPELESS ones, and rounds go on however late it is."""
 MANY_ROUNDS = 7
 """Rounds of a thorough grading at least. Fewer are a short look at one pair of processes, whose steady difference the
 interval cannot contain: it is added to the margin."""
@@ -122,7 +124,8 @@ def verdict_of(low: float, high: float, rounds: int, device: Device, reference_m
     precision = PRECISIONS[device]
     margin = precision.margin_at(reference_ms)
     different = margin + (precision.process_spread if rounds < MANY_ROUNDS else 0.0)
-    if rounds < MIN_ROUNDS:
+    precise = (high - low) / (high + low) <= precision.half_width
+    if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return "slower" if high < HOPELESS else "inconclusive"
     if low > 1 + different:
         return "faster"

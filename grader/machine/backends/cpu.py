@@ -68,6 +68,9 @@ class CpuBackend:
     def used_bytes(self) -> int | None:
         return None
 
+    def memory_limit(self) -> int:
+        return 0
+
     def ample_memory(self) -> bool:
         return False
 

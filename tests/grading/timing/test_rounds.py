@@ -37,6 +37,9 @@ class Pair:
         reported = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
         return times, reported if len(self.calls) <= self._lies_until else theirs, None
 
+    def share_memory(self):
+        self.calls_before_sharing = len(self.calls)
+
     def wake(self, phase):
         pass
 
@@ -105,6 +108,23 @@ def test_rounds_are_repeated_once_if_the_clocks_disagree(lies_until, disputed_fi
 def test_only_a_quick_grading_stops_early_for_a_hopeless_candidate(slower, stops_when_hopeless, rounds):
     _, reported = collect(Pair(2.0, slower=slower), plan=replace(PLAN, stops_when_hopeless=stops_when_hopeless))
     assert len(reported["total"]) == 2 * rounds
+
+
+@pytest.mark.parametrize(("noise", "rounds"), [(0.0, 2), (0.2, 3)])
+def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
+    class Noisy(Pair):
+        def time_pair(self, phase, reference_first, calls):
+            self._slower = 1 + noise * (len(self.calls) % 3)
+            return super().time_pair(phase, reference_first, calls)
+
+    _, reported = collect(Noisy(2.0), plan=replace(PLAN, max_rounds=5, seconds=0.0))
+    assert len(reported["total"]) == 2 * rounds
+
+
+def test_turns_in_memory_end_after_the_warm_up_at_the_earliest():
+    pair = Pair(5.0)
+    collect(pair)
+    assert pair.calls_before_sharing == 4
 
 
 LONG = {"inference": 1, "training": 1}

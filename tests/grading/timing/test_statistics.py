@@ -82,6 +82,10 @@ def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, ver
         (0.940, 0.960, 5, "slower"),
         (0.995, 1.005, 3, "same"),
         (0.985, 1.005, 3, "inconclusive"),
+        (0.998, 1.002, 2, "same"),
+        (1.500, 1.508, 2, "faster"),
+        (1.450, 1.550, 2, "inconclusive"),
+        (0.998, 1.002, 1, "inconclusive"),
     ],
 )
 def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low, high, rounds, verdict):
