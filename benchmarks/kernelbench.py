@@ -1,6 +1,7 @@
 """Grades KernelBench's references as submissions for their own problems, at full size.
 
     python -m benchmarks.kernelbench --checkout DIR [--levels 1,2,3] [--count N] [--only 23_ --only 42_] [--out FILE]
+    python -m benchmarks.kernelbench --checkout DIR --seconds 0 --out FILE --page docs/reference/kernelbench.md
     python -m benchmarks.kernelbench --checkout DIR --against-evaluator 20
 
 The expected result is known: a reference is correct, and as fast as itself. The table shows for each problem the
@@ -13,6 +14,7 @@ the problems.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import random
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ask
+from benchmarks.kernelbench_page import COUNTS, write_page
 from grader import Grader, Problem
 from grader.catalog.problems import find_problems
 from grader.verdict.models import Verdict
@@ -55,15 +58,20 @@ def main() -> None:
     )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--full", action="store_true", help="grade in full instead of with --quick")
-    parser.add_argument("--seconds", type=float, help="start no further problem after this many seconds")
+    parser.add_argument("--seconds", type=float, help="start no further problem after this many seconds; 0: none")
     parser.add_argument("--out", type=Path, default=Path("kernelbench.jsonl"))
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write a page of the documentation from all rows")
     parser.add_argument("--against-evaluator", type=int, default=0, metavar="N")
     chosen = parser.parse_args()
     problems = drawn(chosen)
     known = {row["id"] for row in rows(chosen.out)}
-    grade_all([problem for problem in problems if problem.id not in known], chosen)
+    if chosen.seconds != 0:
+        grade_all([problem for problem in problems if problem.id not in known], chosen)
     ids = {problem.id for problem in problems}
-    print_table([row for row in rows(chosen.out) if row["id"] in ids])
+    collected = [row for row in rows(chosen.out) if row["id"] in ids]
+    print_table(collected)
+    if chosen.page:
+        write_page(collected, chosen.page)
     if chosen.against_evaluator:
         compare(problems[: chosen.against_evaluator], chosen)
 
@@ -112,7 +120,11 @@ def facts(verdict: Verdict) -> dict[str, Any]:
     """The fields of a verdict that a row has."""
     timing = verdict.timing
     figures = {name: getattr(timing, name) for name in ("forward", "backward", "total")} if timing else {}
+    environment = verdict.environment
     return {
+        "machine": f"{environment.device_name}, torch {environment.torch_version}",
+        "version": environment.grader_version,
+        "date": datetime.date.today().isoformat(),
         "status": verdict.status.value,
         "codes": [diagnosis.code for diagnosis in verdict.diagnoses],
         "messages": [diagnosis.message[:300] for diagnosis in verdict.diagnoses],
@@ -129,7 +141,7 @@ def facts(verdict: Verdict) -> dict[str, Any]:
 def line(row: dict[str, Any]) -> str:
     """One row as a line of text."""
     stages = " ".join(f"{name[:4]}={seconds}" for name, seconds in row["stages"].items() if seconds >= 0.05)
-    different = {name: of for name, of in row["figures"].items() if of[0] in ("faster", "slower")}
+    different = {name: of for name, of in row["figures"].items() if of[0] in COUNTS}
     why = "" if row["status"] == "correct" else f" {row['codes'][:1]} {row['messages'][:1]}"
     return (
         f"{row['level'][-1]} {row['id'][:44]:44} {row['status']:16} {row['s']:6.1f} s {row['device_gib']:6.1f} GiB "
@@ -148,7 +160,7 @@ def print_table(graded: Sequence[dict[str, Any]]) -> None:
         return
     seconds = sorted(row["s"] for row in graded)
     figures = [of for row in graded for of in row["figures"].values()]
-    different = [of for of in figures if of[0] in ("faster", "slower")]
+    different = [of for of in figures if of[0] in COUNTS]
     far = [of for of in different if not 0.99 <= of[1] <= 1.01]
     print(f"\n{len(graded)} problems: {dict(Counter(row['status'] for row in graded))}")
     late = seconds[int(0.95 * (len(seconds) - 1))]

@@ -1,6 +1,7 @@
 """Benchmarks pass code to child processes as text, which the type checker does not see."""
 
 from benchmarks.build import build
+from benchmarks.kernelbench_page import page
 from grader.catalog.shipped import shipped
 
 
@@ -9,3 +10,33 @@ def test_a_cold_build_our_way_is_timed():
     assert measured["builds"] == 1
     assert measured["wall"] > 0
     assert measured["cpu"] > 0
+
+
+def row(name, **changes):
+    right = {"forward": ["same", 1.0, 0.998, 1.002]}
+    usual = {"id": name, "level": "level1", "s": 2.0, "host_gib": 1.0, "device_gib": 8.0, "status": "correct"}
+    usual |= {"machine": "GPU", "version": "1", "date": "2026-01-01", "codes": [], "messages": [], "figures": right}
+    return {**usual, **changes}
+
+
+def test_the_page_names_every_problem_that_is_not_as_it_should_be():
+    text = "\n".join(
+        page(
+            [
+                row("1_Right"),
+                row("2_Wrong", status="wrong_output", codes=["output_wrong"], messages=["off by 1 | 2"]),
+                row("3_Partly", codes=["checks_left_out"], messages=["cannot be differentiated here"]),
+                row("4_Rows", codes=["checks_left_out"], messages=["everything else on the first 8 rows"]),
+                row("5_Fast", figures={"total": ["faster", 1.07, 1.06, 1.08]}),
+                row("6_Large", device_gib=100.0),
+            ]
+        )
+    )
+    assert "| problems | 6 |" in text
+    assert "| verdicts | 5 `correct`, 1 `wrong_output` |" in text
+    assert "| level1/2_Wrong | `wrong_output`: off by 1 / 2 |" in text
+    assert "| level1/3_Partly | cannot be differentiated here |" in text
+    assert "| level1/5_Fast, total | faster, 1.070 [1.060, 1.080] |" in text
+    assert "| level1/6_Large | 100 GiB |" in text
+    assert "1_Right" not in text
+    assert "4_Rows" not in text

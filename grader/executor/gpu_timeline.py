@@ -44,11 +44,11 @@ class TimelineJob(JobBuilder):
 
     _queues = True
 
-    def __init__(self, worker: WorkerClient, *, queued: bool, drop: bool) -> None:
+    def __init__(self, worker: WorkerClient, *, queued: bool, drop: p.Drop | None) -> None:
         """Start the job with its wait for the gate.
 
-        Without `queued`, the gate opens before the job is sent: for both sides of a pair if one cannot queue. With
-        `drop`, the worker keeps nothing of the call.
+        Without `queued`, the gate opens before the job is sent: for both sides of a pair if one cannot queue. `drop`
+        comes last, after the time is claimed.
         """
         super().__init__(worker, Device.CUDA, at_once=True)
         self._queued, self._drop = queued, drop
@@ -113,8 +113,8 @@ class TimelineJob(JobBuilder):
         if evidence.failure is not None:
             return evidence
         last: list[p.Step] = [p.Elapsed()]
-        if self._drop:
-            last.append(p.Drop(empty_cache=False))
+        if self._drop is not None:
+            last.append(self._drop)
         claim = self._worker.run(last, timeout_seconds)
         return evidence.model_copy(update={"results": evidence.results + claim.results, "failure": claim.failure})
 

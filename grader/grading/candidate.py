@@ -14,7 +14,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.large import is_large
+from grader.grading.oracle.large import CHECK_BYTES, is_large
 from grader.grading.outcome import (
     LOG_TAIL_CHARACTERS,
     MAX_LISTED,
@@ -26,6 +26,7 @@ from grader.grading.outcome import (
     raised,
     usual_remedy,
 )
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, TimeLimits
 
 MODEL = "model"
@@ -140,6 +141,11 @@ class Candidate:
             self.worker.release_memory()
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
+
+    def release_after(self, case: Case, stage: str) -> None:
+        """Give back what a large case needed on a device with memory of its own. Raises Stopped."""
+        if backend(self.device).own_memory and case.nbytes > CHECK_BYTES:
+            self.release(stage)
 
     def forget(self) -> None:
         """Have models with buffers constructed anew: a job may have left its graph in them."""

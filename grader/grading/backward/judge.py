@@ -51,6 +51,7 @@ def judge_backward(
     for case in cases:
         begun = time.monotonic()
         judged = judge_products(candidate, case)
+        candidate.release_after(case, "backward")
         took[case.variant] = min(took.get(case.variant, math.inf), time.monotonic() - begun)
         diagnoses = judged.diagnoses
         status = StageStatus.FAILED if diagnoses else StageStatus.PASSED

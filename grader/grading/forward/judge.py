@@ -42,6 +42,7 @@ def judge_forward(
     diagnoses: tuple[Diagnosis, ...] = ()
     for case in cases:
         checks, diagnosis = judge_case(candidate, oracle, case)
+        candidate.release_after(case, "forward")
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None:

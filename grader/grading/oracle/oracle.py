@@ -26,8 +26,8 @@ from grader.grading.oracle.trackers import track, with_errors_like
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
-KEPT_CASE_BYTES = 1 << 30
-"""Bytes of a case that is dropped when another problem is graded."""
+KEPT_BYTES = 1 << 30
+"""Bytes of cases that are dropped when another problem is graded."""
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
@@ -83,9 +83,8 @@ class Oracle(ReferenceModels):
         self.release()
         self._keep(1)
         if backend(self.device).own_memory:
-            kept = {key: case for key, case in self._cases.items() if case.nbytes < KEPT_CASE_BYTES}
-            if len(kept) < len(self._cases):
-                self._cases = kept
+            if sum(case.nbytes for case in self._cases.values()) > KEPT_BYTES:
+                self._cases.clear()
                 self._answers.clear()
             backend(self.device).empty_cache()
 
@@ -223,7 +222,7 @@ class Oracle(ReferenceModels):
         results = sum(value.nbytes for value in tensors)
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * self.worker.peak_device_bytes + results + 4 * largest
-        fits = needed <= torch.cuda.mem_get_info()[0]
+        fits = needed <= backend(self.device).free_bytes()
         return fits and not self.essential and slower * whole <= FLOAT64_SECONDS
 
     def differentiates_in_eval(self, case: Case) -> bool:

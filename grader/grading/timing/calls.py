@@ -47,8 +47,10 @@ class _Spacing(NamedTuple):
 
 _SPACINGS = {Device.CPU: _Spacing(1, 256 << 10, 64), Device.CUDA: _Spacing(2, 200 << 20, 1 << 20)}
 """The place of a call's tensors costs some percent on a CPU (steps are cache lines), by how they share a cache, and
-half a percent of a GPU's short calls (steps are pages). A place drawn for each sample turns that into noise. A fixed
-place would favour one process throughout, and the next candidate too, which gets the pages that the last one freed."""
+half a percent of a GPU's short calls (steps are pages). Long calls depend on their pages: on an H200, a transposed 3D
+convolution took 3.24 or 3.45 ms in one process, for as long as it kept its memory. A place and pages drawn for each
+sample turn that into noise; fixed ones would favour one process throughout, and the next candidate too, which gets the
+pages that the last one freed."""
 
 
 @dataclass
@@ -104,9 +106,10 @@ class Caller:
         if self._device is Device.CPU:
             self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
             return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
-        if len(draws) > 1:  # `Queue` flushes the caches before each call
-            self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))
-        return [self._on_gpu(index, phase, draw, queued) for draw in draws]
+        self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
+        # A long call, which is alone in its sample, gets other pages each time: mapping them takes as long as the call.
+        drop = p.Drop() if queued and len(draws) == 1 else _CLEAR
+        return [self._on_gpu(index, phase, draw, queued, drop) for draw in draws]
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
         """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
@@ -119,12 +122,12 @@ class Caller:
             results.append(self._run(index, job, self._doing(phase)))
         return _call(phase, results)
 
-    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool) -> Call:
+    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool, drop: p.Drop) -> Call:
         """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
         results = []
         for part in PARTS[phase]:
             last = part == PARTS[phase][-1]
-            job = TimelineJob(self._sides[index].worker, queued=queued, drop=last)
+            job = TimelineJob(self._sides[index].worker, queued=queued, drop=drop if last else None)
             self._fill(job, index, phase, part, draw, alone=not queued)
             result = self._run(index, job, self._doing(phase))
             if not result.queued:

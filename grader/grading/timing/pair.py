@@ -20,7 +20,6 @@ from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
-from grader.grading.oracle.large import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
@@ -42,6 +41,8 @@ MIDDLE: dict[Device, Callable[[list[float]], float]] = {
 }
 """Reduces a sample's calls to one time. On a CPU a median drops a call that was held up. A GPU's calls are of two kinds
 (see TRIMMED), and one that is held up is trimmed with its pair."""
+IN_TURN_BYTES = 4 << 30
+"""Bytes of inputs, grad_outputs, outputs and gradients of one call, beyond which both sides take turns in memory."""
 
 
 class WorkerPair:
@@ -61,11 +62,10 @@ class WorkerPair:
             Side(candidate.worker, theirs, their_shapes, matching.names),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._backend = backend(oracle.device)
-        self._in_turn = self._backend.own_memory and (case.nbytes > CHECK_BYTES or not self._backend.ample_memory())
+        self._in_turn = oracle.device is Device.CUDA and (
+            case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory()
+        )
         """Each side gives its memory back before the other is called."""
-        self._peaks, self._returned = [0, 0], [0, 0]
-        """Bytes of the device in use after each side's call, and bytes that the side then gave back; the most seen."""
         if self._in_turn:
             self._release_memory()
         self.queued = False
@@ -86,23 +86,12 @@ class WorkerPair:
             with self._other_paused(index), _out_of_the_way(self._oracle.device):
                 made[index] = self._caller.calls(index, phase, draws, queued=self.queued)
             if self._in_turn:
-                self._take_turns(index)
+                self._caller.give_back(index)
         comparison = Comparison(self._oracle, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
         wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
         middle = MIDDLE[self._oracle.device]
         first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)
         return _typical(made[0], middle), _typical(made[1], middle), first_wrong
-
-    def share_memory(self) -> None:
-        """Stop taking turns if what both sides were seen to need fits into the limit at the same time."""
-        needed = max(self._peaks[0] + self._returned[1], self._peaks[1] + self._returned[0])
-        self._in_turn = self._in_turn and needed > self._backend.memory_limit()
-
-    def _take_turns(self, index: int) -> None:
-        used = self._backend.used_bytes() or 0
-        self._caller.give_back(index)
-        self._peaks[index] = max(self._peaks[index], used)
-        self._returned[index] = max(self._returned[index], used - (self._backend.used_bytes() or 0))
 
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""

@@ -108,7 +108,6 @@ class Rounds:
                     if plan.stops_when_hopeless:  # each try takes half a second
                         self.time_launches()
             self._calls[phase] = known_calls.get(phase, 1)
-        pair.share_memory()
 
     def time_launches(self) -> None:
         """From now on, time both sides with their launches."""

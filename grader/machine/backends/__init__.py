@@ -69,8 +69,8 @@ class DeviceBackend(Protocol):
     def used_bytes(self) -> int | None:
         """The device's own memory in use by all processes; None if it has none."""
 
-    def memory_limit(self) -> int:
-        """Bytes that all processes may use together before they take turns; 0 if it has no memory of its own."""
+    def free_bytes(self) -> int:
+        """Bytes that are left of the limit, and free; 0 if it has no memory of its own."""
 
     def ample_memory(self) -> bool:
         """Whether most of the device's own memory is free, so that cached tensors may stay there."""

@@ -68,7 +68,7 @@ class CpuBackend:
     def used_bytes(self) -> int | None:
         return None
 
-    def memory_limit(self) -> int:
+    def free_bytes(self) -> int:
         return 0
 
     def ample_memory(self) -> bool:

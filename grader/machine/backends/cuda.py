@@ -14,8 +14,6 @@ AMPLE_SHARE = 0.75
 """Share of the device's memory that must be free for the grader to keep its own tensors there. A choice."""
 LIMIT_BYTES = 76 << 30
 """Bytes that a grading uses where it can choose, so that a larger device grades by the same plan as one of 80 GB."""
-LIMIT_SHARE = 0.95
-"""Share of a smaller device's memory, of which contexts and fragments take the rest. A choice."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -108,10 +106,11 @@ class CudaBackend:
 
         return int(pynvml.nvmlDeviceGetMemoryInfo(_nvml_device()).used)
 
-    def memory_limit(self) -> int:
+    def free_bytes(self) -> int:
         import torch
 
-        return min(LIMIT_BYTES, int(LIMIT_SHARE * torch.cuda.mem_get_info()[1]))
+        free, total = torch.cuda.mem_get_info()
+        return min(free, LIMIT_BYTES - (total - free))
 
     def ample_memory(self) -> bool:
         """Never before this process uses the device."""

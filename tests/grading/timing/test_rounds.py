@@ -37,9 +37,6 @@ class Pair:
         reported = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
         return times, reported if len(self.calls) <= self._lies_until else theirs, None
 
-    def share_memory(self):
-        self.calls_before_sharing = len(self.calls)
-
     def wake(self, phase):
         pass
 
@@ -119,12 +116,6 @@ def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
 
     _, reported = collect(Noisy(2.0), plan=replace(PLAN, max_rounds=5, seconds=0.0))
     assert len(reported["total"]) == 2 * rounds
-
-
-def test_turns_in_memory_end_after_the_warm_up_at_the_earliest():
-    pair = Pair(5.0)
-    collect(pair)
-    assert pair.calls_before_sharing == 4
 
 
 LONG = {"inference": 1, "training": 1}
