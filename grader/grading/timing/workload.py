@@ -32,9 +32,8 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     if oracle.has_fewer_rows and case.variant in WHOLE:
         return dict(shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32))
     traits = oracle.traits(case)
-    runs = [
-        evaluate(oracle, MODEL, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training, tf32=tf32)
-    ]
+    given = case.inputs, case.state, case.cotangents
+    runs = [evaluate(oracle, MODEL, traits, *given, case.wrt, case.training, tf32=tf32)]
     if tf32 and oracle.device is Device.CUDA and work(oracle, case).forward.convolution:
         # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
@@ -57,7 +56,7 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
 
 
 def rounded(value: Any) -> Any:
-    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa, ties away from zero; other values as they are."""
+    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
         return value
     bits = value.contiguous().view(torch.int32)
