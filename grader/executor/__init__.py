@@ -12,20 +12,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grader.executor.client import WorkerClient, WorkerLost
+    from grader.executor.client import WorkerClient
     from grader.executor.gpu_timeline import TimelineJob
     from grader.executor.job import JobBuilder
     from grader.executor.job_result import JobResult, TensorSpec
-    from grader.executor.worker_process import WorkerOptions
+    from grader.executor.worker_process import WorkerLost, WorkerOptions
 
 __all__ = ["JobBuilder", "JobResult", "TensorSpec", "TimelineJob", "WorkerClient", "WorkerLost", "WorkerOptions"]
 
 _MODULES = {
-    "grader.executor.client": ("WorkerClient", "WorkerLost"),
+    "grader.executor.client": ("WorkerClient",),
     "grader.executor.gpu_timeline": ("TimelineJob",),
     "grader.executor.job": ("JobBuilder",),
     "grader.executor.job_result": ("JobResult", "TensorSpec"),
-    "grader.executor.worker_process": ("WorkerOptions",),
+    "grader.executor.worker_process": ("WorkerLost", "WorkerOptions"),
 }
 
 

@@ -6,16 +6,15 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal
 
 from grader import protocol
 from grader.errors import SandboxError
 from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
 from grader.executor.pause import NeverStill, paused, paused_tree
-from grader.executor.shared_memory import Region
-from grader.executor.worker_process import WorkerOptions, describe_exit, start_process
+from grader.executor.shared_memory import Region, RegionKind, RegionName
+from grader.executor.worker_process import WorkerLost, WorkerOptions, describe_exit, start_process
 from grader.machine.backends import backend
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Sandbox, Zygote
@@ -33,18 +32,6 @@ LEAST_HOST_BYTES = 64 << 20
 """Smallest region of host memory: pages that nobody writes take no memory, and a larger region costs another job."""
 
 
-class WorkerLost(Exception):
-    """The worker ended or can no longer be used: a verdict on the submission, not an error of the grader.
-
-    `status` is one of crashed, timeout, out_of_memory, integrity_violation.
-    """
-
-    def __init__(self, status: Status, message: str, output: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.output = output
-
-
 class WorkerClient:
     """Starts a worker at once; `wait_ready` or the first `run` waits until it listens."""
 
@@ -59,7 +46,7 @@ class WorkerClient:
         self._ready = False
         self._warming: Job | None = None
         self._warming_since = 0.0
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[RegionName, Region] = {}
         self._seen: set[int] = set()
         """Pids at the last pause, in a sandbox without a cgroup."""
         self._socket = ControlSocket()
@@ -137,22 +124,39 @@ class WorkerClient:
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
 
-    def region(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> Region:
+    def regions(self, kind: RegionKind, inbox: int, outbox: int) -> tuple[Region, Region]:
+        """Return inbox and outbox of at least these bytes, made in one job if there are none yet."""
+        if not self._regions:
+            self._make({"inbox": inbox, "outbox": outbox}, kind)
+        return self.region("inbox", kind, inbox), self.region("outbox", kind, outbox)
+
+    def region(self, name: RegionName, kind: RegionKind, nbytes: int) -> Region:
         """Return the region, replaced by a new one if it is too small or of the other kind."""
         present = self._regions.get(name)
-        if present is not None and present.kind == kind and present.nbytes >= nbytes:
-            return present
-        if present is not None:
-            self._regions.pop(name).close()
-        if kind == "host":
-            nbytes = max(nbytes, LEAST_HOST_BYTES)
-        if kind == "cuda" and self.options.roomy and backend(Device.CUDA).ample_memory():
-            nbytes += min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
-        region = self._regions[name] = Region(name, kind, nbytes)
-        evidence = self.run([Attach(region=name, kind=kind, nbytes=region.nbytes)], START_SECONDS, [region.descriptor])
+        if present is None or present.kind != kind or present.nbytes < nbytes:
+            if present is not None:
+                self._regions.pop(name).close()
+            self._make({name: nbytes}, kind)
+        return self._regions[name]
+
+    def _make(self, sizes: Mapping[RegionName, int], kind: RegionKind) -> None:
+        """Make regions of at least these bytes, and have the worker map them in one job."""
+        for name, nbytes in sizes.items():
+            self._regions[name] = Region(name, kind, self._roomy(kind, nbytes))
+        made = [self._regions[name] for name in sizes]
+        steps = [Attach(region=region.name, kind=kind, nbytes=region.nbytes) for region in made]
+        evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made])
         if evidence.failure is not None:
+            name = made[evidence.failure.step].name
             raise self.lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
-        return region
+
+    def _roomy(self, kind: RegionKind, nbytes: int) -> int:
+        """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
+        if kind == "host":
+            return max(nbytes, LEAST_HOST_BYTES)
+        if self.options.roomy and backend(Device.CUDA).ample_memory():
+            return nbytes + min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
+        return nbytes
 
     def forget_results(self) -> None:
         """Have the worker drop the results of the last job, after reading those that are still in use.
@@ -166,11 +170,11 @@ class WorkerClient:
 
     def release_memory(self) -> None:
         """Free the memory of the regions; the next job creates them again."""
-        for name in ("inbox", "outbox"):
-            if name in self._regions:
-                kind = self._regions[name].kind
-                self._regions.pop(name).close()
-                self.region(name, kind, 1)
+        kinds = {name: region.kind for name, region in self._regions.items()}
+        for name in kinds:
+            self._regions.pop(name).close()
+        for kind in set(kinds.values()):
+            self._make(dict.fromkeys((name for name in kinds if kinds[name] == kind), 1), kind)
 
     def output(self) -> str:
         """Return what the worker printed, head and tail."""

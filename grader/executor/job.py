@@ -90,6 +90,12 @@ class JobBuilder:
             step = step.model_copy(update={"keep_results": True})
         self._steps.append(step)
 
+    def begin_with(self, steps: Sequence[p.Step]) -> None:
+        """Insert steps that need no tensors before all others."""
+        self._steps[:0] = steps
+        for segment in self._segments[1:]:
+            segment.first_step += len(steps)
+
     def put_inputs(
         self,
         key: str,
@@ -206,8 +212,7 @@ class JobBuilder:
 
     def _make_seal(self) -> Seal:
         """Attach both regions, poison the outbox, and wait for the device."""
-        self._worker.region("inbox", self._kind, self._largest_inbox())
-        outbox = self._worker.region("outbox", self._kind, self._outbox.nbytes)
+        _, outbox = self._worker.regions(self._kind, self._largest_inbox(), self._outbox.nbytes)
         outbox.poison(self._outbox.nbytes)
         seal = Seal(outbox, self._outbox.nbytes)
         self._backend.synchronize()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.executor.client import WorkerLost
+from grader.executor.worker_process import WorkerLost
 
 
 class TensorSpec(NamedTuple):

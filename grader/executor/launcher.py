@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 
 from grader.errors import SandboxError
-from grader.executor.client import WorkerClient, WorkerLost
-from grader.executor.worker_process import WorkerOptions
+from grader.executor.client import WorkerClient
+from grader.executor.worker_process import WorkerLost, WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
 from grader.machine.backends import backend
 from grader.sandbox import Limits, Sandbox

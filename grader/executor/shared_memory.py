@@ -16,6 +16,8 @@ from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Slot
 F_SEAL_FUTURE_WRITE = 0x10
 """From fcntl.h: forbids new writable mappings, keeps existing ones. Not in Python's fcntl before 3.13."""
 
+RegionName = Literal["inbox", "outbox"]
+RegionKind = Literal["host", "cuda"]
 POISON_BYTE = 0xFF
 """Reads as NaN in every floating dtype, and as -1 in every signed integer."""
 
@@ -46,7 +48,7 @@ def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
 class Region:
     """Bytes that both sides map; the worker can write to an outbox only."""
 
-    def __init__(self, name: Literal["inbox", "outbox"], kind: Literal["host", "cuda"], nbytes: int) -> None:
+    def __init__(self, name: RegionName, kind: RegionKind, nbytes: int) -> None:
         self.name, self.kind = name, kind
         maker = _HostMemory if kind == "host" else _DeviceMemory
         self._memory = maker(nbytes, worker_writes=name == "outbox")

@@ -34,6 +34,18 @@ class WorkerOptions:
     """GPU architecture that CUDA extensions are compiled for."""
 
 
+class WorkerLost(Exception):
+    """The worker ended or can no longer be used: a verdict on the submission, not an error of the grader.
+
+    `status` is one of crashed, timeout, out_of_memory, integrity_violation.
+    """
+
+    def __init__(self, status: Status, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.output = output
+
+
 def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
     """Start a worker that serves the socket `descriptor`. Raises SandboxError."""
     spawn: Callable[..., SandboxedProcess]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.grading.oracle.large import is_large
+from grader.grading.oracle.large import LARGE_BYTES, is_large
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 MODEL, MODEL64 = "model", "model64"
 """The reference's two models in its worker: float32 and float64."""
+_Wanted = Mapping[str, tuple[str, TensorSpec]]
+"""Export sources and specs by name."""
 
 
 class Traits(NamedTuple):
@@ -40,6 +42,14 @@ class Traits(NamedTuple):
         """The names of parameters."""
         return frozenset(info.name for info in self.parameters)
 
+    def output_specs(self) -> dict[str, TensorSpec]:
+        """The specs of outputs that are tensors."""
+        return {info.name: TensorSpec.of(info) for info in self.outputs if info.kind == "tensor"}
+
+    def buffer_specs(self) -> dict[str, TensorSpec]:
+        """The specs of buffers."""
+        return {info.name: TensorSpec.of(info) for info in self.buffers}
+
 
 class Evaluation(NamedTuple):
     """The sealed tensors of one run of the reference, by name."""
@@ -47,6 +57,45 @@ class Evaluation(NamedTuple):
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor | None]
     buffers: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward and, with operands, one backward, for one of the reference's models."""
+
+    model: str
+    inputs: Sequence[object]
+    state: Mapping[str, torch.Tensor]
+    cotangents: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    wrt: Sequence[str] = ()
+    """Operands of the backward; without any there is none."""
+    training: bool = True
+    seed: int = 0
+    tf32: bool = False
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"
+    before: tuple[p.Step, ...] = ()
+    """Steps before it."""
+
+    @property
+    def in_float64(self) -> bool:
+        """Whether it runs in float64."""
+        return self.model == MODEL64
+
+    def operands(self) -> dict[str, TensorSpec]:
+        """The spec of each operand's gradient in float32."""
+        tensors = {f"input[{i}]": value for i, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)}
+        tensors |= self.state
+        return {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in self.wrt}
+
+    def nbytes(self, traits: Traits) -> int:
+        """Bytes of the tensors that are sent and returned."""
+        sent = sum(
+            value.nbytes
+            for value in (*self.inputs, *self.state.values(), *self.cotangents.values())
+            if isinstance(value, torch.Tensor)
+        )
+        specs = (*traits.output_specs().values(), *traits.buffer_specs().values(), *self.operands().values())
+        return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
 
 
 def evaluate(
@@ -61,54 +110,84 @@ def evaluate(
     seed: int = 0,
     tf32: bool = False,
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none",
-    streamed: bool = False,
 ) -> Evaluation:
-    """Run one forward and, if `wrt` is not empty, one backward, in the precision of the model.
+    """The results of one pass. Raises ProblemError if the reference fails."""
+    one = Pass(model, inputs, state, cotangents, wrt, training, seed, tf32, substitute)
+    return next(evaluate_each(reference, traits, [one]))
+
+
+def evaluate_each(
+    reference: ReferenceProcess, traits: Traits, passes: Iterable[Pass], *, streamed: bool = False
+) -> Iterator[Evaluation]:
+    """Yields the results of each pass; as many passes make one job as together take less than LARGE_BYTES.
 
     With `streamed`, each tensor can be read once and before the reference's next job, and is not kept here. Raises
     ProblemError if the reference fails.
     """
-    wide = model == MODEL64
+    together: list[Pass] = []
+    nbytes = 0
+    for one in passes:
+        more = one.nbytes(traits)
+        if together and nbytes + more > LARGE_BYTES:
+            yield from _in_one_job(reference, traits, together, streamed)
+            together, nbytes = [], 0
+        together.append(one)
+        nbytes += more
+    if together:
+        yield from _in_one_job(reference, traits, together, streamed)
+
+
+def _in_one_job(
+    reference: ReferenceProcess, traits: Traits, passes: Sequence[Pass], streamed: bool
+) -> Iterator[Evaluation]:
     job = JobBuilder(reference.worker, reference.device)
-    job.set_state(model, state)
-    job.put_inputs("a", inputs, requires_grad=bool(wrt), float64=wide)
+    wanted = []
+    for index, one in enumerate(passes):
+        if index:
+            job.step(p.Drop(empty_cache=False))
+        for step in one.before:
+            job.step(step)
+        if len(passes) > 1:  # each exports the buffers of the same model, under a name of its own
+            job.step(p.Use(model=f"{one.model}-{index}", constructed=one.model))
+        wanted.append(_add(job, traits, one, str(index), f"{one.model}-{index}" if len(passes) > 1 else one.model))
+    job.step(p.Drop())
+    result = reference.run(job)
+    for sources, one in zip(wanted, passes, strict=True):
+        specs = {source: spec for table in sources for source, spec in table.values()}
+        sealed: Mapping[str, torch.Tensor | None] = Streamed(result, specs, one.in_float64)
+        if not streamed:
+            sealed = {source: sealed[source] for source in specs}
+        yield Evaluation(*(Named(sealed, {name: source for name, (source, _) in table.items()}) for table in sources))
+
+
+def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
+    """Add a pass to a job, and return the sources of its outputs, gradients and buffers with their float32 specs."""
+    job.set_state(model, one.state)
+    job.put_inputs("a", one.inputs, requires_grad=bool(one.wrt), float64=one.in_float64)
     job.step(
         p.Forward(
             model=model,
             inputs="a",
-            tape="a",
-            training=training,
-            grad=bool(wrt),
-            seed=seed,
-            tf32=tf32,
+            tape=key,
+            training=one.training,
+            grad=bool(one.wrt),
+            seed=one.seed,
+            tf32=one.tf32,
             clone_inputs=traits.clone_inputs,
-            substitute=substitute,
+            substitute=one.substitute,
         )
     )
-    if wrt:
-        grad_outputs = job.cotangents(cotangents)
-        job.step(p.Backward(tape="a", grads="a", cotangents=grad_outputs, wrt=tuple(wrt), tf32=tf32))
-    tensors = {f"input[{i}]": value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
-    tensors |= state
-    outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
-    buffers = {info.name: TensorSpec.of(info) for info in traits.buffers}
-    operands = {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in wrt}
-    wanted = {
-        **{f"output:a:{name}": spec for name, spec in outputs.items()},
-        **{f"grad:a:{name}": spec for name, spec in operands.items()},
-        **{f"state:{model}:{name}": spec for name, spec in buffers.items()},
-    }
-    job.export({source: widened(spec, wide) for source, spec in wanted.items()}, widen=wide)
-    job.step(p.Drop())
-    result = reference.run(job)
-    sealed: Mapping[str, torch.Tensor | None] = Streamed(result, wanted, wide)
-    if not streamed:
-        sealed = {source: sealed[source] for source in wanted}
-    return Evaluation(
-        Named(sealed, {name: f"output:a:{name}" for name in outputs}),
-        Named(sealed, {name: f"grad:a:{name}" for name in operands}),
-        Named(sealed, {name: f"state:{model}:{name}" for name in buffers}),
+    if one.wrt:
+        grad_outputs = job.cotangents(one.cotangents)
+        job.step(p.Backward(tape=key, grads=key, cotangents=grad_outputs, wrt=tuple(one.wrt), tf32=one.tf32))
+    wanted = (
+        {name: (f"output:{key}:{name}", spec) for name, spec in traits.output_specs().items()},
+        {name: (f"grad:{key}:{name}", spec) for name, spec in one.operands().items()},
+        {name: (f"state:{model}:{name}", spec) for name, spec in traits.buffer_specs().items()},
     )
+    exports = {source: widened(spec, one.in_float64) for table in wanted for source, spec in table.values()}
+    job.export(exports, widen=one.in_float64)
+    return wanted
 
 
 class Streamed(Mapping[str, "torch.Tensor | None"]):
@@ -126,33 +205,6 @@ class Streamed(Mapping[str, "torch.Tensor | None"]):
 
     def __len__(self) -> int:
         return len(self._wanted)
-
-
-def forward_each(
-    reference: ReferenceProcess,
-    models: Sequence[str],
-    traits: Traits,
-    inputs_of_each: Sequence[Sequence[object]],
-    state: Mapping[str, torch.Tensor],
-    training: bool,
-) -> list[list[Evaluation]]:
-    """The outputs by model and inputs, none of them large: one forward for each pair, all in one job."""
-    job = JobBuilder(reference.worker, reference.device)
-    outputs = {info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor"}
-    for model, (turn, inputs) in product(models, enumerate(inputs_of_each)):
-        wide, tape = model == MODEL64, f"{model}-{turn}"
-        job.set_state(model, state)
-        job.put_inputs("a", inputs, float64=wide)
-        clone = traits.clone_inputs
-        job.step(p.Forward(model=model, inputs="a", tape=tape, training=training, clone_inputs=clone))
-        job.export({f"output:{tape}:{name}": widened(spec, wide) for name, spec in outputs.items()}, widen=wide)
-    job.step(p.Drop())
-    sealed = reference.run(job).sealed
-
-    def of(model: str, turn: int) -> Evaluation:
-        return Evaluation({name: sealed[f"output:{model}-{turn}:{name}"] for name in outputs}, {}, {})
-
-    return [[of(model, turn) for turn in range(len(inputs_of_each))] for model in models]
 
 
 class Named(Mapping[str, Any]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from grader.errors import ProblemError
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.drawing import as_trained, zeros_or_ones
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits, evaluate, widened
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 SEEDS = 40
@@ -39,7 +40,7 @@ def first_look(
     buffers: tuple[p.TensorInfo, ...],
     inputs: Sequence[object],
     training: bool,
-    anew: Callable[[], object],
+    anew: p.Construct,
 ) -> tuple[Traits, dict[str, torch.Tensor]]:
     """(traits of the models in the worker, the float32 model's state as its constructor left it).
 
@@ -75,7 +76,7 @@ def _stochastic(
     inputs: Sequence[object],
     state: Mapping[str, torch.Tensor],
     training: bool,
-    anew: Callable[[], object],
+    anew: p.Construct,
     draws: bool,
 ) -> bool:
     """Whether forwards under other seeds differ. Raises ProblemError if two models of the same state differ.
@@ -84,17 +85,17 @@ def _stochastic(
     differ between calls under one seed too, the outputs must differ by more than rounding, or the model must call a
     random function (`draws`).
     """
-
-    def outputs(seed: int) -> Mapping[str, torch.Tensor]:
-        return evaluate(reference, MODEL, traits, inputs, state, {}, (), training, seed=seed).outputs
-
-    first = outputs(0)
-    anew()
-    others = (outputs(seed) for seed in range(1, SEEDS if draws else 2))
-    other = next((result for result in others if not same(first, result)), None)
-    if other is None:
-        return False
-    again = outputs(0)
+    plain = Pass(MODEL, inputs, state, training=training)
+    asked = [plain, replace(plain, seed=1, before=(anew,))]
+    first, other = (run.outputs for run in evaluate_each(reference, traits, asked))
+    if same(first, other):
+        seeds = range(2, SEEDS) if draws else ()
+        others = evaluate_each(reference, traits, (replace(plain, seed=seed) for seed in seeds))
+        differing = next((run.outputs for run in others if not same(first, run.outputs)), None)
+        if differing is None:
+            return False
+        other = differing
+    again = next(evaluate_each(reference, traits, [plain])).outputs
     if same(first, again):
         return True
     if outputs_alike(first, other):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
 from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
-from grader.executor import WorkerClient
+from grader.executor import JobBuilder, WorkerClient
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_inputs
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
@@ -45,8 +45,8 @@ class ReferenceModels(ReferenceProcess):
         self._constructed: Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         """What first looks showed, by variant, mode and constructor arguments."""
-        self._models: tuple[tuple[p.TensorInfo, ...], tuple[p.TensorInfo, ...]] = ((), ())
-        """Parameters and buffers of the models in the worker."""
+        self._described: dict[str, tuple[tuple[p.TensorInfo, ...], tuple[p.TensorInfo, ...]]] = {}
+        """Parameters and buffers by constructor arguments."""
         self._has_float64 = False
         """Whether the float64 model is in the worker, beside the float32 one."""
         self._import()
@@ -56,7 +56,7 @@ class ReferenceModels(ReferenceProcess):
         if worker is self.worker:
             return
         self.release()
-        self._constructed = None
+        self._forget_models()
         new = worker not in self.workers
         self.workers = [worker, *(other for other in self.workers if other is not worker)]
         self._keep(WORKERS_KEPT)
@@ -80,7 +80,7 @@ class ReferenceModels(ReferenceProcess):
             init_inputs, inputs = draw_inputs(variant, self.device, secrets.randbits(62))
             self.construct(case.variant, init_inputs, inputs, case.training)
         if model == MODEL64:
-            self.construct_float64()
+            self._construct_float64()
 
     def traits(self, case: Case) -> Traits:
         """Facts about the reference in the case's sizes and mode."""
@@ -97,14 +97,14 @@ class ReferenceModels(ReferenceProcess):
     @contextlib.contextmanager
     def lent(self) -> Iterator[WorkerClient]:
         """The worker with the reference imported, for models that are constructed elsewhere."""
-        self._constructed, self._released = None, False
+        self._forget_models()
+        self._released = False
         yield self.worker
-        self._constructed = None
 
     def release(self) -> None:
         """Leave the device's memory to others; models are constructed again when they are needed."""
         if backend(self.device).own_memory and not self._released:
-            self._constructed = None
+            self._forget_models()
             self.step(p.Drop(models=True))
             self.worker.release_memory()
             backend(self.device).empty_cache()
@@ -118,47 +118,71 @@ class ReferenceModels(ReferenceProcess):
         held = self._constructed
         if held is not None and (held.variant, held.training, held.init_inputs) == (variant, training, encoded):
             return held
-        key = (variant, training, repr(encoded))
         if held is None or held.init_inputs != encoded:
-            self._constructed, self._has_float64 = None, False
-            self.step(p.Drop(models=True))
-            made = self._make_model(MODEL, encoded)
-            self._models = made.parameters, made.buffers
-        few = self._looked.get((ROWS, training, repr(encoded)))
+            self._forget_models()
+            self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
+        key, like_this = (variant, training, repr(encoded)), (training, repr(encoded))
+        few = self._looked.get((ROWS, *like_this))
         if key not in self._looked and variant in WHOLE and few is not None:
             self._looked[key] = at_another_size(self, few[0], inputs, training), few[1]
         elif key not in self._looked:
-            self.construct_float64(encoded)
-            self._looked[key] = first_look(
-                self, *self._models, inputs, training, anew=lambda: self._make_model(MODEL, encoded)
-            )
+            self._constructed = None  # in case the reference fails
+            self._looked[key] = self._first_look(encoded, inputs, training)
         traits, state = self._looked[key]
         self._constructed = Constructed(variant, training, encoded, traits, state)
         return self._constructed
 
-    def construct_float64(self, encoded: object = None) -> None:
-        """Construct the float64 model beside the float32 one, when it is first needed."""
+    def _first_look(
+        self, encoded: object, inputs: Sequence[object], training: bool
+    ) -> tuple[Traits, dict[str, torch.Tensor]]:
+        """What a first look at the models of these constructor arguments shows."""
         if not self._has_float64:
-            if encoded is None:
-                assert self._constructed is not None
-                encoded = self._constructed.init_inputs
-            self._make_model(MODEL64, encoded)
+            self._pending.append(self._construction(MODEL64, encoded))
+            self._has_float64 = True
+        tensors = self._described.get(repr(encoded))
+        if tensors is None:
+            job = JobBuilder(self.worker, self.device)
+            made = self.run(job).of(p.Constructed)[0]
+            tensors = self._described[repr(encoded)] = made.parameters, made.buffers
+        return first_look(self, *tensors, inputs, training, anew=self._construction(MODEL, encoded))
+
+    def ask(self, case: Case, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
+        """Yield the results of passes of the case's models."""
+        return self.evaluate_each(self.traits(case), passes, streamed=streamed)
+
+    def evaluate_each(self, traits: Traits, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
+        """Yield the results of passes of the models in the worker; the float64 one is made when it is needed."""
+
+        def prepared() -> Iterator[Pass]:
+            for one in passes:
+                if one.in_float64:
+                    self._construct_float64()
+                yield one
+
+        return evaluate_each(self, traits, prepared(), streamed=streamed)
+
+    def _construct_float64(self) -> None:
+        """Construct the float64 model beside the float32 one, with the next job."""
+        if not self._has_float64:
+            assert self._constructed is not None
+            self._pending.append(self._construction(MODEL64, self._constructed.init_inputs))
             self._has_float64 = True
 
-    def _make_model(self, model: str, encoded: object) -> p.Constructed:
-        """Construct a model in place of the one with its name."""
-        made = self.step(
-            p.Construct(
-                model=model,
-                init_inputs=encoded,
-                device=self.device.value,
-                float64=model == MODEL64,
-                on_device=True,
-                seed=secrets.randbits(62),
-            )
+    def _construction(self, model: str, encoded: object) -> p.Construct:
+        """The step that constructs a model in place of the one with its name."""
+        return p.Construct(
+            model=model,
+            init_inputs=encoded,
+            device=self.device.value,
+            float64=model == MODEL64,
+            on_device=True,
+            seed=secrets.randbits(62),
         )
-        assert isinstance(made, p.Constructed)
-        return made
+
+    def _forget_models(self) -> None:
+        """Have the models constructed anew when they are needed."""
+        self._constructed, self._has_float64 = None, False
+        self._pending = []
 
     def _keep(self, count: int) -> None:
         """End all workers but the first `count`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 import torch
@@ -16,13 +16,13 @@ from grader.executor import WorkerClient
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import as_trained, draw_cotangent, draw_inputs, is_float
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Traits, evaluate
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reductions import ReductionLengths
-from grader.grading.oracle.trackers import track, with_errors_like
+from grader.grading.oracle.trackers import Ask, Trackers, track, with_errors_like
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
@@ -44,7 +44,7 @@ class Oracle(ReferenceModels):
         """Whether memory is short: no float64 run at full size."""
         self.no_backward: dict[tuple[str, bool], str] = {}
         """Why the reference cannot be differentiated, by variant and mode."""
-        self._seconds: dict[tuple[str, str], float] = {}
+        self._seconds: dict[str, dict[str, float]] = {}
         """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
 
@@ -95,16 +95,16 @@ class Oracle(ReferenceModels):
         held = self.construct(variant, init_inputs, inputs, training=True)
         if held.traits.stochastic:
             return True
-        state = as_trained(held.state, held.traits.learned, held.traits.tables)
+        in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits.learned, held.traits.tables))
 
-        def run(training: bool) -> dict[str, torch.Tensor]:
-            found = evaluate(self, MODEL, held.traits, inputs, state, {}, (), training)
-            return {**found.outputs, **{f"buffer {name}": value for name, value in found.buffers.items()}}
+        def results(passes: Iterable[Pass]) -> Iterator[dict[str, torch.Tensor]]:
+            for run in self.evaluate_each(held.traits, passes):
+                yield {**run.outputs, **{f"buffer {name}": value for name, value in run.buffers.items()}}
 
-        in_train, in_eval = run(training=True), run(training=False)
-        if same(in_train, in_eval):
+        one, other = results([in_train, replace(in_train, training=False)])
+        if same(one, other):
             return False
-        return not outputs_alike(in_train, in_eval) or same(in_train, run(training=True))
+        return not outputs_alike(one, other) or same(one, next(results([in_train])))
 
     def _try_fewer_rows(self) -> None:
         """Add a variant with fewer rows if the problem has one large size only and the reference takes it."""
@@ -127,63 +127,27 @@ class Oracle(ReferenceModels):
         self.module = whole
 
     def _make(self, variant: Variant, training: bool, draw: int, constant_cotangents: bool) -> Case:
+        """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
         seed = secrets.randbits(62)
         init_inputs, inputs = draw_inputs(variant, self.device, seed)
         held = self.construct(variant.name, init_inputs, inputs, training)
-        traits, state = held.traits, held.state
-        state = as_trained(state, traits.learned, traits.tables, later=draw > 0)
+        traits, state = held.traits, as_trained(held.state, held.traits.learned, held.traits.tables, later=draw > 0)
         cotangents = self._cotangents(traits, constant_cotangents)
-        wrt = tuple(
-            [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]
-            + [info.name for info in traits.parameters if info.requires_grad]
-        )
-        wrt = wrt if cotangents else ()
-        whole = variant.name in WHOLE and (self.has_fewer_rows or any(map(is_large, (*inputs, *state.values()))))
+        wrt = _operands(inputs, traits) if cotangents else ()
+        plain = Pass(MODEL, inputs, state, cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
-        def run(
-            model: str,
-            inputs: Sequence[object],
-            state: Mapping[str, torch.Tensor],
-            seed: int = 0,
-            *,
-            streamed: bool = False,
-        ) -> Evaluation:
+        def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
             self.construct(variant.name, init_inputs, inputs, training)  # others may have come in between
-            if model == MODEL64:
-                self.construct_float64()
-            started = time.monotonic()
-            result = evaluate(
-                self, model, traits, inputs, state, cotangents, wrt, training, seed=seed, streamed=streamed
-            )
-            self._seconds[variant.name, model] = time.monotonic() - started
-            return result
+            return self.evaluate_each(traits, passes, streamed=streamed)
 
-        affords = self._affords_float64 if whole else None
-        try:
-            eager, trackers = track(run, traits, inputs, state, self.device, affords_float64=affords)
-        except (ReferenceLost, ReferenceOutOfMemory):
-            raise  # says nothing about the backward
-        except ProblemError as error:
-            if not wrt:
-                raise
-            self.no_backward[variant.name, training] = str(error)
-            cotangents, wrt = {}, ()
-            eager, trackers = track(run, traits, inputs, state, self.device, affords_float64=affords)
-        sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
-        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
-        drawn, optional = set[tuple[Table, str]](), set[str]()
-        if traits.stochastic and whole and self.has_fewer_rows:
-            few = self.case(ROWS, training=training)
-            drawn, optional = set(few.drawn), set(few.optional)
-        elif traits.stochastic:
-            for other_seed in range(1, SEEDS):
-                other = run(MODEL, inputs, state, other_seed)
-                drawn |= _differ(eager, other)
-                optional |= {name for name in wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
-        operand_names = {operand: self._display(operand) for operand in wrt}
+        plain, eager, trackers = self._track(ask, plain, traits, variant.name)
+        drawn, optional = self._drawn(ask, plain, eager, variant.name) if traits.stochastic else ((), ())
         if any(is_large(value) for value in (*inputs, *state.values())):
             self.release()
+        sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
+        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
+        operand_names = {operand: self._display(operand) for operand in plain.wrt}
         case = Case(
             variant=variant.name,
             training=training,
@@ -191,12 +155,12 @@ class Oracle(ReferenceModels):
             init_inputs=p.encode_value(list(init_inputs)),
             inputs=tuple(inputs),
             state=state,
-            cotangents=cotangents,
+            cotangents=plain.cotangents,
             outputs=trackers.expected("outputs", lengths.of_output),
             others=frozenset(info.name for info in traits.outputs if info.kind != "tensor"),
             buffers=trackers.expected("buffers", lengths.of_output),
             gradients={
-                **dict.fromkeys(wrt),
+                **dict.fromkeys(plain.wrt),
                 **trackers.expected("gradients", lengths.of_gradient, operand_names),
             },
             operand_names=operand_names,
@@ -209,6 +173,39 @@ class Oracle(ReferenceModels):
             return case
         return with_errors_like(case, self.case(ROWS, training=training))
 
+    def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
+        """(the pass, its results, their errors); without gradients if the reference's backward fails."""
+        whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
+        # The time at full size is estimated from that of fewer rows.
+        measured = self.has_fewer_rows and backend(self.device).own_memory
+        how: dict[str, Any] = {
+            "affords_float64": self._affords_float64 if whole else None,
+            "seconds": self._seconds.setdefault(variant, {}) if measured else None,
+        }
+        try:
+            return plain, *track(ask, plain, traits, self.device, **how)
+        except (ReferenceLost, ReferenceOutOfMemory):
+            raise  # says nothing about the backward
+        except ProblemError as error:
+            if not plain.wrt:
+                raise
+            self.no_backward[variant, plain.training] = str(error)
+            plain = replace(plain, cotangents={}, wrt=())
+            return plain, *track(ask, plain, traits, self.device, **how)
+
+    def _drawn(
+        self, ask: Ask, plain: Pass, eager: Evaluation, variant: str
+    ) -> tuple[Collection[tuple[Table, str]], Collection[str]]:
+        """The tensors that depend on random numbers, and the operands that have a gradient under some seeds only."""
+        if variant in WHOLE and self.has_fewer_rows:
+            few = self.case(ROWS, training=plain.training)
+            return few.drawn, few.optional
+        drawn, optional = set[tuple[Table, str]](), set[str]()
+        for other in ask(replace(plain, seed=seed) for seed in range(1, SEEDS)):
+            drawn |= _differ(eager, other)
+            optional |= {name for name in plain.wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
+        return drawn, optional
+
     def _affords_float64(self, eager: Evaluation) -> bool:
         """Whether a float64 run at full size fits into the device's free memory and into FLOAT64_SECONDS.
 
@@ -216,8 +213,9 @@ class Oracle(ReferenceModels):
         """
         if not backend(self.device).own_memory:
             return True
-        whole = max(self._seconds.get((name, MODEL), 0.0) for name in WHOLE)
-        slower = self._seconds.get((ROWS, MODEL64), 0.0) / self._seconds.get((ROWS, MODEL), 1.0)
+        whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
+        few = self._seconds.get(ROWS, {})
+        slower = few.get(MODEL64, 0.0) / few.get(MODEL, 1.0)
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         results = sum(value.nbytes for value in tensors)
         largest = max((value.nbytes for value in tensors), default=0)
@@ -231,9 +229,9 @@ class Oracle(ReferenceModels):
         def ask() -> bool:
             if not case.wrt:
                 return True
-            traits = self.traits(case)
+            in_eval = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, training=False)
             try:
-                evaluate(self, MODEL, traits, case.inputs, case.state, case.cotangents, case.wrt, False)
+                next(self.ask(case, [in_eval]))
             except (ReferenceLost, ReferenceOutOfMemory):
                 raise
             except ProblemError:
@@ -254,6 +252,12 @@ class Oracle(ReferenceModels):
         if operand.startswith("input["):
             return self.module.argument_name(int(operand[len("input[") : -1]))
         return operand
+
+
+def _operands(inputs: Sequence[object], traits: Traits) -> tuple[str, ...]:
+    """The inputs and parameters that a gradient may be asked of."""
+    names = [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]
+    return (*names, *(info.name for info in traits.parameters if info.requires_grad))
 
 
 def _differ(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:

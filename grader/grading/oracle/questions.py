@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,12 +14,11 @@ from grader.errors import ProblemError
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs, is_float, perturbed, perturbed_state
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, evaluate, forward_each
+from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs, is_float
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trackers import Trackers, track
+from grader.grading.oracle.trackers import Trackers, perturbed_runs
 
 
 def edited(oracle: Oracle, case: Case) -> Case:
@@ -55,24 +54,11 @@ def without_gradients(oracle: Oracle, case: Case) -> Case:
     """The same case with its buffers after a forward under no_grad, which may update them in another way."""
 
     def run() -> Case:
-        trackers = _forwards(oracle, case, case.inputs)
+        (trackers,) = _forwards(oracle, case, [case.inputs])
         buffers = trackers.expected("buffers", lambda _: 1.0)
         return replace(case, buffers={name: of.around(buffers[name].reference64) for name, of in case.buffers.items()})
 
     return oracle.remember(("without gradients", case.seed, case.training), run)
-
-
-def _forwards(oracle: Oracle, case: Case, inputs: Sequence[object]) -> Trackers:
-    """Forwards with the case's parameters on other inputs: float64 values and the baseline error."""
-    traits = oracle.traits(case)
-
-    def run(
-        model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], *, streamed: bool = False
-    ) -> Evaluation:
-        oracle.ready(case, model)
-        return evaluate(oracle, model, traits, inputs, state, {}, (), case.training, streamed=streamed)
-
-    return track(run, traits, inputs, case.state, oracle.device, perturbed_runs=0)[1]
 
 
 def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:
@@ -83,26 +69,21 @@ def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[st
 def outputs_for_each(
     oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
 ) -> list[dict[str, tolerance.Expected]]:
-    """`outputs_for` each of several inputs, in one job unless one is large. Raises ProblemError."""
-    if any(is_large(value) for inputs in others for value in inputs):
-        return [_with_case_errors(case, _forwards(oracle, case, inputs)) for inputs in others]
-    traits = oracle.traits(case)
+    """`outputs_for` each of several inputs. Raises ProblemError."""
+    return [_with_case_errors(case, trackers) for trackers in _forwards(oracle, case, others)]
+
+
+def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> Iterator[Trackers]:
+    """Forwards with the case's parameters on other inputs: float64 values and the baseline error for each."""
+    traits, ask = oracle.traits(case), partial(oracle.ask, case)
     models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
-    oracle.ready(case, models[-1])
-    eager, *exact = forward_each(oracle, models, traits, others, case.state, case.training)
-    if not exact:
-        return [_with_case_errors(case, Trackers(one, None, has_float64=False)) for one in eager]
-
-    def run(inputs: Sequence[object], ulps: float) -> Evaluation:
-        oracle.ready(case)
-        device = oracle.device
-        noisy, state = perturbed(inputs, device, ulps), perturbed_state(case.state, device, ulps)
-        return evaluate(oracle, MODEL, traits, noisy, state, {}, (), case.training)
-
-    return [
-        _with_case_errors(case, Trackers(one, other, has_float64=True, run=partial(run, inputs)))
-        for one, other, inputs in zip(eager, exact[0], others, strict=True)
-    ]
+    passes = [Pass(MODEL, inputs, case.state, training=case.training) for inputs in others]
+    results = ask(replace(one, model=model) for one in passes for model in models)
+    for one in passes:
+        eager = next(results)
+        exact = next(results) if traits.has_float64 else None
+        again = partial(perturbed_runs, ask, one, oracle.device) if exact else None
+        yield Trackers(eager, exact, has_float64=traits.has_float64, again=again)
 
 
 def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, tolerance.Expected]:
@@ -157,10 +138,8 @@ def element_gradients(
 def redrawn(oracle: Oracle, case: Case) -> dict[str, torch.Tensor]:
     """The outputs for newly drawn inputs and the case's parameters, in float64 if available."""
     _, inputs = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
-    traits = oracle.traits(case)
-    model = MODEL64 if traits.has_float64 else MODEL
-    oracle.ready(case, model)
-    return dict(evaluate(oracle, model, traits, inputs, case.state, {}, (), case.training).outputs)
+    model = MODEL64 if oracle.traits(case).has_float64 else MODEL
+    return dict(next(oracle.ask(case, [Pass(model, inputs, case.state, training=case.training)])).outputs)
 
 
 def takes_strided(oracle: Oracle, case: Case) -> bool:

@@ -19,6 +19,8 @@ class ReferenceProcess:
         self.workers = [worker]
         """The active worker first, then others that were active before and are still running."""
         self._released = False
+        self._pending: list[p.Step] = []
+        """Steps that the next job begins with, whose answers nobody needs."""
 
     @property
     def worker(self) -> WorkerClient:
@@ -29,7 +31,7 @@ class ReferenceProcess:
         """The result of a job of one step. Raises ProblemError if it fails."""
         job = JobBuilder(self.worker, self.device)
         job.step(step)
-        return self.run(job).evidence.results[0]
+        return self.run(job).evidence.results[-1]
 
     def run(
         self, job: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
@@ -39,6 +41,8 @@ class ReferenceProcess:
         `tolerate_failure` returns what a step raised, but for a lack of memory, which says nothing about the problem.
         """
         self._released = False
+        job.begin_with(self._pending)
+        self._pending = []
         try:
             result = job.run(timeout_seconds)
         except WorkerLost as lost:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +15,7 @@ import torch
 from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Traits
+from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.large import is_large
 from grader.verdict.models import Device
 
@@ -59,11 +61,10 @@ class Trackers:
         reference64: Evaluation | None,
         *,
         has_float64: bool,
-        run: Callable[[float], Evaluation] | None = None,
+        again: Callable[[int, float], Iterator[Evaluation]] | None = None,
     ) -> None:
-        """`run(ulps)` makes another eager run, on inputs and parameters perturbed by `ulps` units of float32's
-        epsilon."""
-        self._has_float64, self._run = has_float64, run
+        """`again(count, ulps)` makes other eager runs, as `perturbed_runs` does."""
+        self._has_float64, self._again = has_float64, again
         exact = reference64 or eager
         self.exact = reference64 is not None
         """Whether the reference values are from a float64 run."""
@@ -88,7 +89,7 @@ class Trackers:
         `length` returns the longest reduction behind a tensor; `labels` maps names to the names in messages.
         """
         sizes = [tracker.reference64.numel() for trackers in self._tables.values() for tracker in trackers.values()]
-        spreads = self._run is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
+        spreads = self._again is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
         return {
             name: tolerance.Expected(
                 name=(labels or {}).get(name, name),
@@ -109,9 +110,8 @@ class Trackers:
     def _spread(self, tracker: _Tracker) -> torch.Tensor:
         """The spread of a tensor; the first call makes the runs, for all tensors."""
         if tracker.spread is None:
-            assert self._run is not None
-            for _ in range(nonsmooth.RUNS):
-                run = self._run(nonsmooth.ULPS)
+            assert self._again is not None
+            for run in self._again(nonsmooth.RUNS, nonsmooth.ULPS):
                 for table, trackers in self._tables.items():
                     for name, other in trackers.items():
                         other.spread_by(getattr(run, table)[name])
@@ -119,50 +119,71 @@ class Trackers:
         return tracker.spread
 
 
-class Run(Protocol):
-    """Runs one of the reference's models, by name, on inputs and a state."""
+class Ask(Protocol):
+    """Has the reference run passes, and yields their results in order."""
 
-    def __call__(
-        self, model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], /, *, streamed: bool = False
-    ) -> Evaluation: ...
+    def __call__(self, passes: Iterable[Pass], /, *, streamed: bool = False) -> Iterator[Evaluation]: ...
 
 
 def track(
-    evaluate: Run,
+    ask: Ask,
+    plain: Pass,
     traits: Traits,
-    inputs: Sequence[object],
-    state: Mapping[str, torch.Tensor],
     device: Device,
     *,
-    perturbed_runs: int | None = None,
     affords_float64: Callable[[Evaluation], bool] | None = None,
+    seconds: dict[str, float] | None = None,
 ) -> tuple[Evaluation, Trackers]:
-    """An eager run, and the errors of it and of perturbed runs against the float64 reference.
+    """An eager run, `plain`, and the errors of it and of perturbed runs against the float64 reference.
 
-    `evaluate` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
-    `affords_float64` returns False, the values of the eager run replace the float64 values.
+    `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
+    `affords_float64` returns False, the values of the eager run replace the float64 values. With it or with `seconds`,
+    the eager and the float64 run are asked alone; `seconds` gets their times by model.
     """
 
-    large = any(map(is_large, inputs))
-    perturbs_inputs = not large or not any(map(is_float, state.values()))
+    def alone(one: Pass) -> Evaluation:
+        started = time.monotonic()
+        result = next(ask([one]))
+        if seconds is not None:
+            seconds[one.model] = time.monotonic() - started
+        return result
 
-    def run(ulps: float) -> Evaluation:
-        noisy = perturbed(inputs, device, ulps) if perturbs_inputs else inputs
-        return evaluate(MODEL, noisy, perturbed_state(state, device, ulps), streamed=large)
-
-    eager = evaluate(MODEL, inputs, state)
-    exact = traits.has_float64 and (affords_float64 is None or affords_float64(eager))
-    reference64 = evaluate(MODEL64, inputs, state) if exact else None
-    perturbs = traits.has_float64
-    trackers = Trackers(eager, reference64, has_float64=traits.has_float64, run=run if perturbs else None)
-    if perturbs:
-        if perturbed_runs is None:
-            # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run
-            # is made, because a perturbed copy of large inputs takes too much memory.
-            perturbed_runs = int(not perturbs_inputs) if large else PERTURBED_RUNS
-        for _ in range(perturbed_runs):
-            trackers.add(run(nonsmooth.PERTURBATION_ULPS))
+    if not traits.has_float64:
+        eager = alone(plain)
+        return eager, Trackers(eager, None, has_float64=False)
+    exact, again = replace(plain, model=MODEL64), partial(perturbed_runs, ask, plain, device)
+    large = any(map(is_large, plain.inputs))
+    # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
+    # made, because a perturbed copy of large inputs takes too much memory.
+    count = int(any(map(is_float, plain.state.values()))) if large else PERTURBED_RUNS
+    reference64: Evaluation | None
+    if large or affords_float64 is not None or seconds is not None:
+        eager = alone(plain)
+        reference64 = alone(exact) if affords_float64 is None or affords_float64(eager) else None
+        others = again(count, nonsmooth.PERTURBATION_ULPS)
+    else:
+        moved = _perturbed(plain, device, count, nonsmooth.PERTURBATION_ULPS)
+        others = ask(chain([plain, exact], moved))
+        eager, reference64 = next(others), next(others)
+    trackers = Trackers(eager, reference64, has_float64=True, again=again)
+    for other in others:
+        trackers.add(other)
     return eager, trackers
+
+
+def perturbed_runs(ask: Ask, plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Evaluation]:
+    """Yields eager runs with noise of `ulps` units of float32's epsilon on inputs and parameters.
+
+    Large inputs stay as they are if there are parameters.
+    """
+    return ask(_perturbed(plain, device, count, ulps), streamed=any(map(is_large, plain.inputs)))
+
+
+def _perturbed(plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Pass]:
+    keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
+    for _ in range(count):
+        inputs = plain.inputs if keeps_inputs else perturbed(plain.inputs, device, ulps)
+        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps))
 
 
 def with_errors_like(case: Case, few: Case) -> Case:

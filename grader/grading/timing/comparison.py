@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ import torch
 from grader.grading.candidate import MODEL
 from grader.grading.compare import blocks, tolerance
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.evaluation import Evaluation, evaluate
+from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, track
@@ -125,15 +125,8 @@ class ExactCheck:
             return None
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
-
-            def run(
-                model: str, inputs: Sequence[object], state: Mapping[str, torch.Tensor], *, streamed: bool = False
-            ) -> Evaluation:
-                oracle.ready(case, model)
-                given = traits, inputs, state, draw.cotangents, wrt, case.training
-                return evaluate(oracle, model, *given, tf32=self._tf32, streamed=streamed)
-
-            _, self._trackers = track(run, traits, draw.inputs, draw.state, oracle.device)
+            plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
+            _, self._trackers = track(partial(oracle.ask, case), plain, traits, oracle.device)
         return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
 
 

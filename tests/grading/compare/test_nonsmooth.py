@@ -91,12 +91,12 @@ def test_a_non_smooth_point_of_the_candidate_does_not_excuse_errors_elsewhere():
 def test_tensors_that_may_wait_in_host_memory_have_no_spread():
     """They wait in float32, which has half as many bytes as float64."""
 
-    def run(_):
+    def again(count, ulps):
         raise AssertionError("no test needs it")
 
     for count, spreads in ((LARGE_BYTES // 8, False), (nonsmooth.MAX_ELEMENTS - 1, True)):
         eager = Evaluation({"y": torch.ones(count)}, {}, {})
-        trackers = Trackers(eager, eager, has_float64=True, run=run)
+        trackers = Trackers(eager, eager, has_float64=True, again=again)
         assert (trackers.expected("outputs", lambda _: 1.0)["y"].spread is not None) is spreads
 
 
