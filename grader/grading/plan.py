@@ -38,7 +38,7 @@ DRAWS = 2
 """Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
 """Bytes of a case with its parameters and buffers from which there is one draw of it, and no probes."""
-EXPERIMENT_SECONDS = {True: 4.0, False: 20.0}
+EXPERIMENT_SECONDS = {True: 1.5, False: 20.0}
 """Time for the backward's post-checks on a GPU, with --quick and without; beyond it, those that are asked are drawn."""
 
 Scope = Literal["every size", "full size", "essential", "half", "quarter"]
@@ -168,7 +168,7 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_
 
 def _experiment_cases(oracle: Oracle, name: str, training: bool) -> Cases:
     first = _case(oracle, name, training=training)
-    one_draw = _is_large(oracle, first)
+    one_draw = _is_large(oracle, first) or oracle.is_slow(first)
     return Cases(
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),

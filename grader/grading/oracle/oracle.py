@@ -22,12 +22,12 @@ from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reductions import ReductionLengths
-from grader.grading.oracle.trackers import Ask, Trackers, track, with_errors_like
+from grader.grading.oracle.trackers import SLOW_SECONDS, Ask, Trackers, track, with_errors_like
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
 KEPT_BYTES = 1 << 30
-"""Bytes of cases that are dropped when another problem is graded."""
+"""Bytes of cases that are dropped when another problem is graded, and of one that is dropped before it is timed."""
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
@@ -176,8 +176,7 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        # The time at full size is estimated from that of fewer rows.
-        measured = self.has_fewer_rows and backend(self.device).own_memory
+        measured = backend(self.device).own_memory  # on a CPU, other work on the host decides as much
         how: dict[str, Any] = {
             "affords_float64": self._affords_float64 if whole else None,
             "seconds": self._seconds.setdefault(variant, {}) if measured else None,
@@ -205,6 +204,10 @@ class Oracle(ReferenceModels):
             drawn |= _differ(eager, other)
             optional |= {name for name in plain.wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
         return drawn, optional
+
+    def is_slow(self, case: Case) -> bool:
+        """Whether a pass of the case, or of its size, takes so long that each has one draw and one perturbed run."""
+        return self._seconds.get(case.variant, {}).get(MODEL, 0.0) > SLOW_SECONDS
 
     def _affords_float64(self, eager: Evaluation) -> bool:
         """Whether a float64 run at full size fits into the device's free memory and into FLOAT64_SECONDS.

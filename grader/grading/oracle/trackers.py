@@ -15,13 +15,18 @@ import torch
 from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
-from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.large import is_large
 from grader.verdict.models import Device
 
 PERTURBED_RUNS = 3
 """Runs on perturbed inputs and parameters behind the baseline error. A choice: a branch that half of all runs take is
 in the eager run or one of these in 15 of 16 cases."""
+
+
+SLOW_SECONDS = 0.03
+"""Seconds of a forward and backward on a GPU from which a reference is run less often. A choice: a --quick grading runs
+some sixty on either side, and should take seconds."""
 
 
 class _Tracker:
@@ -138,7 +143,8 @@ def track(
 
     `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
     `affords_float64` returns False, the values of the eager run replace the float64 values. With it or with `seconds`,
-    the eager and the float64 run are asked alone; `seconds` gets their times by model.
+    the eager and the float64 run are asked alone; `seconds` gets their times by model, and a slow reference has one
+    perturbed run.
     """
 
     def alone(one: Pass) -> Evaluation:
@@ -160,7 +166,7 @@ def track(
     if large or affords_float64 is not None or seconds is not None:
         eager = alone(plain)
         reference64 = alone(exact) if affords_float64 is None or affords_float64(eager) else None
-        others = again(count, nonsmooth.PERTURBATION_ULPS)
+        others = _others(again, count, seconds)
     else:
         moved = _perturbed(plain, device, count, nonsmooth.PERTURBATION_ULPS)
         others = ask(chain([plain, exact], moved))
@@ -169,6 +175,24 @@ def track(
     for other in others:
         trackers.add(other)
     return eager, trackers
+
+
+def _others(
+    again: Callable[[int, float], Iterator[Evaluation]], count: int, seconds: dict[str, float] | None
+) -> Iterator[Evaluation]:
+    """Yields perturbed runs; only one if it is slow.
+
+    The eager run, which may have loaded kernels, cannot tell that.
+    """
+    if seconds is None or seconds[MODEL] <= SLOW_SECONDS:
+        yield from again(count, nonsmooth.PERTURBATION_ULPS)
+        return
+    started = time.monotonic()
+    for run in again(min(count, 1), nonsmooth.PERTURBATION_ULPS):
+        seconds[MODEL] = min(seconds[MODEL], time.monotonic() - started)
+        yield run
+    if seconds[MODEL] <= SLOW_SECONDS:
+        yield from again(count - 1, nonsmooth.PERTURBATION_ULPS)
 
 
 def perturbed_runs(ask: Ask, plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Evaluation]:

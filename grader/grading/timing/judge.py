@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.large import HUGE_BYTES
+from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
 from grader.grading.timing.calls import Phase
@@ -18,11 +19,6 @@ from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.verdict.models import Device, Diagnosis, Status
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
-
-LARGE_CASE_BYTES = 2 << 30
-"""Bytes of a case on the device beyond which its values are freed before it is timed."""
-LONG_CALL_BYTES = 4 << 30
-"""Bytes of a case beyond which one call fills a sample: reading them takes a millisecond at an H200's 4.8 TB/s."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def judge_timing(
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (skipped,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
-    if case.nbytes > LARGE_CASE_BYTES and device is Device.CUDA:
+    if case.nbytes > KEPT_BYTES and device is Device.CUDA:
         candidate.release("timing")
         workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
         workload.shipped_error(oracle, case, tf32=tf32)
@@ -76,7 +72,7 @@ def judge_timing(
         oracle.release()
     # Times of a CPU are too noisy for one candidate's to speak for later ones.
     known_calls = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
-    if case.nbytes > LONG_CALL_BYTES and device is Device.CUDA:
+    if case.nbytes > HUGE_BYTES and device is Device.CUDA:
         known_calls.update(dict.fromkeys(phases, 1))
     try:
         rounds = Rounds(WorkerPair(candidate, oracle, case, tf32=tf32), phases, device, known_calls, plan)

@@ -20,6 +20,7 @@ from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
+from grader.grading.oracle.large import HUGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
@@ -41,8 +42,6 @@ MIDDLE: dict[Device, Callable[[list[float]], float]] = {
 }
 """Reduces a sample's calls to one time. On a CPU a median drops a call that was held up. A GPU's calls are of two kinds
 (see TRIMMED), and one that is held up is trimmed with its pair."""
-IN_TURN_BYTES = 4 << 30
-"""Bytes of inputs, grad_outputs, outputs and gradients of one call, beyond which both sides take turns in memory."""
 
 
 class WorkerPair:
@@ -63,7 +62,7 @@ class WorkerPair:
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._in_turn = oracle.device is Device.CUDA and (
-            case.nbytes > IN_TURN_BYTES or not backend(oracle.device).ample_memory()
+            case.nbytes > HUGE_BYTES or not backend(oracle.device).ample_memory()
         )
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
