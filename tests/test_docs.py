@@ -45,6 +45,10 @@ def test_both_make_commands_are_on_the_first_screen():
     assert "    make test\n" in first_screen
 
 
+def test_the_readme_is_short():
+    assert len(README.split()) <= 900
+
+
 def mentioned(pattern):
     """(file, match) of the pattern's group in code blocks and backquotes."""
     lines = rf"^(?: {{4}}| {{8}}){pattern}|`{pattern}`"
@@ -60,7 +64,7 @@ def test_each_make_command_exists(target):
 
 @pytest.mark.parametrize("name", WITH_PARTS)
 def test_each_command_is_documented_and_its_help_has_an_example(name):
-    assert f"    grader {name}" in README
+    assert any(f"    grader {name}" in text for text in TEXTS.values())
     help_text = WITH_PARTS[name].help
     assert f"  grader {name}" in help_text
     assert len(help_text.splitlines()[0]) > 20
@@ -72,17 +76,13 @@ def test_each_option_has_help(name):
         assert parameter.help, f"{name} {parameter.name}"
 
 
-def test_each_command_in_the_readme_exists():
-    assert set(re.findall(r"^    grader (\w+)", README, re.MULTILINE)) == set(COMMANDS)
-
-
 def test_each_option_of_grade_is_documented():
     options = {option for parameter in COMMANDS["grade"].params for option in parameter.opts if option.startswith("--")}
-    assert {option for option in options if option not in README} == set()
+    assert {option for option in options if option not in PAGES["docs/how-to/grade.md"]} == set()
 
 
 def test_each_status_is_documented():
-    assert {status for status in Status if f"`{status}`" not in README} == set()
+    assert {status for status in Status if f"`{status}`" not in PAGES["docs/how-to/grade.md"]} == set()
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(PATHS, CONTRIBUTING + ARCHITECTURE))))
