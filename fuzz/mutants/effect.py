@@ -100,10 +100,10 @@ class Original:
                 continue
             error = (value.double() - right).nan_to_num()
             scale = float(right.norm()) or 1.0
-            # A draw of random numbers depends on the dtype; such an error says nothing about rounding.
-            relative = min(float(error.norm()) / scale, 1e-5)
+            relative, largest = float(error.norm()) / scale, float(error.abs().max())
+            if "rand" in self.source:  # a draw depends on the dtype; such an error says nothing about rounding
+                relative, largest = min(relative, 1e-5), min(largest, 1e-5 * float(right.abs().max()))
             self.rounding[key] = max(self.rounding.get(key, 0.0), relative)
-            largest = min(float(error.abs().max()), 1e-5 * float(right.abs().max()))
             self.rounding_max[key] = max(self.rounding_max.get(key, 0.0), largest)
 
     def measure(self, source: str) -> Effect:

@@ -36,7 +36,7 @@ SPECIFIC: dict[str, Holds] = {
     "output_detached": _trait("none grad"),
     "low_precision": _kind("precision"),
     "ignores_grad_output": _trait("linear"),
-    "stale_saved_state": _trait("second backward"),
+    "stale_saved_state": lambda mutant, effect: mutant.kind == "memoised" or _trait("second backward")(mutant, effect),
     "accumulation_broken": lambda mutant, effect: (
         mutant.kind in ("memoised", "reused_buffer") or _trait("second backward")(mutant, effect)
     ),
