@@ -34,8 +34,12 @@ from grader.catalog.problems import find_problems
 from grader.verdict.models import Verdict
 
 EVALUATE = """
-import json, sys, torch
+import importlib.util, json, sys, torch
 from pathlib import Path
+from unittest.mock import MagicMock
+for name in ("openai", "litellm", "dotenv", "tqdm", "requests"):  # its generation of kernels needs them
+    if importlib.util.find_spec(name) is None:
+        sys.modules[name] = MagicMock()
 from kernelbench import eval as evaluator
 reference, submission = (Path(path).read_text() for path in sys.argv[1:3])
 result = evaluator.eval_kernel_against_ref(
