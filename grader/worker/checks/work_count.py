@@ -6,6 +6,8 @@ numbers and copies count as no operation, and intermediate results as no memory 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +23,9 @@ from grader.worker.session import Session
 
 TAPE = "count"
 """Key of the tape that a count leaves behind."""
+SECONDS = 3.0
+"""Time limit for counting a backward. With a dispatch mode active, PyTorch takes slow formulas for some operators:
+cumprod's backward takes a step for each element along the dimension, which are minutes at full size."""
 _GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
@@ -29,7 +34,7 @@ _READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "ze
 
 @handles(p.Count)
 def count(session: Session, step: p.Count) -> p.Counted:
-    """Count the work of one forward and, with cotangents, one backward."""
+    """Count the work of one forward and, with cotangents, one backward, unless that takes more than SECONDS."""
     arguments = [value for value in session.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
     run = p.Forward(
         model=step.model,
@@ -50,8 +55,11 @@ def count(session: Session, step: p.Count) -> p.Counted:
         return p.Counted(forward=forward_work, draws=draws)
     tape = session.tapes[TAPE]
     pairs = [(tape.outputs[name], cotangent(session, value)) for name, value in step.cotangents.items()]
-    with Counter([g for _, g in pairs]) as backward:
-        grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+    try:
+        with Counter([g for _, g in pairs], seconds=SECONDS) as backward:
+            grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
+    except _TooLong:
+        return p.Counted(forward=forward_work, draws=draws)
     return p.Counted(forward=forward_work, backward=backward.work(grads.values()), draws=draws)
 
 
@@ -60,12 +68,20 @@ def _generators(device: torch.device) -> list[torch.Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device.type == "cuda" else [])]
 
 
+class _TooLong(Exception):
+    """Counting takes too long."""
+
+
 class Counter(TorchDispatchMode):
     """Counts every operator below autograd while it is active."""
 
-    def __init__(self, given: Iterable[torch.Tensor]) -> None:
-        """`given` are the tensors that exist before the pass; only reads of them are counted."""
+    def __init__(self, given: Iterable[torch.Tensor], *, seconds: float = math.inf) -> None:
+        """`given` are the tensors that exist before the pass; only reads of them are counted.
+
+        An operator raises _TooLong after `seconds`.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
+        self._deadline = time.monotonic() + seconds
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
@@ -80,6 +96,8 @@ class Counter(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if time.monotonic() > self._deadline:
+            raise _TooLong
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         formula = self._formulas.get(func.overloadpacket)

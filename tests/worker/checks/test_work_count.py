@@ -1,0 +1,28 @@
+"""Counting the reference's work."""
+
+import pytest
+import torch
+
+from grader import protocol as p
+from grader.worker.checks import work_count
+from grader.worker.compile.importing import Builder
+from grader.worker.session import Inputs, Session
+
+
+class Products(torch.nn.Module):
+    def forward(self, x):
+        return x.cumprod(1)
+
+
+@pytest.mark.parametrize(("seconds", "counts_backward"), [(60.0, True), (0.001, False)])
+def test_a_backward_that_takes_too_long_is_not_counted(monkeypatch, seconds, counts_backward):
+    """cumprod's backward takes one step for each element of a row while operators are counted."""
+    x = torch.rand(2, 400)
+    session = Session(Builder(), models={"m": Products()}, inputs={"a": Inputs([x], {"input[0]": x.requires_grad_()})})
+    monkeypatch.setattr(work_count, "SECONDS", seconds)
+    monkeypatch.setattr(work_count, "cotangent", lambda session, value: torch.ones(2, 400))
+    slot = p.Slot(offset=0, dtype="float32", shape=(2, 400))
+    step = p.Count(model="m", inputs="a", cotangents={"output": p.Cotangent(slot=slot)}, wrt=("input[0]",))
+    counted = work_count.count(session, step)
+    assert counted.forward.operations == 1
+    assert (counted.backward is not None) == counts_backward
