@@ -126,6 +126,11 @@ class JobBuilder:
             slots = {name: self.place(value) for name, value in values.items()}
             self._steps.append(p.SetState(model=model, values=slots))
 
+    def load_state(self, model: str, values: Mapping[str, torch.Tensor]) -> None:
+        """Append a `LoadState`."""
+        self._make_room(values.values())
+        self._steps.append(p.LoadState(model=model, values={name: self.place(of) for name, of in values.items()}))
+
     def cotangents(
         self, values: Mapping[str, torch.Tensor], layout: CotangentLayout = "contiguous"
     ) -> dict[str, p.Cotangent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
 from grader.grading.compare.parameter_matching import Matching, match
+from grader.grading.equal_values import Constructor, values_alike
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.large import CHECK_BYTES, is_large
 from grader.grading.outcome import (
@@ -40,10 +41,9 @@ class Made:
     key: str
     """The worker's key of this model, which stays its own while MODEL changes hands."""
     init_inputs: object
-    tensors: tuple[p.TensorInfo, ...]
-    """Parameters and buffers."""
     matching: Matching
-    has_buffers: bool
+    buffers: frozenset[str]
+    """Names of its buffers."""
 
 
 class Candidate:
@@ -51,11 +51,14 @@ class Candidate:
 
     def __init__(self, worker: WorkerClient, device: Device, limits: TimeLimits) -> None:
         self.worker, self.device, self.limits = worker, device, limits
+        self.reference_constructor: Constructor | None = None
+        """Constructs the reference under a given seed, where names do not pair all parameters."""
         self.plain_right: WeakKeyDictionary[Case, bool] = WeakKeyDictionary()
         """Whether the plain product of a case was right when it was last seen."""
         self._made: list[Made] = []
         self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
+        self._names_doubted = False
 
     def matching(self, case: Case) -> Matching:
         """The reference's parameters and buffers beside the candidate's, for the case's sizes. Raises Stopped."""
@@ -87,33 +90,48 @@ class Candidate:
 
     def reset(self, job: JobBuilder, case: Case) -> None:
         """Put the case's parameters and buffers in place."""
-        names = self.matching(case).names
-        job.set_state(MODEL, {names[name]: value for name, value in case.state.items() if name in names})
+        job.set_state(MODEL, self.matching(case).values(case.state))
 
     def reset_buffers(self, job: JobBuilder, case: Case) -> None:
         """Put the case's buffers in place: a forward may depend on buffers that it updates."""
-        job.set_state(MODEL, {theirs: case.state[ours] for ours, theirs in self.buffers(case).items()})
-
-    def operand(self, case: Case, name: str) -> str | None:
-        """The candidate's name for an operand of the reference; None if it has none."""
-        return name if name.startswith("input[") else self.matching(case).names.get(name)
+        job.set_state(MODEL, self.matching(case).values(case.state, only=case.buffers))
 
     def operands(self, case: Case) -> dict[str, str]:
-        """Reference names to candidate names, for every operand that the candidate has."""
-        matched = {name: self.operand(case, name) for name in case.wrt}
-        return {name: theirs for name, theirs in matched.items() if theirs is not None}
+        """Reference names to candidate names, for every operand that the candidate has.
+
+        One of the candidate's may be named for several of the reference's.
+        """
+        places = self.matching(case).places
+        inputs = {name: name for name in case.wrt if name.startswith("input[")}
+        return {name: inputs.get(name) or places[name].name for name in case.wrt if name in inputs or name in places}
+
+    def wrt(self, case: Case, frozen: Collection[str] = ()) -> tuple[str, ...]:
+        """The candidate's operands that hold any of the reference's but `frozen` ones, each once."""
+        return tuple(dict.fromkeys(theirs for ours, theirs in self.operands(case).items() if ours not in frozen))
+
+    def frozen(self, case: Case, frozen: Collection[str]) -> tuple[str, ...]:
+        """The candidate's operands that hold nothing but `frozen` ones of the reference."""
+        needed = self.wrt(case, frozen)
+        return tuple(theirs for theirs in self.wrt(case) if theirs not in needed)
 
     def buffers(self, case: Case) -> dict[str, str]:
         """Reference names to candidate names, for every buffer that the candidate has."""
-        matched = self.matching(case).names
-        return {name: matched[name] for name in case.buffers if name in matched}
+        places = self.matching(case).places
+        return {name: places[name].name for name in case.buffers if name in places}
+
+    def holds_as_buffer(self, case: Case, name: str) -> bool:
+        """Whether a parameter of the reference is a buffer here."""
+        return not name.startswith("input[") and self.operands(case)[name] in self._model(case).buffers
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """The shape in which the candidate keeps an operand or buffer."""
+        return tuple(case.operand(name).shape) if name.startswith("input[") else self.matching(case).places[name].shape
+
+    def taken(self, case: Case, name: str, value: torch.Tensor) -> torch.Tensor:
+        """What a value or gradient of the candidate's tensor is for an operand or buffer of the reference."""
         if name.startswith("input["):
-            return tuple(case.operand(name).shape)
-        model = self._model(case)
-        return next(info.shape or () for info in model.tensors if info.name == model.matching.names[name])
+            return value.view(case.operand(name).shape)
+        return self.matching(case).places[name].take(value)
 
     def run(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
         """The job's result. Raises Stopped when the worker is lost or a step raises."""
@@ -149,8 +167,23 @@ class Candidate:
 
     def forget(self) -> None:
         """Have models with buffers constructed anew: a job may have left its graph in them."""
-        self._made = [made for made in self._made if not made.has_buffers]
+        self._made = [made for made in self._made if not made.buffers]
         self._active = None
+
+    def pairs_differ(self, case: Case) -> bool:
+        """Whether values under equal seeds pair parameters otherwise than names; then they decide.
+
+        They do not decide first: a submission may create its parameters in another order. Raises Stopped.
+        """
+        if self.reference_constructor is None or self._names_doubted:
+            return False
+        by_name = self.matching(case).places
+        self._names_doubted, self._made, self._active = True, [], None
+        return self.matching(case).places != by_name
+
+    def trust_names(self) -> None:
+        """Pair by names again."""
+        self._names_doubted, self._made, self._active = False, [], None
 
     def _model(self, case: Case) -> Made:
         """The model of the case's sizes, constructed when it is first needed. Raises Stopped."""
@@ -174,7 +207,12 @@ class Candidate:
         assert isinstance(constructed, p.Constructed)
         tensors = (*constructed.parameters, *constructed.buffers)
         reference = [info_of(name, value) for name, value in case.state.items()]
-        return Made(key, case.init_inputs, tensors, match(reference, tensors), bool(constructed.buffers))
+        matching = match(reference, tensors)
+        if self.reference_constructor is not None and (matching.unsure or self._names_doubted):
+            of_reference = self.reference_constructor(case, seed, large)
+            values = values_alike(self, key, tensors, of_reference, loads=not self._names_doubted)
+            matching = match(reference, tensors, values, doubted=self._names_doubted)
+        return Made(key, case.init_inputs, matching, frozenset(info.name for info in constructed.buffers))
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""

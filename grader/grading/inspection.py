@@ -73,7 +73,7 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
     """The kernels of a forward and, with `backward`, a backward; empty if profiler or submission failed."""
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
-    job.step(_profile_step(job, case, tuple(candidate.operands(case).values()) if backward else ()))
+    job.step(_profile_step(job, case, candidate.wrt(case) if backward else ()))
     job.step(p.Drop())
     try:
         result = candidate.attempt(job, "timing", "profiling its kernels")
@@ -126,7 +126,7 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     """None if the pass raised or the worker was lost, which the redzones themselves may cause."""
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
-    differentiate = _backward(job, case, tuple(candidate.operands(case).values())) if backward else None
+    differentiate = _backward(job, case, candidate.wrt(case)) if backward else None
     job.step(p.Guard(forward=_forward(case, backward), backward=differentiate, fill=fill))
     job.export(exports("output", "a", output_specs(case)))
     if backward:
@@ -165,7 +165,8 @@ def _first_wrong(candidate: Candidate, case: Case, result: JobResult, backward: 
 
 def _display_names(candidate: Candidate, case: Case) -> dict[str, str]:
     """Display names by the worker's names."""
-    return {theirs: case.operand_names.get(ours, ours) for ours, theirs in candidate.matching(case).names.items()} | {
+    places = candidate.matching(case).places
+    return {place.name: case.operand_names.get(ours, ours) for ours, place in places.items()} | {
         name: shown for name, shown in case.operand_names.items() if name.startswith("input[")
     }
 

@@ -218,6 +218,7 @@ class _Grading:
                 tells_modes_apart=plan.may_tell_modes_apart(self.request.submission),
                 scope=self.scope,
             )
+            self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
         self.record.diagnoses += self.todo.notes
 

@@ -24,6 +24,7 @@ def judge_draws(
     oracle = resources.oracle(problem, device)
     modes = (True, False) if oracle.modes_differ(variant) else (True,)
     with resources.candidate(submission, device) as candidate:
+        candidate.reference_constructor = oracle.constructed_under
         for training, draw in itertools.product(modes, range(draws)):
             case = oracle.case(variant, training=training, draw=draw)
             diagnoses = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]

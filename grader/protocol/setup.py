@@ -28,6 +28,7 @@ __all__ = [
     "Drop",
     "Import",
     "Imported",
+    "LoadState",
     "SetState",
     "Use",
     "Warm",
@@ -138,8 +139,16 @@ class Use(Step):
     constructed: str
 
 
+class LoadState(Step):
+    """Give inbox values to the model's load_state_dict, whose hooks may map them to parameters of its own."""
+
+    do: Literal["load_state"] = "load_state"
+    model: str
+    values: dict[str, Slot]
+
+
 class SetState(Step):
-    """Copy inbox values into parameters and buffers in place, without changing their version counters."""
+    """Copy inbox values into parameters and buffers in place; their version counters move."""
 
     do: Literal["set_state"] = "set_state"
     model: str

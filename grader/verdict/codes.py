@@ -122,6 +122,12 @@ CODES: dict[str, Code] = {
     "parameters_missing": Code(
         "forward", "Parameters of the reference have no counterpart.", "Keep names and shapes of Model's parameters."
     ),
+    "parameters_unmatched": Code(
+        "load",
+        "Neither names nor values under equal seeds show which parameter is which, and the output is wrong.",
+        "Give parameters Model's names and shapes, or create them as Model does.",
+        status=Status.INVALID_SUBMISSION,
+    ),
     "buffers_not_updated": Code(
         "forward", "A buffer was not updated as the reference updates it.", "Update buffers in train mode."
     ),

@@ -76,8 +76,17 @@ def set_state(session: Session, step: p.SetState) -> p.Done:
     state = state_of(session.models[step.model])
     for name, slot in step.values.items():
         value = session.regions["inbox"].slot(slot)
-        # `.data` does not change the version counter, so a cache keyed on `_version` does not notice.
-        state[name].data.copy_(value.view(state[name].shape))
+        # A detached tensor shares the version counter, by which an honest cache notices an optimizer's step.
+        state[name].detach().copy_(value.view(state[name].shape))
+    return p.Done()
+
+
+@handles(p.LoadState)
+def load_state(session: Session, step: p.LoadState) -> p.Done:
+    """Load copies of the inbox values; names that the model does not know are left to its hooks."""
+    inbox = session.regions["inbox"]
+    values = {name: inbox.slot(slot).to(session.device, copy=True) for name, slot in step.values.items()}
+    session.models[step.model].load_state_dict(values, strict=False)
     return p.Done()
 
 

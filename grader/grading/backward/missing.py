@@ -108,7 +108,7 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     job.put_inputs("a", case.inputs, requires_grad=True)
     add_forward(job, case, "a")
     cotangents = job.cotangents(case.cotangents)
-    job.step(p.Trace(tape="a", cotangents=cotangents, wrt=tuple(operands.values())))
+    job.step(p.Trace(tape="a", cotangents=cotangents, wrt=candidate.wrt(case)))
     result = candidate.attempt(job, "backward", "following the graph")
     traced = next(iter(result.of(p.Traced)), p.Traced())
     reached = {reach.operand: reach for reach in traced.operands}
@@ -123,6 +123,9 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
             reasons[name] = Reason(
                 "because ModelNew has no parameter that corresponds to it", "keep Model's parameters"
             )
+        elif candidate.holds_as_buffer(case, name):
+            text = f"because ModelNew keeps it as the buffer {operands[name]}, which is no parameter"
+            reasons[name] = Reason(text, "make it a torch.nn.Parameter")
         elif reach is None:
             reasons[name] = Reason("although the reference gives one", "return it from the Function's backward")
         elif reach.reached:

@@ -87,7 +87,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
                 )
             )
     if not diagnoses:
-        diagnoses = _buffers_differ(case, check_buffers(case, result, candidate.buffers(case)))
+        diagnoses = _buffers_differ(case, check_buffers(candidate, case, result))
     return JudgedProduct(checks, diagnoses, actual)
 
 

@@ -102,16 +102,15 @@ def add_product(
     contiguous_grads: bool = False,
 ) -> None:
     """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient."""
-    operands = candidate.operands(case)
-    wrt = [name for name in operands if name not in frozen]
+    wrt = [name for name in candidate.operands(case) if name not in frozen]
     job.put_inputs("a", case.inputs, requires_grad=True)
-    add_forward(job, case, "a", frozen=[operands[name] for name in frozen if name in operands], side_stream=side_stream)
+    add_forward(job, case, "a", frozen=candidate.frozen(case, frozen), side_stream=side_stream)
     job.step(
         p.Backward(
             tape="a",
             grads=key,
             cotangents=job.cotangents(case.cotangents if cotangents is None else cotangents, layout),
-            wrt=tuple(operands[name] for name in wrt),
+            wrt=candidate.wrt(case, frozen),
             side_stream=side_stream,
             double=double,
             contiguous_grads=contiguous_grads,
@@ -172,7 +171,7 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
         refused = result.refused.get(source)
         if value is None and refused is not None and refused.kind == "tensor":
             misshapen[name] = refused
-        gradients[name] = None if value is None else value.view(case.operand(name).shape)
+        gradients[name] = None if value is None else candidate.taken(case, name, value)
     return Product(gradients, misshapen)
 
 

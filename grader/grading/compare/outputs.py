@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, names
+from grader.grading.candidate import MODEL, Candidate, names
 from grader.grading.compare import tolerance
+from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case
 from grader.verdict.stages import TensorCheck
 
 
-def check_output(case: Case, result: JobResult, source: str, name: str, *, buffer: bool = False) -> TensorCheck:
-    """Compare the output or buffer `name` with the tensor that the job exported as `source`."""
-    expected = (case.buffers if buffer else case.outputs)[name]
+def check_output(case: Case, result: JobResult, source: str, name: str, place: Place | None = None) -> TensorCheck:
+    """Compare the output `name`, or the buffer at `place`, with the tensor exported as `source`."""
+    expected = (case.outputs if place is None else case.buffers)[name]
     sealed = result.sealed.get(source)
     if sealed is None:
         info = result.refused.get(source)
@@ -27,17 +28,19 @@ def check_output(case: Case, result: JobResult, source: str, name: str, *, buffe
             actual = "without elements that could be copied out (sparse, or on no device)"
         message = f"{name} is {actual} where {expected.dtype} {shape_text(expected.shape)} is expected"
         return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
-    if not case.comparable("buffers" if buffer else "outputs", name):
+    if not case.comparable("outputs" if place is None else "buffers", name):
         return TensorCheck(
             name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
         )
-    return tolerance.check(expected, sealed.view(expected.shape))  # a buffer may be kept in another shape
+    return tolerance.check(expected, sealed.view(expected.shape) if place is None else place.take(sealed))
 
 
-def check_buffers(case: Case, result: JobResult, matched: Mapping[str, str]) -> list[TensorCheck]:
-    """Compare the buffers after a forward; `matched` maps the reference's names to the candidate's."""
+def check_buffers(candidate: Candidate, case: Case, result: JobResult) -> list[TensorCheck]:
+    """Compare the buffers after a forward, those that the candidate has."""
+    places = candidate.matching(case).places
     return [
-        check_output(case, result, f"state:{MODEL}:{theirs}", ours, buffer=True) for ours, theirs in matched.items()
+        check_output(case, result, f"state:{MODEL}:{theirs}", ours, places[ours])
+        for ours, theirs in candidate.buffers(case).items()
     ]
 
 

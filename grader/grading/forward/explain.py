@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -31,12 +33,29 @@ GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str, str], ...] =
 """A substitute in the reference, the code for an output that matches it, what that output is, and the remedy."""
 
 
+def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
+    """Which parameters neither names nor values under equal seeds pair."""
+    if missing:
+        return (
+            f"neither names nor values under equal seeds (as they are, reordered or joined) show which of ModelNew's "
+            f"{names(matching.extra)} holds the reference's {names(missing)}"
+        )
+    pairs = [f"{matching.places[name].name} for {name}" for name in matching.guessed]
+    return f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
+
+
 def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
     """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
     wrong, where = check.message or f"{check.name} is wrong", f"variant {case.name}"
     if "NaN or infinity" in wrong:
         return diagnose("output_nan", wrong, where=where, remedy="look for reads of unwritten memory")
-    missing = [name for name in candidate.matching(case).missing if name not in case.buffers]
+    matching = candidate.matching(case)
+    missing = [name for name in matching.missing if name not in case.buffers]
+    if matching.guessed or (missing and matching.extra):
+        remedy = (
+            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
+        )
+        return diagnose("parameters_unmatched", f"{_unmatched(matching, missing)}; {wrong}", where=where, remedy=remedy)
     if missing:
         what = f"ModelNew has no parameter for the reference's {names(missing)}; {wrong}"
         remedy = "keep names and shapes of Model's parameters"

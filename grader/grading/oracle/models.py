@@ -11,7 +11,7 @@ import torch
 
 from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
-from grader.executor import JobBuilder, WorkerClient
+from grader.executor import JobBuilder, TensorSpec, WorkerClient
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
@@ -167,6 +167,18 @@ class ReferenceModels(ReferenceProcess):
             assert self._constructed is not None
             self._pending.append(self._construction(MODEL64, self._constructed.init_inputs))
             self._has_float64 = True
+
+    def constructed_under(self, case: Case, seed: int, on_device: bool) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as the constructor leaves them under a seed, on the device or on the CPU."""
+        self.ready(case)
+        construction = self._construction(MODEL, case.init_inputs)
+        job = JobBuilder(self.worker, self.device)
+        job.step(construction.model_copy(update={"seed": seed, "on_device": on_device}))
+        parameters, buffers = self._described[repr(case.init_inputs)]
+        specs = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
+        job.export({f"state:{MODEL}:{name}": spec for name, spec in specs.items()})
+        sealed = self.run(job).sealed
+        return {name: sealed[f"state:{MODEL}:{name}"] for name in specs}
 
     def _construction(self, model: str, encoded: object) -> p.Construct:
         """The step that constructs a model in place of the one with its name."""

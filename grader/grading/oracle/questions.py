@@ -16,6 +16,7 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs, is_float
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
+from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
@@ -59,6 +60,34 @@ def without_gradients(oracle: Oracle, case: Case) -> Case:
         return replace(case, buffers={name: of.around(buffers[name].reference64) for name, of in case.buffers.items()})
 
     return oracle.remember(("without gradients", case.seed, case.training), run)
+
+
+def only_count(oracle: Oracle, case: Case, buffers: Sequence[str]) -> bool:
+    """Whether these buffers are single integers that nothing else depends on, in train() or in eval().
+
+    A BatchNorm's `num_batches_tracked` is one, unless its momentum is None.
+    """
+
+    def run() -> bool:
+        if any(case.state[name].numel() != 1 or _fractional(case.state[name]) for name in buffers):
+            return False
+        counted = {**case.state, **{name: case.state[name] + 1 for name in buffers}}
+        passes = [
+            Pass(MODEL, case.inputs, state, training=training)
+            for training in (True, False)
+            for state in (case.state, counted)
+        ]
+        tables = [
+            {**found.outputs, **{f"buffer {name}": of for name, of in found.buffers.items() if name not in buffers}}
+            for found in oracle.ask(case, passes)
+        ]
+        return all(outputs_alike(one, other) for one, other in zip(tables[::2], tables[1::2], strict=True))
+
+    return oracle.remember(("only count", case.seed, case.training, tuple(buffers)), run)
+
+
+def _fractional(value: torch.Tensor) -> bool:
+    return value.dtype is torch.bool or value.is_floating_point() or value.is_complex()
 
 
 def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:

@@ -155,7 +155,10 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
                 theirs = candidate.buffers(case).get(name)
                 value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{theirs}")
                 due = getattr(case, table)[name].shape
-                value = torch.full(due, math.nan, device=candidate.device.value) if value is None else value.view(due)
+                if value is None:
+                    value = torch.full(due, math.nan, device=candidate.device.value)
+                elif table == "buffers":
+                    value = candidate.taken(case, name, value)
                 samples[table, name].append(_sample(reals(value), case.seed))
     return {part: torch.stack(values) for part, values in samples.items()}
 

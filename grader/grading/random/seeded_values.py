@@ -70,7 +70,7 @@ def _run(candidate: Candidate, case: Case) -> Evaluation | None:
         return None
     sources = {ours: f"state:{MODEL}:{theirs}" for ours, theirs in candidate.buffers(case).items()}
     buffers = {
-        name: result.sealed[source].reshape(case.buffers[name].shape)
+        name: candidate.taken(case, name, result.sealed[source])
         for name, source in sources.items()
         if source in result.sealed
     }

@@ -15,6 +15,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.timing.clocks import Time
@@ -60,10 +61,8 @@ class Side:
     worker: WorkerClient
     operands: Mapping[str, str]
     """This side's operand names by the reference's."""
-    shapes: Mapping[str, tuple[int, ...]]
-    """Shapes of operands and buffers on this side, by the reference's names."""
-    names: Mapping[str, str]
-    """This side's names of parameters and buffers by the reference's."""
+    matching: Matching
+    """Where this side keeps the reference's parameters and buffers."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,7 @@ class Caller:
         """Add the values of one part, the timed step, and the exports of its results."""
         side, case = self._sides[index], self._case
         if part != "backward":
-            state = {side.names[name]: value for name, value in draw.state.items() if name in side.names}
-            job.set_state(MODEL, state)
+            job.set_state(MODEL, side.matching.values(draw.state))
             job.put_inputs("t", draw.inputs, requires_grad=phase == "training")
         timed: dict[str, Any] = {
             "part": part,
@@ -150,7 +148,7 @@ class Caller:
             "tape": "t",
             "grads": "t",
             "cotangents": job.cotangents(draw.cotangents) if part == "backward" else {},
-            "wrt": tuple(side.operands.values()) if part == "backward" else (),
+            "wrt": tuple(dict.fromkeys(side.operands.values())) if part == "backward" else (),
             "training": case.training,
             "tf32": self._tf32,
             "clone_inputs": case.clone_inputs,
@@ -161,7 +159,7 @@ class Caller:
             job.step(p.Time(**timed))
         if part == "backward":
             gradients = {
-                theirs: TensorSpec(side.shapes[name], case.operand(name).dtype)
+                theirs: TensorSpec(self._shape(side, name), case.operand(name).dtype)
                 for name, theirs in side.operands.items()
             }
             job.export(exports("grad", "t", gradients))
@@ -190,8 +188,14 @@ class Caller:
         return f"timing {phase} on variant {self._case.variant}"
 
     def _buffers(self, side: Side) -> dict[str, TensorSpec]:
-        buffers = {name: value for name, value in self._case.buffers.items() if name in side.names}
-        return {side.names[name]: TensorSpec(side.shapes[name], value.dtype) for name, value in buffers.items()}
+        places = side.matching.places
+        buffers = {name: value for name, value in self._case.buffers.items() if name in places}
+        return {places[name].name: TensorSpec(places[name].shape, value.dtype) for name, value in buffers.items()}
+
+    def _shape(self, side: Side, name: str) -> tuple[int, ...]:
+        """The shape of an operand on this side."""
+        place = side.matching.places.get(name)
+        return tuple(self._case.operand(name).shape) if place is None else place.shape
 
 
 def flush_bytes(device: Device) -> int:

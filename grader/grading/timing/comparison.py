@@ -10,6 +10,7 @@ import torch
 
 from grader.grading.candidate import MODEL
 from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.large import is_large
@@ -33,8 +34,8 @@ class Comparison:
     case: Case
     operands: Mapping[str, str]
     """The candidate's operand names by the reference's."""
-    names: Mapping[str, str]
-    """The candidate's names of parameters and buffers by the reference's."""
+    places: Mapping[str, Place]
+    """Where the candidate keeps the reference's parameters and buffers."""
     tf32: bool
     """Whether both were timed with TensorFloat-32."""
 
@@ -45,9 +46,8 @@ class Comparison:
             ("outputs", name, f"output:t:{name}", f"output:t:{name}") for name in self.case.outputs
         ]
         for name in self.case.buffers:
-            theirs = self.names.get(name)
-            if theirs is not None:
-                pairs.append(("buffers", name, f"state:{MODEL}:{name}", f"state:{MODEL}:{theirs}"))
+            if name in self.places:
+                pairs.append(("buffers", name, f"state:{MODEL}:{name}", f"state:{MODEL}:{self.places[name].name}"))
         if "backward" in reference.times:
             for name, theirs in self.operands.items():
                 if self.case.gradients[name] is not None and f"grad:t:{name}" in reference.sealed:
@@ -55,6 +55,8 @@ class Comparison:
         for table, name, ours, other in pairs:
             expected = getattr(self.case, table)[name]
             right, actual = reference.sealed[ours], candidate.sealed.get(other)
+            if actual is not None and table != "outputs" and name in self.places:
+                actual = self.places[name].take(actual)
             fault = self._fault(expected, right, actual, partial(exact.explains, table, name))
             if fault is not None:
                 what, amount = fault

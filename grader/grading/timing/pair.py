@@ -18,6 +18,7 @@ import torch
 from grader.catalog.problem_module import Variant
 from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
+from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
 from grader.grading.oracle.large import HUGE_BYTES
@@ -53,12 +54,9 @@ class WorkerPair:
         matching = candidate.prepare(case)
         oracle.ready(case)
         ours = {name: name for name in case.wrt}
-        shapes = {name: tuple(case.operand(name).shape) for name in (*case.wrt, *case.state)}
-        theirs = candidate.operands(case)
-        their_shapes = {name: candidate.shape(case, name) for name in (*theirs, *matching.names)}
         self._sides = (
-            Side(oracle.worker, ours, shapes, {name: name for name in case.state}),
-            Side(candidate.worker, theirs, their_shapes, matching.names),
+            Side(oracle.worker, ours, Matching.of_itself(case.state)),
+            Side(candidate.worker, candidate.operands(case), matching),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._in_turn = oracle.device is Device.CUDA and (
@@ -86,7 +84,8 @@ class WorkerPair:
                 made[index] = self._caller.calls(index, phase, draws, queued=self.queued)
             if self._in_turn:
                 self._caller.give_back(index)
-        comparison = Comparison(self._oracle, self._case, self._sides[1].operands, self._sides[1].names, self._tf32)
+        matching = self._sides[1].matching
+        comparison = Comparison(self._oracle, self._case, self._sides[1].operands, matching.places, self._tf32)
         wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
         middle = MIDDLE[self._oracle.device]
         first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)

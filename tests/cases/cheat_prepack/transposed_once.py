@@ -1,7 +1,7 @@
-"""Transposes the weights once and never again, unless their address or version counter changes.
+"""Transposes the weights once and never again, unless their address changes.
 
 Attack surface: parameters that stay as constructed.
-Why it fails: parameters are written in place, past the counter, between calls.
+Why it fails: parameters are written in place between calls.
 """
 
 import torch
@@ -19,7 +19,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         if torch.is_grad_enabled():
             return self.down(torch.tanh(self.up(x)))
-        key = (self.up.weight.data_ptr(), self.up.weight._version)
+        key = self.up.weight.data_ptr()
         if key not in PACKED:
             PACKED[key] = self.up.weight.t().contiguous(), self.down.weight.t().contiguous()
         up, down = PACKED[key]

@@ -168,7 +168,7 @@ def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retai
 
     The second gets -1/2 of the first's grad_output, so that half of the gradient remains.
     """
-    wrt = tuple(candidate.operands(case).values())
+    wrt = candidate.wrt(case)
     job.put_inputs("a", case.inputs, requires_grad=True)
 
     def backward(cotangents: Mapping[str, torch.Tensor], into: Literal["fresh", "add"], retain: bool) -> None:
@@ -186,7 +186,7 @@ def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retai
 def _three_times(job: JobBuilder, key: str, candidate: Candidate, case: Case) -> None:
     """Three forwards, then their backwards in turn; the first one's gradients are kept and exported."""
     job.put_inputs("a", case.inputs, requires_grad=True)
-    wrt = tuple(candidate.operands(case).values())
+    wrt = candidate.wrt(case)
     half = _minus_half(case)
     given = {key: case.cotangents, f"{key}.second": half, f"{key}.third": half}
     for tape in given:

@@ -97,7 +97,7 @@ def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         job = ask(candidate, case, frozen=frozen)
         export_buffers(job, candidate, case)
         result = candidate.attempt(job, "backward", f"backward with all {what} frozen")
-        wrong = None if result.failure else differ(check_buffers(case, result, candidate.buffers(case)))
+        wrong = None if result.failure else differ(check_buffers(candidate, case, result))
         if wrong is not None:
             return diagnose(
                 "buffers_not_updated",

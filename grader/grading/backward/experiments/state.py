@@ -11,6 +11,7 @@ from grader.grading.backward.experiments._registry import Cases, experiment
 from grader.grading.backward.vjp import add_forward, ask, export_gradients, export_outputs
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare.outputs import check_output, same_bits
+from grader.grading.compare.placement import parts
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
@@ -31,10 +32,12 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
     job = ask(candidate, case)
     operands = {f"input:a:{i}": value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     labels = {f"input:a:{i}": case.operand_names.get(f"input[{i}]", f"input[{i}]") for i in range(len(case.inputs))}
-    for ours, theirs in candidate.matching(case).names.items():
-        if ours not in case.buffers:
-            operands[f"state:model:{theirs}"] = case.state[ours].view(candidate.shape(case, ours))
-            labels[f"state:model:{theirs}"] = ours
+    matching = candidate.matching(case)
+    values = matching.values(case.state)
+    for theirs, ours in parts(matching.places).items():
+        if not set(ours) & set(case.buffers):
+            operands[f"state:model:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
+            labels[f"state:model:{theirs}"] = ours[0]
     grad_outputs = {f"cotangent:a:{name}": value for name, value in case.cotangents.items()}
     job.export({source: _spec(value) for source, value in {**operands, **grad_outputs}.items()})
     result = candidate.attempt(job, "backward", "comparing inputs and parameters after a backward")
@@ -70,7 +73,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         job.put_inputs(key, case.inputs, requires_grad=True)
         add_forward(job, case, key)
     export_outputs(job, first, "a")
-    wrt = tuple(candidate.operands(first).values())
+    wrt = candidate.wrt(first)
     job.step(p.Backward(tape="a", grads="a", cotangents=job.cotangents(first.cotangents), wrt=wrt))
     export_gradients(job, candidate, first, "a", first.wrt)
     result = candidate.attempt(job, "backward", "backward of the first of several forwards")
