@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -53,6 +54,8 @@ class Candidate:
         self.worker, self.device, self.limits = worker, device, limits
         self.reference_constructor: Constructor | None = None
         """Constructs the reference under a given seed, where names do not pair all parameters."""
+        self.slowest_seconds = 0.0
+        """Duration of the slowest job so far: with torch.compile, one that compiled."""
         self.plain_right: WeakKeyDictionary[Case, bool] = WeakKeyDictionary()
         """Whether the plain product of a case was right when it was last seen."""
         self._made: list[Made] = []
@@ -142,10 +145,12 @@ class Candidate:
 
     def attempt(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
         """The job's result, or its failure. Raises Stopped only when the worker is lost."""
+        started = time.monotonic()
         try:
             result = job.run(self.limits.call)
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
+        self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - started)
         result.lost_as(lambda error: lost(error, stage, doing))
         return result
 

@@ -6,7 +6,9 @@ forward and backward, on any device, and uninitialised floats are NaN. Memory fr
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,7 +42,7 @@ def guard(session: Session, step: Guard) -> Guarded:
     try:
         for name, value in tensors.items():
             value.data = zones.copy(value, name)
-        with zones:
+        with _uncompiled(), zones:
             outputs = call_forward(session, step.forward)
             if step.backward is not None:
                 backward(session, step.backward)
@@ -56,6 +58,16 @@ def guard(session: Session, step: Guard) -> Guarded:
         for name, grad_output in session.grad_outputs[step.backward.grads].items():
             zones.rename(grad_output, f"cotangent:{name}")
     return Guarded(breaches=zones.breaches())
+
+
+def _uncompiled() -> Any:
+    """A context in which torch.compile, if it is in use, runs the functions themselves.
+
+    Its own code allocates behind the redzones, and compiling it for them takes tens of seconds.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 @dataclass

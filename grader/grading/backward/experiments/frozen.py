@@ -19,9 +19,10 @@ MAX_SUBSETS = 48
 """Subsets that are tried. Of more, a third are random halves of the operands: one in four freezes one of two given
 operands and not the other."""
 SUBSETS_OF_A_JOB = 12
-"""Subsets that one job tries, so that FROZEN_SECONDS is looked at in between."""
+"""Subsets that one job tries at most, so that FROZEN_SECONDS is looked at in between."""
 FROZEN_SECONDS = 3.0
-"""Seconds after which no further job starts: torch.compile takes seconds for each new subset."""
+"""Seconds after which no further job starts. torch.compile takes seconds for each new subset, as for any new condition:
+a job has no more subsets than would fit if each took as long as the slowest job so far."""
 NEEDS = "check ctx.needs_input_grad"
 
 
@@ -52,10 +53,12 @@ def _with_frozen(
 ) -> Iterator[tuple[tuple[str, ...], Answer]]:
     """Each subset with its answer, while there is time and none raises."""
     started = time.monotonic()
-    for first in range(0, len(subsets), SUBSETS_OF_A_JOB):
+    fitting = int(FROZEN_SECONDS / max(candidate.slowest_seconds, 1e-9))
+    of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
+    for first in range(0, len(subsets), of_a_job):
         if time.monotonic() - started > FROZEN_SECONDS:
             return
-        some = subsets[first : first + SUBSETS_OF_A_JOB]
+        some = subsets[first : first + of_a_job]
         parts = [one_product(candidate, case, frozen=frozen) for frozen in some]
         answers = attempt_each(candidate, parts, "backward with some operands frozen")
         yield from zip(some, answers, strict=False)
