@@ -210,7 +210,7 @@ class Oracle(ReferenceModels):
         return drawn, optional
 
     def is_slow(self, case: Case) -> bool:
-        """Whether a pass of the case, or of its size, takes so long that each has one draw and one perturbed run."""
+        """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
         return self._seconds.get(case.variant, {}).get(MODEL, 0.0) > SLOW_SECONDS
 
     def _affords_float64(self, eager: Evaluation) -> bool:
