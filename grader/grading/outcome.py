@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from grader.executor import WorkerLost
 from grader.protocol import Failure
-from grader.verdict.codes import CODES, Severity
+from grader.verdict.code import Severity
+from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis, Status
 
 MAX_QUOTED = 400

@@ -5,25 +5,8 @@ The documentation is generated from this table.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
+from grader.verdict.code import Code
 from grader.verdict.models import Status
-
-Severity = Literal["error", "warning", "info"]
-
-
-class Code(NamedTuple):
-    """What a diagnosis code means."""
-
-    stage: str
-    """The stage that reports it, unless a diagnosis names another."""
-    meaning: str
-    remedy: str
-    severity: Severity = "error"
-    """The usual severity; a diagnosis may have another."""
-    status: Status | None = None
-    """The verdict's status when this code is reported. None: an error gives its stage's status, the rest gives none."""
-
 
 CODES: dict[str, Code] = {
     # load
@@ -144,6 +127,12 @@ CODES: dict[str, Code] = {
         "Correct for contiguous inputs, wrong or refused for strided inputs; information only.",
         "Call .contiguous() on each input before data_ptr().",
         severity="info",
+    ),
+    "narrow_inputs": Code(
+        "forward",
+        "Correct for inputs like those of get_inputs, wrong for others that the reference takes.",
+        "Handle every input that the reference takes.",
+        severity="warning",
     ),
     "out_of_bounds_write": Code(
         "forward",
@@ -288,6 +277,12 @@ CODES: dict[str, Code] = {
         "timing",
         "It is faster than the roofline bound: the time this device needs for the reference's operations and memory.",
         "Read the source: it omits work, or the problem allows that; above 110% it is not ranked.",
+        severity="warning",
+    ),
+    "trivial_outputs": Code(
+        "load",
+        "Outputs that do not depend on the problem's inputs, such as a constant, pass its tolerance.",
+        "Nothing; have the problem's outputs vary with its inputs.",
         severity="warning",
     ),
     "checks_left_out": Code(

@@ -1,6 +1,6 @@
-"""Labels that inform and do not reject, from a submission's source and from a profile of it.
+"""Labels that inform and do not reject, from a submission's source, a profile of it and its diagnoses.
 
-Each of the two adds labels, and neither removes one. A source can be written to mislead this reading; that changes no
+Each of them adds labels, and none removes one. A source can be written to mislead this reading; that changes no
 verdict.
 """
 
@@ -18,6 +18,7 @@ LABELS: dict[str, str] = {
     "vendor_library": "PyTorch's or a vendor's matrix products or convolutions do part of its work.",
     "no_custom_kernel": "It compiles no kernel or loop of its own, or none of them ran.",
     "reduced_precision": "It computes in a narrower type than float32, or allows TensorFloat-32.",
+    "narrow_inputs": "It is wrong for inputs that the reference takes and get_inputs does not draw.",
     "cuda_graph": "It captures and replays CUDA graphs.",
     "extra_streams": "It makes CUDA streams of its own.",
 }
@@ -51,15 +52,15 @@ class Seen:
     graphs: int = 0
 
 
-def labels(source: str, reference: str, seen: Seen | None = None) -> tuple[str, ...]:
-    """The labels of a submission, from both sources and a profile; none for a source that is not Python.
+def labels(source: str, reference: str, seen: Seen | None = None, codes: Collection[str] = ()) -> tuple[str, ...]:
+    """The labels of a submission; none for a source that is not Python.
 
-    Takes time linear in the length of the source.
+    `codes` are those of its diagnoses. Takes time linear in the length of the source.
     """
     read = read_source(source, reference)
     if read is None:
         return ()
-    held = {label for label, holds in read.labels.items() if holds}
+    held = {label for label, holds in read.labels.items() if holds} | set(codes)
     if seen is not None and seen.calls:
         held |= {label for label, holds in _ran(seen, source, compiled=read.compiled).items() if holds}
     return tuple(label for label in LABELS if label in held)
