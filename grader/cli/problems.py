@@ -76,8 +76,8 @@ def check(
     Checks the shipped and remembered problems, or with --problems that folder alone.
 
     does_not_load, does_not_run: the file or the model raises. stochastic: it draws random numbers in train() and
-    eval(). independent: the output does not depend on the inputs. constant: an output filled with one number passes.
-    no_output, no_float: there is nothing to compare. References run in the sandbox, on the GPU where there is one.
+    eval(). no_output, no_float: there is nothing to compare. A problem that a constant output passes can be graded, and
+    gets a remark. References run in the sandbox, on the GPU where there is one.
 
     \b
     Examples:

@@ -25,6 +25,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.outcome import diagnose
 from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
 from grader.machine.backends import backend
@@ -104,7 +105,7 @@ def make(
         experiment_seconds=EXPERIMENT_SECONDS[quick] if backend(oracle.device).own_memory else math.inf,
         timed=oracle.case(chosen[-1]),
         rounds=rounds(oracle.device, quick=quick),
-        notes=_notes(oracle, cases, scope),
+        notes=(*_notes(oracle, cases, scope), *(_trivial(oracle, cases) if probes else ())),
     )
 
 
@@ -180,6 +181,14 @@ def _experiment_cases(oracle: Oracle, name: str, training: bool) -> Cases:
 def _is_large(oracle: Oracle, case: Case) -> bool:
     """Whether other draws of it would take too much of the device's memory, and each run of it too much time."""
     return case.nbytes + oracle.state_bytes(case) > LARGE_CASE_BYTES
+
+
+def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
+    """A warning if outputs pass that do not depend on the inputs."""
+    case = next(case for case in cases if case.values_comparable)
+    found = trivial_outputs(oracle, case)
+    remedy = "have the problem's outputs vary with its inputs"
+    return () if found is None else (diagnose("trivial_outputs", found, where=f"variant {case.name}", remedy=remedy),)
 
 
 def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnosis, ...]:

@@ -154,7 +154,7 @@ def _poke(
     structure = structures[index]
     # Whole numbers may be codes or labels: values between them mean nothing.
     usual = not far or structure.sums_alike or whole_numbers(value)
-    new = structure.usual(value, where) if usual else {where: old + _CHOICE.choice((-step, step))}
+    new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
     what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
     moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"
     return _with(case, index, structure.changed(value, new)), f"{what} {moved}"

@@ -1,15 +1,17 @@
-"""Properties of an input in every draw that a kernel may rely on: zeros, symmetry, sums of rows.
+"""Properties of an input in every draw that a kernel may rely on: zeros, symmetry, sums, range.
 
 A kernel for triangular matrices never reads the zeros, one for symmetric matrices reads half of them, one for
 probabilities knows their sum, and a reference may reject inputs without such a property. Changes to an input therefore
 keep them: elements that are 0 in every draw stay 0, the mirror image of an element changes with it, two elements trade
-places if all rows have the same sum, and new values are other values of the same tensor.
+places if all rows have the same sum, new values are other values of the same tensor, and no value becomes negative or
+exceeds 1 where none is or does.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -35,6 +37,12 @@ class Structure:
         """All rows of all draws have the same sum, as probabilities have."""
         self.count = free.numel() if self._places is None else len(self._places)
         """The number of elements that may change independently."""
+        self.low, self.high = _range(alike)
+        """The evident bounds of a value: 0 if none is negative, 1 if none exceeds it."""
+        self.fixed = len(alike) > 1 and all(torch.equal(alike[0], draw) for draw in alike[1:])
+        """All draws are the same."""
+        self.dense = self._places is None and not self.symmetric and not self.sums_alike
+        """Any element may change alone."""
 
     def place(self, ordinal: int) -> int:
         """The row-major position of the ordinal-th element that may change."""
@@ -71,7 +79,26 @@ class Structure:
                 return {where: float(value.reshape(-1)[partner]), partner: old}
         values = self._free(value)
         others = values[values != old]
-        return {where: float(others[secrets.randbelow(len(others))]) if len(others) else -2 * old - 1}
+        return {where: float(others[secrets.randbelow(len(others))]) if len(others) else self.moved(old, -3 * old - 1)}
+
+    def moved(self, old: float, step: float) -> float:
+        """The value moved by `step`, or in the other direction if that is out of range."""
+        moved = next((new for new in (old + step, old - step) if self.low <= new <= self.high), None)
+        if moved is not None:
+            return moved
+        quarter = (self.high - self.low) / 4
+        return self.low + quarter if old > self.low + 2 * quarter else self.high - quarter
+
+    def elementwise(self, value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """A contiguous copy with a function applied to all elements that may change."""
+        if self._places is None and not self.symmetric:
+            return change(value).contiguous()
+        flat = value.reshape(-1).clone()
+        places = _not_always_zero([value]).reshape(-1) if self.symmetric else torch.zeros_like(flat, dtype=torch.bool)
+        if self._places is not None and not self.symmetric:
+            places[self._places.to(flat.device)] = True
+        flat[places] = change(flat[places])
+        return flat.view(value.shape)
 
     def slopes(self, gradient: torch.Tensor) -> torch.Tensor:
         """The derivative by each element that may change, with its mirror image; flat, 0 for other elements.
@@ -117,6 +144,16 @@ def _sums_alike(draws: Sequence[torch.Tensor]) -> bool:
     sums = torch.cat([draw.to(one.device).sum(-1, dtype=torch.float64).reshape(-1) for draw in draws])
     alike = bool(sums[0] != 0) and bool(((sums - sums[0]).abs() <= ELEMENT_TOLERANCE * sums[0].abs()).all())
     return alike and (not whole_numbers(one) or (is_mask(one) and bool(sums[0] == 1)))
+
+
+def _range(draws: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """The bounds among -1, 0 and 1 that all elements of all draws keep; infinite where there is none."""
+    if not is_float(draws[0]) or not draws[0].numel():
+        return -math.inf, math.inf
+    low = min(float(draw.min()) for draw in draws)
+    high = max(float(draw.max()) for draw in draws)
+    unit = high <= 1 and low >= -1
+    return 0.0 if low >= 0 else -1.0 if unit else -math.inf, 1.0 if unit else 0.0 if high <= 0 else math.inf
 
 
 def _not_always_zero(draws: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -164,11 +164,13 @@ def element_gradients(
     return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
 
 
-def redrawn(oracle: Oracle, case: Case) -> dict[str, torch.Tensor]:
-    """The outputs for newly drawn inputs and the case's parameters, in float64 if available."""
-    _, inputs = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
+def redrawn(oracle: Oracle, case: Case) -> list[Mapping[str, torch.Tensor]]:
+    """The outputs for OTHER_DRAWS newly drawn inputs and the case's parameters, in float64 if available."""
+    variant = oracle.module.variants[case.variant]
+    draws = [draw_inputs(variant, oracle.device, secrets.randbits(62))[1] for _ in range(OTHER_DRAWS)]
     model = MODEL64 if oracle.traits(case).has_float64 else MODEL
-    return dict(next(oracle.ask(case, [Pass(model, inputs, case.state, training=case.training)])).outputs)
+    passes = (Pass(model, inputs, case.state, training=case.training) for inputs in draws)
+    return [run.outputs for run in oracle.ask(case, passes)]
 
 
 def takes_strided(oracle: Oracle, case: Case) -> bool:

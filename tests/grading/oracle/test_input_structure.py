@@ -105,3 +105,24 @@ def test_new_values_are_others_of_the_tensors_own():
 )
 def test_otherwise_any_element_may_change(draw):
     assert Structure([draw() for _ in range(40)]).count == draw().numel()
+
+
+@pytest.mark.parametrize(
+    ("draw", "low", "high"),
+    [
+        (lambda: torch.rand(5, 6), 0, 1),
+        (lambda: 3 * torch.rand(5, 6), 0, float("inf")),
+        (lambda: torch.randn(50, 6), -float("inf"), float("inf")),
+        (lambda: torch.rand(5, 6) - 2, -float("inf"), 0),
+        (lambda: torch.rand(5, 6) * 2 - 1, -1, 1),
+    ],
+    ids=["unit", "nonnegative", "any", "negative", "cosine"],
+)
+def test_an_element_moves_within_the_range_of_all_draws(draw, low, high):
+    structure = Structure([draw() for _ in range(3)])
+    assert (structure.low, structure.high) == (low, high)
+    for old in draw().flatten().tolist():
+        for step in (-4.0, 4.0, 0.5):
+            moved = structure.moved(old, step)
+            assert low <= moved <= high
+            assert abs(moved - old) > 0.1

@@ -114,24 +114,24 @@ def test_launches_show_only_in_calls_of_short_kernels(resources, monkeypatch):
 def test_answers_of_a_reference_stand_after_a_move(resources):
     oracle = resources.oracle(SHORT, Device.CPU)
     case, first = oracle.case("full"), oracle.worker
-    before = questions.redrawn(oracle, case).keys()
+    before = questions.redrawn(oracle, case)[0].keys()
     others = [resources.launcher.take(Role.REFERENCE, Device.CPU) for _ in range(WORKERS_KEPT)]
     for other in others:
         oracle.move_to(other)
         assert oracle.worker is other
         assert oracle.case("full") is case
-        assert questions.redrawn(oracle, case).keys() == before
+        assert questions.redrawn(oracle, case)[0].keys() == before
         outputs = evaluate(oracle, "model", oracle.traits(case), case.inputs, case.state, {}, (), True).outputs
         assert all(torch.allclose(outputs[name].double(), of.reference64) for name, of in case.outputs.items())
     assert first.ended
     oracle.move_to(others[0])
     assert oracle.workers == [others[0], *reversed(others[1:])]
-    assert questions.redrawn(oracle, case).keys() == before
+    assert questions.redrawn(oracle, case)[0].keys() == before
     resources.oracle(LONG, Device.CPU)
     assert oracle.workers == [others[0]]
     assert others[1].ended
     assert resources.oracle(SHORT, Device.CPU) is oracle
-    assert questions.redrawn(oracle, case).keys() == before
+    assert questions.redrawn(oracle, case)[0].keys() == before
 
 
 @pytest.mark.alone
