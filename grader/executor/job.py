@@ -106,12 +106,15 @@ class JobBuilder:
         reuse_addresses: bool = False,
         layout: Literal["contiguous", "strided"] = "contiguous",
     ) -> None:
-        """Append a `PutInputs` of tensors and plain values; floats require a gradient with `requires_grad`."""
+        """Append a `PutInputs` of tensors and plain values.
+
+        With `requires_grad`, floating-point and complex tensors require a gradient.
+        """
         self._make_room(value for value in inputs if isinstance(value, torch.Tensor))
         arguments = []
         for value in inputs:
             if isinstance(value, torch.Tensor):
-                grad = requires_grad and value.is_floating_point()
+                grad = requires_grad and (value.is_floating_point() or value.is_complex())
                 arguments.append(p.Argument(slot=self.place(value), requires_grad=grad, layout=layout))
             else:
                 arguments.append(p.Argument(value=p.encode_value(value)))

@@ -13,15 +13,18 @@ from grader.grading.backward.classify import classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.backward.vjp import Product, ask, export_outputs, product
-from grader.grading.candidate import Candidate, export_buffers
+from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.drawing import draw_cotangent
 from grader.grading.outcome import diagnose, first_line, raised
 from grader.grading.status import status_of
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck
 
+UNDETACHED = "undetached"
+"""The key of a diagnosis's detail with the outputs that carry gradients and should not."""
 NO_DERIVATIVE = ("derivative for", "no autograd formula", "does not have an autograd", "not differentiable")
 """Parts of PyTorch's messages about an operation without a backward."""
 INVALID_GRADIENT = re.compile(
@@ -43,8 +46,10 @@ class JudgedProduct:
 
     @property
     def gradients_are_right(self) -> bool:
-        """Nothing is wrong but a buffer."""
-        return all(diagnosis.code == "buffers_not_updated" for diagnosis in self.diagnoses)
+        """Nothing is wrong but a buffer, or an output that is not detached."""
+        return all(
+            diagnosis.code == "buffers_not_updated" or UNDETACHED in diagnosis.detail for diagnosis in self.diagnoses
+        )
 
     @property
     def missing(self) -> bool:
@@ -74,6 +79,9 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
     diagnoses = explain_missing(candidate, case, lost, detached) if lost or detached else []
     diagnoses += describe([fault for fault in faults if fault.name not in lost], case.name)
+    undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
+    if undetached and not diagnoses:
+        diagnoses = _reaches(candidate, case, undetached)
     for name in case.outputs:
         check = check_output(case, result, f"output:a:{name}", name)
         if check.status == "failed":
@@ -89,6 +97,22 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     if not diagnoses:
         diagnoses = _buffers_differ(case, check_buffers(candidate, case, result))
     return JudgedProduct(checks, diagnoses, actual)
+
+
+def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
+    """What gets a gradient through outputs that carry none in the reference. A Function may return zeros there."""
+    expected = {name: case.outputs[name] for name in undetached}
+    given = {name: draw_cotangent(of.shape, of.dtype, candidate.device, False) for name, of in expected.items()}
+    result = candidate.attempt(ask(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}")
+    if result.failure is not None:
+        return []
+    gradients = product(candidate, case, result).gradients
+    reached = [case.operand_names[name] for name, value in gradients.items() if value is not None and value.any()]
+    if not reached:
+        return []
+    what = f"{names(undetached)} carries gradients to {names(reached)}, and none in the reference"
+    where, remedy, detail = f"variant {case.name}", f"detach {names(undetached)}", {UNDETACHED: list(undetached)}
+    return [diagnose("unexpected_gradient", what, where=where, remedy=remedy, detail=detail)]
 
 
 def _buffers_differ(case: Case, buffers: Sequence[TensorCheck]) -> list[Diagnosis]:
@@ -117,8 +141,8 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
     def judged(code: str, status: Literal["failed", "missing"], what: str, remedy: str) -> JudgedProduct:
         where, detail = f"variant {case.name}", {"traceback": failure.traceback, "variant": case.name}
         diagnosis = diagnose(code, what, where=where, remedy=remedy, detail=detail)
-        names = (case.operand_names[name] for name in case.wrt)
-        rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in names]
+        operands = (case.operand_names[name] for name in case.wrt)
+        rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in operands]
         return JudgedProduct(rows, [diagnosis])
 
     text = first_line(failure)

@@ -11,15 +11,19 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
 from grader import protocol as p
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
 from grader.grading.compare.blocks import reals
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -67,11 +71,39 @@ def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tupl
     if not _parts(case):
         return None
     with on_one_thread():
-        results = (_judge(candidate, oracle, case, grad) for grad in ((False, True) if case.wrt else (False,)))
-        return next((result for result in results if result is not None), None)
+        found = _judge(candidate, oracle, case, grad=False)
+        if found is None:
+            found = _judge(candidate, oracle, _with_equal_rows(oracle, case), grad=bool(case.wrt), equal_rows=True)
+        return found
 
 
-def _judge(candidate: Candidate, oracle: Oracle, case: Case, grad: bool) -> tuple[str, Diagnosis] | None:
+def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
+    """The case with inputs whose rows along the first dimension are equal, if the reference takes it, or the case.
+
+    Rows that share a random number are equal then. Otherwise, a layer behind a shared mask turns it into differences
+    between rows that look independent.
+    """
+
+    def ask() -> Case:
+        dense = [i for i, of in questions.structures(oracle, case).items() if of.dense]
+        inputs = tuple(
+            value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
+            for i, value in enumerate(case.inputs)
+        )
+        try:
+            questions.outputs_for(oracle, case, inputs)
+        except (ReferenceLost, ReferenceOutOfMemory):
+            raise
+        except ProblemError:
+            return case
+        return replace(case, inputs=inputs)
+
+    return oracle.remember(("equal rows", case.seed, case.training), ask)
+
+
+def _judge(
+    candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
+) -> tuple[str, Diagnosis] | None:
     def reference() -> dict[Part, torch.Tensor]:
         with oracle.lent() as worker:
             return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad)
@@ -79,8 +111,9 @@ def _judge(candidate: Candidate, oracle: Oracle, case: Case, grad: bool) -> tupl
     def figures(runs: Mapping[Part, torch.Tensor]) -> dict[Part, dict[str, torch.Tensor]]:
         return {part: _figures(of, usual[part]) for part, of in runs.items()}
 
-    key, difference = ("random outputs", case.seed, grad), None
-    where = f"variant {case.name}{', with gradients enabled' if grad else ''}"
+    key, difference = ("random outputs", case.seed, case.training, equal_rows), None
+    how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
+    where = ", ".join((f"variant {case.name}", *filter(None, how)))
     usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference().items()})
     for turn in range(2):
         expected = oracle.remember((*key, turn), lambda: figures(reference()))

@@ -78,24 +78,32 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     if not case.values_comparable:
         return None
     first: dict[str, torch.Tensor | None] = {}
+    differing: tuple[str, float, int] | None = None
+    wrong: dict[int, str | None] = {}
     parts = [one_product(candidate, case)] * REPEATS
     for turn, answer in enumerate(attempt_each(candidate, parts, "repeating the backward"), 1):
         if answer.result.failure is not None:
             return None
         gradients = dict(product(candidate, case, *answer).gradients)
         first = first or gradients
+        wrong[turn] = first_wrong(candidate, case, answer.result, key=answer.key)
         for name, gradient in gradients.items():
             before = first[name]
-            if gradient is not None and before is not None and not same_bits(gradient, before):
-                distance = float((gradient - before).abs().max())
-                return diagnose(
-                    "nondeterministic_grad",
-                    f"gradient of `{case.operand_names[name]}` differs by up to {distance:.2g} between repeats",
-                    where=f"run {turn} of {REPEATS}",
-                    remedy=FIXED_ORDER,
-                    severity="warning",
-                )
-    return None
+            if differing is None and gradient is not None and before is not None and not same_bits(gradient, before):
+                differing = case.operand_names[name], float((gradient - before).abs().max()), turn
+    if differing is None:
+        return None
+    operand, distance, turn = differing
+    raced = next((operand for operand in wrong.values() if operand is not None), None)
+    if raced is not None and None in wrong.values():
+        count = sum(operand is not None for operand in wrong.values())
+        what = f"a race: gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
+        remedy = "add atomically, or synchronize, where several threads write the same element"
+        amount = f"which differ by up to {distance:.2g}"
+        return diagnose("nondeterministic_grad", what, where=f"variant {case.name}", amount=amount, remedy=remedy)
+    what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
+    where = f"run {turn} of {REPEATS}"
+    return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")
 
 
 @experiment(
