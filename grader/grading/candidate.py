@@ -170,9 +170,9 @@ class Candidate:
         if backend(self.device).own_memory and case.nbytes > CHECK_BYTES:
             self.release(stage)
 
-    def forget(self) -> None:
-        """Have models with buffers constructed anew: a job may have left its graph in them."""
-        self._made = [made for made in self._made if not made.buffers]
+    def forget(self, *, everything: bool = False) -> None:
+        """Have models with buffers, or all, constructed anew: a job may have left its graph or values in them."""
+        self._made = [made for made in self._made if not (everything or made.buffers)]
         self._active = None
 
     def pairs_differ(self, case: Case) -> bool:

@@ -19,6 +19,7 @@ from grader.grading.backward import judge_backward
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
+from grader.grading.forward.narrow import judge_other_inputs
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
@@ -158,6 +159,7 @@ class _Grading:
             self.plan()
             if self.forward() and self.backward() and self.time():
                 self.inspect()
+                self.ask_other_inputs()
         self.appraise()
 
     def check(self) -> None:
@@ -280,13 +282,15 @@ class _Grading:
             if self.backend.profiles_quickly or not self.options.quick:
                 record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
             for backward in (False, True) if differentiated else (False,):
-                fault = inspection.judge_bounds(self.candidate, case, backward=backward)
-                if fault is not None:
-                    record.diagnoses.insert(0, fault)
-                    record.timing = None
-                    record.fail_later([fault])
+                if record.add_late(inspection.judge_bounds(self.candidate, case, backward=backward)):
                     break
             released.result()
+
+    def ask_other_inputs(self) -> None:
+        """See whether it is right beyond the drawn inputs too. Last, because it may end the submission's process."""
+        if self.todo.probed and self.record.timing is not None:
+            with self.record.stage("inspection"):
+                self.record.add_late(judge_other_inputs(self.candidate, self.oracle, self.todo.cases))
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""

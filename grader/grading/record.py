@@ -70,6 +70,16 @@ class Record:
         if status is Status.WRONG_OUTPUT and self.forward is not None:
             self.forward = self.forward.model_copy(update=failed)
 
+    def add_late(self, found: Diagnosis | None) -> bool:
+        """Add what was found after timing, if anything; whether it is an error, which leaves no time."""
+        if found is None:
+            return False
+        self.diagnoses.insert(0, found)
+        if found.severity == "error":
+            self.timing = None
+            self.fail_later([found])
+        return found.severity == "error"
+
     def fail_timing(self, diagnoses: Sequence[Diagnosis]) -> None:
         """A timed call was wrong, as these diagnoses say."""
         self.fail_later(diagnoses)
@@ -89,7 +99,12 @@ class Record:
             device=settings.device,
             status=status,
             diagnoses=tuple(errors_first(self.diagnoses)),
-            labels=labels(submission.source, problem.source, self.inspected.seen),
+            labels=labels(
+                submission.source,
+                problem.source,
+                self.inspected.seen,
+                codes={diagnosis.code for diagnosis in self.diagnoses},
+            ),
             kernels=self.inspected.kernels,
             build=self.build,
             forward=self.forward,

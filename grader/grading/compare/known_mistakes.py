@@ -36,7 +36,7 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
     """Yields (names, the float64 outputs with these parameters and buffers as constructed).
 
-    Only names that `drawing.as_trained` has changed: each of the first
+    Only names that `trained_state.as_trained` has changed: each of the first
     MAX_LISTED alone, then all parameters, all buffers, and all.
     """
     traits, before = oracle.traits(case), oracle.constructed(case)

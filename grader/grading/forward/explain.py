@@ -10,6 +10,8 @@ import torch
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.parameter_matching import Matching
+from grader.grading.forward.narrow import judge_other_inputs
+from grader.grading.forward.parameter_range import right_for_fewer_parameters
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -74,5 +76,15 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
             what = f"{wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes their values"
             return diagnose("output_wrong", what, where=where, remedy=remedy)
+    if (check.rel_rms_error or 0.0) < 10 * tolerance.COARSE_TOLERANCE:
+        epsilon = judge_other_inputs(candidate, oracle, (case,))
+        if epsilon is not None and epsilon.severity == "error":
+            return epsilon
+        narrow = None
+    else:
+        narrow = right_for_fewer_parameters(candidate, oracle, case, check.name)
+    if narrow is not None:
+        what, remedy = f"{wrong}; {narrow}", "compute it for every value of the parameter, in the reference's order"
+        return diagnose("output_wrong", what, where=where, remedy=remedy)
     remedy = "compute that element by hand from the reference's operations"
     return diagnose("output_wrong", wrong, where=where, remedy=remedy)

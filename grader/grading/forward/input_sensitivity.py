@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from grader import protocol as p
 from grader.executor import TensorSpec
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
+from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import probe
+from grader.grading.forward.repeats import race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -74,9 +78,41 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
         for name in turn.case.outputs:
             check = check_output(turn.case, result, f"output:t{index}:{name}", name)
             if check.status == "failed":
-                what, remedy = check.message or f"{name} is wrong", "compute the output from its inputs in every call"
+                what = check.message or f"{name} is wrong"
+                sealed = result.sealed.get(f"output:t{index}:{name}")
+                if turn.case is case and not _passes(edited, name, sealed):
+                    raced = race(candidate, case, f"{turn.change}, {what}")
+                    if raced is not None:
+                        return raced
+                if turn.case is moved and sealed is not None and not _is_stale(candidate, oracle, turns, name, sealed):
+                    return explain(candidate, oracle, moved, check, sealed)
+                remedy = "compute the output from its inputs in every call"
                 return diagnose("stale_output", what, where=turn.change, remedy=remedy)
     return None
+
+
+def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
+    return sealed is not None and tolerance.check(case.outputs[name], sealed).status == "passed"
+
+
+def _is_stale(candidate: Candidate, oracle: Oracle, turns: Sequence[Turn], name: str, sealed: torch.Tensor) -> bool:
+    """Whether an output of the last turn would be right for values of an earlier one, or as a model's first output."""
+    case, moved = turns[0].case, turns[-1].case
+    mixed = [
+        questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)
+        for one, other in ((case, moved), (moved, case))
+    ]
+    earlier = [*mixed, *(turn.case.outputs for turn in turns[:-1])]
+    if any(tolerance.check(outputs[name], sealed).status == "passed" for outputs in earlier):
+        return True
+    candidate.forget(everything=True)
+    job = candidate.script(moved)
+    job.put_inputs("a", moved.inputs)
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=moved.training))
+    job.export(exports("output", "a", output_specs(moved)))
+    job.step(p.Drop())
+    result = candidate.run(job, "forward", "forward of a newly constructed model")
+    return check_output(moved, result, f"output:a:{name}", name).status == "passed"
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:

@@ -14,6 +14,7 @@ from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, 
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import run_probes
+from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -97,7 +98,7 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
     if sealed is None:  # another tensor when it was exported than when it was described
         what, where = wrong.message or f"{wrong.name} is missing", f"variant {case.name}"
         return diagnose("output_structure", what, where=where, remedy="return a dense tensor on the input's device")
-    return explain(candidate, oracle, case, wrong, sealed)
+    return race(candidate, case, wrong.message or wrong.name) or explain(candidate, oracle, case, wrong, sealed)
 
 
 def _judge_buffers(
@@ -132,7 +133,7 @@ def _other_mode(
 ) -> tuple[Diagnosis, ...]:
     """`train_eval_mismatch` if the same variant is right in the other mode."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
-    if other is None or diagnosis.code not in ("output_wrong", "output_nan"):
+    if other is None or diagnosis.code not in ("output_wrong", "output_nan") or REPEATED in diagnosis.detail:
         return ()
     if not (case.values_comparable and other.values_comparable):
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 import torch
@@ -18,9 +18,6 @@ from grader.verdict.models import Device
 OTHER_DRAWS = 2
 """Further draws of the inputs that must have a property before it counts as the problem's. A choice: an output of
 argmax may agree once by chance, and an element behind a ReLU is 0 in all three draws in one of eight cases."""
-SMALL = 1e-2
-"""Largest absolute value of a constant that a parameter starts with and that training is sure to change. A choice:
-above LayerScale's 1e-6 and 1e-5, below any scale that a trained model may keep."""
 
 
 def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
@@ -52,19 +49,26 @@ def is_float(value: object) -> TypeGuard[torch.Tensor]:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
+def is_differentiable(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether the value is a floating-point or complex tensor."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
     """Inputs with relative noise of `ulps` units of float32's epsilon."""
-    return [_noisy(value, device, ulps) if is_float(value) else value for value in inputs]
+    return [_noisy(value, device, ulps) if is_differentiable(value) else value for value in inputs]
 
 
 def perturbed_state(
     state: Mapping[str, torch.Tensor], device: Device, ulps: float = PERTURBATION_ULPS
 ) -> dict[str, torch.Tensor]:
     """Parameters and buffers with the same noise as `perturbed` adds."""
-    return {name: _noisy(value, device, ulps) if is_float(value) else value for name, value in state.items()}
+    return {name: _noisy(value, device, ulps) if is_differentiable(value) else value for name, value in state.items()}
 
 
 def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
+    if value.is_complex():
+        return torch.view_as_complex(_noisy(torch.view_as_real(value), device, ulps))
     # Relative noise keeps exact zeros, where a candidate must follow the reference's convention.
     noisy = value.to(device.value, copy=True).contiguous()
     if is_mask(noisy):
@@ -105,38 +109,3 @@ def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> 
     """
     flat, first = value.reshape(-1), tolerance.HOST_ELEMENTS
     return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:first], flat[first:]))
-
-
-def as_trained(
-    state: Mapping[str, torch.Tensor], parameters: Container[str], tables: Container[str], *, later: bool = False
-) -> dict[str, torch.Tensor]:
-    """Parameters and buffers changed as by some steps of training, except `tables`.
-
-    A submission that still uses the values from construction then gives other results. Unless `later`, only tensors
-    with all elements equal change, such as the weight and statistics of a norm or a branch that starts at zero:
-    unchanged, such a tensor would have no effect, and a submission that omits it would be correct.
-    """
-    return {
-        name: value if name in tables else _trained(value, learned=name in parameters, later=later)
-        for name, value in state.items()
-    }
-
-
-def _trained(value: torch.Tensor, *, learned: bool, later: bool) -> torch.Tensor:
-    """One tensor after some steps of training.
-
-    A parameter (`learned`) that starts as a small constant, such as LayerScale's 1e-6, grows and keeps its sign.
-    Otherwise the branch that it scales, and any error there, would be lost in rounding.
-    """
-    constant = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    if not value.is_floating_point() or not (later or constant):
-        return value
-    noise = 0.1 * torch.randn_like(value)
-    if learned and constant and 0 < abs(float(value.reshape(-1)[0])) <= SMALL:
-        return value + noise.abs() * value.sign()
-    return value * (1 + noise) if bool(value.any()) else noise
-
-
-def zeros_or_ones(value: torch.Tensor) -> bool:
-    """Whether all elements are 0, or all are 1."""
-    return value.numel() > 0 and bool((value == 0).all() or (value == 1).all())

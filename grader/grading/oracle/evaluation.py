@@ -36,6 +36,8 @@ class Traits(NamedTuple):
     tables: frozenset[str]
     """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
     filters. A kernel may compute them by formula, so the grader does not change them."""
+    limits: Mapping[str, str] = {}
+    """How far parameters move in training that may not change their sign (`trained_state.Freedom`)."""
 
     @property
     def learned(self) -> frozenset[str]:

@@ -12,9 +12,9 @@ from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.drawing import as_trained, zeros_or_ones
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.grading.oracle.trained_state import first_training, zeros_or_ones
 
 SEEDS = 40
 """Seeds that are tried. A branch that one run in ten drops is noticed with probability 98.5%, 1 - 0.9^40."""
@@ -58,8 +58,16 @@ def first_look(
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
-    trained = as_trained(state, traits.learned, tables)
-    stochastic = _stochastic(reference, traits, inputs, trained, training, anew, counted is None or counted.draws)
+
+    def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
+        plain = Pass(MODEL, inputs, trained, training=training)
+        return [plain, replace(plain, seed=1, before=(anew,))]
+
+    traits, trained, (first, other) = first_training(
+        state, traits, lambda trained: [run.outputs for run in evaluate_each(reference, traits, passes(trained))]
+    )
+    draws = counted is None or counted.draws
+    stochastic = _stochastic(reference, traits, passes(trained)[0], first, other, draws)
     return traits._replace(stochastic=stochastic), state
 
 
@@ -73,21 +81,18 @@ def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequenc
 def _stochastic(
     reference: ReferenceProcess,
     traits: Traits,
-    inputs: Sequence[object],
-    state: Mapping[str, torch.Tensor],
-    training: bool,
-    anew: p.Construct,
+    plain: Pass,
+    first: Mapping[str, torch.Tensor],
+    other: Mapping[str, torch.Tensor],
     draws: bool,
 ) -> bool:
     """Whether forwards under other seeds differ. Raises ProblemError if two models of the same state differ.
 
-    A difference in any bit counts, because a small random branch may change a gradient as much as a large one. If bits
-    differ between calls under one seed too, the outputs must differ by more than rounding, or the model must call a
-    random function (`draws`).
+    `first` are the outputs under seed 0, `other` those of a model constructed anew under seed 1. A difference in any
+    bit counts, because a small random branch may change a gradient as much as a large one. If bits differ between calls
+    under one seed too, the outputs must differ by more than rounding, or the model must call a random function
+    (`draws`).
     """
-    plain = Pass(MODEL, inputs, state, training=training)
-    asked = [plain, replace(plain, seed=1, before=(anew,))]
-    first, other = (run.outputs for run in evaluate_each(reference, traits, asked))
     if same(first, other):
         seeds = range(2, SEEDS) if draws else ()
         others = evaluate_each(reference, traits, (replace(plain, seed=seed) for seed in seeds))

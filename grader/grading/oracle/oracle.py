@@ -15,7 +15,7 @@ from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.drawing import as_trained, draw_cotangent, draw_inputs, is_float
+from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
@@ -23,6 +23,7 @@ from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reductions import ReductionLengths
 from grader.grading.oracle.trackers import SLOW_SECONDS, Ask, Trackers, track, with_errors_like
+from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 
@@ -96,7 +97,7 @@ class Oracle(ReferenceModels):
         held = self.construct(variant, init_inputs, inputs, training=True)
         if held.traits.stochastic:
             return True
-        in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits.learned, held.traits.tables))
+        in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits))
 
         def results(passes: Iterable[Pass]) -> Iterator[dict[str, torch.Tensor]]:
             for run in self.evaluate_each(held.traits, passes):
@@ -132,7 +133,7 @@ class Oracle(ReferenceModels):
         seed = secrets.randbits(62)
         init_inputs, inputs = draw_inputs(variant, self.device, seed)
         held = self.construct(variant.name, init_inputs, inputs, training)
-        traits, state = held.traits, as_trained(held.state, held.traits.learned, held.traits.tables, later=draw > 0)
+        traits, state = held.traits, as_trained(held.state, held.traits, draw)
         cotangents = self._cotangents(traits, constant_cotangents)
         known = self._cases.get((variant.name, training, 0, False))
         if draw and known is not None and _shapes(known.cotangents) == _shapes(cotangents):
@@ -267,7 +268,7 @@ def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
 
 def _operands(inputs: Sequence[object], traits: Traits) -> tuple[str, ...]:
     """The inputs and parameters that a gradient may be asked of."""
-    names = [f"input[{i}]" for i, value in enumerate(inputs) if is_float(value)]
+    names = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
     return (*names, *(info.name for info in traits.parameters if info.requires_grad))
 
 

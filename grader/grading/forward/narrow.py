@@ -1,0 +1,123 @@
+"""Asks for outputs on inputs unlike the drawn ones, which the reference takes.
+
+What get_inputs draws is the contract, so a kernel that is wrong elsewhere gets a warning. A kernel that is wrong on
+small inputs alone is rejected: it does not add the reference's epsilon, or adds it in another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from grader import protocol as p
+from grader.errors import ReferenceLost, ReferenceOutOfMemory
+from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.other_inputs import NEAR_RANGE, SCALED_DOWN, SMALL_PARAMETERS, OtherInputs, other_inputs
+from grader.grading.outcome import Stopped, diagnose, first_line
+from grader.verdict.models import Diagnosis
+
+EPSILON = {SCALED_DOWN, SMALL_PARAMETERS}
+CONSTANT = {"inputs all equal"}
+"""Takes all variance away, and so shows an epsilon too."""
+
+
+def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
+    """What is wrong on other inputs than those of the first comparable case: an error or a warning."""
+    case = next((case for case in cases if case.values_comparable), None)
+    if case is None or case.released:
+        return None
+    try:
+        others = other_inputs(oracle, case)
+    except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
+        return None
+
+    def judge(one: Candidate) -> Diagnosis | None:
+        return _diagnosis(_wrong(one, others), others, case)
+
+    diagnosis, key = judge(candidate), ("other inputs", case.seed, case.training)
+    if diagnosis is None or not reference_passes(oracle, key, judge, ("error", "warning")):
+        return None
+    return diagnosis
+
+
+def _diagnosis(wrong: Mapping[str, str], others: Sequence[OtherInputs], case: Case) -> Diagnosis | None:
+    if not wrong:
+        return None
+    telling = {other.change for other in others} - EPSILON - CONSTANT
+    where = f"variant {case.name}"
+    small = next((change for change in wrong if change in EPSILON), None)
+    if small is not None and telling and not telling & set(wrong):
+        what = f"for {small}, and not for larger or shifted ones, {wrong[small]}"
+        remedy = "add the reference's epsilon, of the same size and in the same place"
+        return diagnose("output_wrong", what, where=where, remedy=remedy)
+    what = "; ".join(f"for {change}, {text}" for change, text in wrong.items())
+    return diagnose(
+        "narrow_inputs",
+        f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
+        where=where,
+        remedy="handle them too",
+        detail={"changes": list(wrong)},
+    )
+
+
+def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str]:
+    """What is wrong, by change. A job that raises is continued behind the inputs that it raised for."""
+    wrong: dict[str, str] = {}
+    left = list(others)
+    while left:
+        job, ends = candidate.script(left[0].case), []
+        for turn, other in enumerate(left):
+            if other.change == SMALL_PARAMETERS:
+                candidate.reset(job, other.case)
+            candidate.reset_buffers(job, other.case)
+            job.put_inputs("a", other.case.inputs)
+            job.step(p.Forward(model=MODEL, inputs="a", tape=str(turn), training=other.case.training))
+            job.export(exports("output", str(turn), output_specs(other.case)))
+            ends.append(job.length)
+        job.step(p.Drop())
+        try:
+            result = candidate.attempt(job, "forward", "forwards of other inputs")
+        except Stopped as stopped:
+            return wrong | {"inputs unlike them": stopped.diagnosis.message}
+        failure, failed = result.failure, len(left)
+        if failure is not None:
+            failed = next((turn for turn, end in enumerate(ends) if failure.step < end), len(left) - 1)
+            wrong[left[failed].change] = f"the forward raises {first_line(failure)}"
+        for turn, other in enumerate(left[:failed]):
+            for name in other.case.outputs:
+                source = f"output:{turn}:{name}"
+                if other.change == NEAR_RANGE and _is_finite(result.sealed.get(source)):
+                    continue
+                text = _difference(other.case, name, result.sealed.get(source))
+                if text is not None:
+                    wrong.setdefault(other.change, text)
+        left = left[failed + 1 :]
+    return wrong
+
+
+def _difference(case: Case, name: str, value: torch.Tensor | None) -> str | None:
+    """What is wrong with an output, or None. Ties, which equal inputs have, may go to any element."""
+    expected = replace(case.outputs[name], spread=None)
+    if value is None:
+        return f"{name} has another shape or dtype"
+    if not _is_finite(value):
+        return f"{name} has NaN or infinity where the reference has none"
+    check, spread = tolerance.check(expected, value), case.outputs[name].spread
+    if check.status != "failed":
+        return None
+    if spread is not None:
+        reference64 = expected.reference64.to(value.device)
+        error = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * spread().to(value.device)
+        if tolerance.check(expected, reference64 + error.clamp_min(0)).status != "failed":
+            return None
+    return f"{name} has a relative RMS error of {check.rel_rms_error:.2g}"
+
+
+def _is_finite(value: torch.Tensor | None) -> bool:
+    return value is not None and bool(value.isfinite().all())

@@ -1,0 +1,47 @@
+"""Finds parameters for which a wrong output is right: as constructed, or with those signs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from grader import protocol as p
+from grader.grading.candidate import MODEL, Candidate, exports, names, output_specs
+from grader.grading.compare.outputs import check_output
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.trained_state import positive
+
+
+def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> str | None:
+    """A clause on the parameters for which the output is right, or None. Raises Stopped."""
+    if not case.values_comparable:
+        return None
+    traits, before = oracle.traits(case), oracle.constructed(case)
+    before = {name: value.to(case.state[name].device) for name, value in before.items()}
+    moved = [name for name in case.state if name in traits.learned and not torch.equal(case.state[name], before[name])]
+    signs = positive(case.state, before, frozenset(moved))
+    flipped = [name for name in moved if not torch.equal(signs[name], case.state[name])]
+    if flipped and _right(candidate, oracle, case, signs, output):
+        return (
+            f"it is right unless {names(flipped)} {'changes its sign' if len(flipped) == 1 else 'change their signs'}"
+        )
+    if moved and _right(candidate, oracle, case, {**case.state, **{name: before[name] for name in moved}}, output):
+        return f"it is right while {names(moved)} {'has' if len(moved) == 1 else 'have'} the constructor's values"
+    return None
+
+
+def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
+    """Whether the candidate's output is the reference's for these parameters."""
+    other = replace(case, state=state)
+    other = replace(other, outputs=questions.outputs_for(oracle, other, case.inputs))
+    job = candidate.script(other)
+    job.put_inputs("a", other.inputs)
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=other.training))
+    job.export(exports("output", "a", output_specs(other)))
+    job.step(p.Drop())
+    result = candidate.run(job, "forward", "forward with other parameters")
+    return check_output(other, result, f"output:a:{output}", output).status == "passed"

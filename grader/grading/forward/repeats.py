@@ -1,0 +1,43 @@
+"""Repeats a forward on the same values, to tell a race from a result that is wrong each time."""
+
+from __future__ import annotations
+
+from grader import protocol as p
+from grader.executor import JobResult
+from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.compare.outputs import check_output
+from grader.grading.oracle.case import Case
+from grader.grading.outcome import diagnose
+from grader.verdict.models import Diagnosis
+
+REPEATED = "repeats"
+"""The key of a diagnosis's detail for an output that changes between equal forwards."""
+
+
+def race(candidate: Candidate, case: Case, message: str) -> Diagnosis | None:
+    """`output_wrong` with this message if some of several equal forwards are right, or None.
+
+    Raises Stopped.
+    """
+    job, repeats = candidate.script(case), 4
+    for turn in range(repeats):
+        candidate.reset_buffers(job, case)
+        job.put_inputs("a", case.inputs)
+        job.step(p.Forward(model=MODEL, inputs="a", tape=str(turn), training=case.training))
+        job.export(exports("output", str(turn), output_specs(case)))
+    job.step(p.Drop())
+    result = candidate.run(job, "forward", f"equal forwards of variant {case.name}")
+    right = sum(_right(case, result, turn) for turn in range(repeats))
+    if not right:
+        return None
+    return diagnose(
+        "output_wrong",
+        f"{message}; {right} of {repeats} equal forwards are right",
+        where=f"variant {case.name}",
+        remedy="look for a race: synchronize, or add atomically, where threads share an element",
+        detail={REPEATED: repeats},
+    )
+
+
+def _right(case: Case, result: JobResult, turn: int) -> bool:
+    return all(check_output(case, result, f"output:{turn}:{name}", name).status != "failed" for name in case.outputs)

@@ -1,0 +1,21 @@
+"""A layer norm: its epsilon matters for rows of small variance."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_init_inputs():
+    return [16]
+
+
+def get_inputs():
+    return [torch.randn(12, 16)]

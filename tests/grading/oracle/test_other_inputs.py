@@ -1,0 +1,72 @@
+"""Changed inputs keep what all draws share."""
+
+import pytest
+import torch
+
+from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.other_inputs import _CHANGES, NEAR_RANGE, _changed, _one_mostly
+
+DRAWS = {
+    "normal": lambda: torch.randn(6, 8),
+    "nonnegative": lambda: torch.randn(6, 8).abs(),
+    "unit": lambda: torch.rand(6, 8),
+    "triangular": lambda: torch.randn(7, 7).tril(),
+    "symmetric": lambda: (lambda a: a + a.mT)(torch.randn(7, 7)),
+    "probabilities": lambda: torch.randn(6, 8).softmax(-1),
+    "codes": lambda: torch.randint(0, 9, (6, 8)).float(),
+    "mask": lambda: (torch.rand(6, 8) < 0.5).float(),
+}
+
+
+def changed(draw, *, bounded=False):
+    """The value, and what each change makes of it, by name."""
+    value, structure = draw(), Structure([draw() for _ in range(3)])
+    return value, {name: _changed(change, structure, value, bounded=bounded) for name, change in _CHANGES.items()}
+
+
+def test_a_value_without_structure_is_changed_by_all():
+    value, others = changed(DRAWS["normal"])
+    assert all(not torch.equal(other, value) for other in others.values())
+    assert others["inputs scaled up to 100"].max() >= 100
+    assert others["inputs scaled up to 100"].min() <= -100
+    assert others[NEAR_RANGE].abs().max() > 1e30
+    rows = others["inputs skewed, so that each row is close to the first one"]
+    assert (rows - rows[0]).norm() < 0.2 * (value - value[0]).norm()
+
+
+@pytest.mark.parametrize("kind", ["nonnegative", "unit"])
+def test_what_is_never_negative_stays_so(kind):
+    _, others = changed(DRAWS[kind])
+    assert all((other >= 0).all() for other in others.values())
+
+
+def test_zeros_and_symmetry_stay():
+    assert all((other.triu(1) == 0).all() for other in changed(DRAWS["triangular"])[1].values())
+    assert all(torch.equal(other, other.mT) for other in changed(DRAWS["symmetric"])[1].values())
+
+
+@pytest.mark.parametrize("kind", ["probabilities", "codes", "mask"])
+def test_probabilities_codes_and_masks_are_left_alone(kind):
+    value, others = changed(DRAWS[kind])
+    assert all(torch.equal(other, value) for other in others.values())
+
+
+def test_on_a_device_that_asserts_a_unit_range_is_kept():
+    _, others = changed(DRAWS["unit"], bounded=True)
+    assert all((other <= 1).all() for other in others.values())
+    assert changed(DRAWS["unit"])[1]["inputs scaled up to 100"].max() > 90
+
+
+def test_a_constant_input_is_the_problems_own():
+    value, others = changed(lambda: torch.linspace(-1, 1, 9))
+    assert all(torch.equal(other, value) for other in others.values())
+
+
+def test_integers_are_others_of_their_own_unless_they_are_distinct_or_in_order():
+    value = torch.randint(0, 50, (100,))
+    other = _one_mostly(value)
+    assert (other == value[0]).sum() >= 80
+    assert set(other.tolist()) <= set(value.tolist())
+    assert torch.equal(_one_mostly(torch.randperm(20)), _one_mostly(torch.randperm(20))) is False
+    for kept in (torch.randperm(20), torch.tensor([0, 2, 2, 5, 9])):
+        assert torch.equal(_one_mostly(kept), kept)
