@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -83,11 +83,14 @@ def compare(verdict: Verdict, expected: Expected) -> None:
         + [f"  {diagnosis.severity} {diagnosis.code}: {diagnosis.message}" for diagnosis in verdict.diagnoses]
     )
     told = [diagnosis for diagnosis in verdict.diagnoses if diagnosis.stage != "timing"]
-    messages = " | ".join(diagnosis.message for diagnosis in told)
+    consequences = [text for one in told for text in cast(list[str], one.detail.get("consequences", []))]
+    messages = " | ".join([*(one.message for one in told), *consequences])
     wanted = expected["status"] if isinstance(expected["status"], list) else [expected["status"]]
     assert verdict.status in wanted, shown
     if expected["codes"] is not None:
         assert [diagnosis.code for diagnosis in told if diagnosis.severity != "info"] == expected["codes"], shown
+    folded = {text.partition(":")[0] for text in consequences}
+    assert set(expected.get("folded", [])) <= folded, shown
     assert set(expected.get("info", [])) <= {diagnosis.code for diagnosis in told}, shown
     assert [text for text in expected.get("message_contains", []) if text not in messages] == [], shown
     assert set(expected.get("labels", [])) <= set(verdict.labels), shown

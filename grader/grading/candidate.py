@@ -45,6 +45,8 @@ class Made:
     matching: Matching
     buffers: frozenset[str]
     """Names of its buffers."""
+    frozen: frozenset[str]
+    """Names of its parameters that require no gradient."""
 
 
 class Candidate:
@@ -122,10 +124,6 @@ class Candidate:
         places = self.matching(case).places
         return {name: places[name].name for name in case.buffers if name in places}
 
-    def holds_as_buffer(self, case: Case, name: str) -> bool:
-        """Whether a parameter of the reference is a buffer here."""
-        return not name.startswith("input[") and self.operands(case)[name] in self._model(case).buffers
-
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """The shape in which the candidate keeps an operand or buffer."""
         return tuple(case.operand(name).shape) if name.startswith("input[") else self.matching(case).places[name].shape
@@ -135,6 +133,13 @@ class Candidate:
         if name.startswith("input["):
             return value.view(case.operand(name).shape)
         return self.matching(case).places[name].take(value)
+
+    def never_differentiated(self, case: Case, name: str) -> str | None:
+        """Why ModelNew's tensor for a parameter can have no gradient: `buffer`, `frozen`, or None if it can."""
+        made, place = self._model(case), self.matching(case).places.get(name)
+        if place is None:
+            return None
+        return "buffer" if place.name in made.buffers else "frozen" if place.name in made.frozen else None
 
     def run(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
         """The job's result. Raises Stopped when the worker is lost or a step raises."""
@@ -217,7 +222,9 @@ class Candidate:
             of_reference = self.reference_constructor(case, seed, large)
             values = values_alike(self, key, tensors, of_reference, loads=not self._names_doubted)
             matching = match(reference, tensors, values, doubted=self._names_doubted)
-        return Made(key, case.init_inputs, matching, frozenset(info.name for info in constructed.buffers))
+        buffers = frozenset(info.name for info in constructed.buffers)
+        frozen = frozenset(info.name for info in constructed.parameters if info.requires_grad is False)
+        return Made(key, case.init_inputs, matching, buffers, frozen)
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""

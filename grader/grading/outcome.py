@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from grader.executor import WorkerLost
 from grader.protocol import Failure
@@ -53,6 +53,19 @@ def diagnose(
         severity=severity or CODES[code].severity,
         detail=dict(detail or {}),
     )
+
+
+def fold(cause: Diagnosis, consequences: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """The cause, with the errors that follow from it in its `detail`; then the consequences that are no errors.
+
+    One cause is one diagnosis: what follows from it mends itself with it.
+    """
+    errors = [f"{one.code}: {one.message}" for one in consequences if one.severity == "error"]
+    if errors:
+        before = cause.detail.get("consequences", [])
+        assert isinstance(before, list)
+        cause = cause.model_copy(update={"detail": {**cause.detail, "consequences": [*before, *errors]}})
+    return [cause, *(one for one in consequences if one.severity != "error")]
 
 
 def in_eval(diagnosis: Diagnosis) -> Diagnosis:

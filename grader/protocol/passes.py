@@ -78,7 +78,7 @@ class Forward(Step):
     """Seed of the global generators, for models that draw random numbers; None leaves them unchanged."""
     clone_inputs: bool = False
     """Pass the model a non-leaf copy, for a reference that modifies its input in place."""
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none"
     """Replace a torch function by one that it is often confused with, to see what that mistake would return."""
 
 

@@ -126,7 +126,9 @@ def _section(title: str, content: RenderableType | None) -> Iterator[RenderableT
 def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
     mark, style = _MARKS[diagnosis.severity]
     lines = [Text.assemble((f"{mark} {diagnosis.code}", style), f" ({diagnosis.stage}): {one_line(diagnosis.message)}")]
-    lines += [Text(_indented(f"{key}: {value}"), style="dim") for key, value in diagnosis.detail.items()]
+    for key, value in diagnosis.detail.items():
+        entries = value if key == "consequences" and isinstance(value, list) else [value]
+        lines += [Text(_indented(f"{key}: {entry}"), style="dim") for entry in entries]
     return Group(*lines)
 
 

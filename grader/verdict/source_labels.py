@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from grader.verdict.array_labels import multiplies_arrays, name_of
+
 MOST_CODE = 32_000
 """Characters of Python outside of comments, blanks and plain strings. Parsing takes microseconds for each, and for
 f-strings time that grows with the square of it. Longer sources are read by their strings alone."""
@@ -32,7 +34,11 @@ _NATIVE = re.compile(r"#\s*include|__global__|\btorch::|\bat::|\bextern\s+\"C\"|
 _COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
 """An unclosed comment ends with the text: looking for its end from every start would take quadratic time."""
 
-_OWN_WORK = re.compile(r"__global__|\bfor\s*\(|\bwhile\s*\(|\bparallel_for\b|tl\.program_id")
+_OWN_WORK = re.compile(r"__global__|\bparallel_for\b|tl\.program_id")
+_PARENTHESIS = re.compile(r"[()]")
+_LOOP = re.compile(r"\b(?:for|while)\s*\(")
+_NOTHING = re.compile(r"\s*(?:;|\{[\s;]*\})")
+"""The body of an empty loop."""
 _QUALIFIED_CALL = re.compile(r"(?<![\w:])(?:::)?((?:\w++::)++)(\w++)\s*+\(")
 """A call with all of its namespaces. It starts where a chain of them starts, so that each chain is read once."""
 
@@ -41,7 +47,10 @@ _VENDOR_FUNCTION = re.compile(
 )
 _VENDOR = re.compile(
     r"\.(?:matmul|mm|bmm|addmm)\s*\(|\bcublas\w+|\bcudnn\w+|\bcutlass\b|\bcusparse\w+|\bmkldnn\w*|\bcblas_\w+"
+    r"|\b[sdcz](?:gemm|gemv|symm|symv|syrk|trmm|trsm|dot|axpy)_(?:64_)?\b|\bmkl_\w+|\bdnnl\w*"
 )
+"""PyTorch's products called as methods, and the functions of vendors' libraries, BLAS by its Fortran names."""
+
 _NARROW = re.compile(
     r"\b(?:__half2?|half2?|__nv_bfloat16\w*|nv_bfloat16|bfloat16|float16|at::Half|at::BFloat16|kHalf|kBFloat16|__nv_fp8\w*)\b"
     r"|precision::tf32|\btf32\b|allow_?tf32|CUBLAS_TF32\w*|CUBLAS_COMPUTE_32F_FAST\w*",
@@ -83,11 +92,12 @@ def read_source(source: str, reference: str) -> SourceReading | None:
         nodes = list(ast.walk(tree))
         native, compiled = _native_code(_strings(nodes)), _compiles(nodes)
         found = _native_labels(native, compiled=compiled)
+        found["vendor_library"] |= multiplies_arrays(nodes)
         found["wraps_reference"] = _wraps(tree, nodes, other)
         found["torch_fallback"] = _falls_back(nodes)
         found["reduced_precision"] |= any(_narrows(node) for node in nodes)
         found["cuda_graph"] |= any(_graphs(node) for node in nodes)
-        found["extra_streams"] |= any(_name(node) == "Stream" for node in nodes)
+        found["extra_streams"] |= any(name_of(node) == "Stream" for node in nodes)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return SourceReading(found, compiled)
@@ -114,7 +124,7 @@ def _native_labels(native: str, *, compiled: bool) -> dict[str, bool]:
     """Labels from the C++ and CUDA alone."""
     return {
         "vendor_library": compiled and _calls_vendor(native),
-        "no_custom_kernel": not compiled or (bool(native) and not _OWN_WORK.search(native)),
+        "no_custom_kernel": not compiled or (bool(native) and not _does_work(native)),
         "reduced_precision": bool(_NARROW.search(native)),
         "cuda_graph": bool(_GRAPH.search(native)),
         "extra_streams": bool(_STREAMS.search(native)),
@@ -130,6 +140,29 @@ def _calls_vendor(native: str) -> bool:
     )
 
 
+def _does_work(native: str) -> bool:
+    """Whether it has a kernel, or a loop with a body."""
+    if _OWN_WORK.search(native):
+        return True
+    closing = _closing_parentheses(native)
+    for found in _LOOP.finditer(native):
+        end = closing.get(found.end() - 1)
+        if end is None or not _NOTHING.match(native, end + 1):
+            return True
+    return False
+
+
+def _closing_parentheses(native: str) -> dict[int, int]:
+    """The position of the closing parenthesis for each opening one, in one pass."""
+    pairs, open_ones = dict[int, int](), list[int]()
+    for found in _PARENTHESIS.finditer(native):
+        if found[0] == "(":
+            open_ones.append(found.start())
+        elif open_ones:
+            pairs[open_ones.pop()] = found.start()
+    return pairs
+
+
 def _strings(nodes: list[ast.AST]) -> Iterator[str]:
     """String constants that are not docstrings."""
     unused = {id(text) for text in _docstrings(nodes)}
@@ -141,7 +174,7 @@ def _strings(nodes: list[ast.AST]) -> Iterator[str]:
 def _compiles(nodes: list[ast.AST]) -> bool:
     """Whether something hands code to a compiler, or is compiled by a decorator."""
     for node in nodes:
-        if isinstance(node, ast.Call) and _name(node.func) in _COMPILERS:
+        if isinstance(node, ast.Call) and name_of(node.func) in _COMPILERS:
             return True
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_is_jit, node.decorator_list)):
             return True
@@ -150,16 +183,16 @@ def _compiles(nodes: list[ast.AST]) -> bool:
 
 def _is_jit(decorator: ast.expr) -> bool:
     names = {node.id for node in ast.walk(decorator) if isinstance(node, ast.Name)}
-    return bool(names & _JITS) or _name(decorator.func if isinstance(decorator, ast.Call) else decorator) == "njit"
+    return bool(names & _JITS) or name_of(decorator.func if isinstance(decorator, ast.Call) else decorator) == "njit"
 
 
 def _wraps(tree: ast.Module, nodes: list[ast.AST], reference: ast.Module) -> bool:
     model = _class(tree, "ModelNew")
     if model is None:
         return False
-    if any(_name(base) == "Model" for base in model.bases):
+    if any(name_of(base) == "Model" for base in model.bases):
         return True
-    if any(isinstance(node, ast.Call) and _name(node.func) == "Model" for node in nodes):
+    if any(isinstance(node, ast.Call) and name_of(node.func) == "Model" for node in nodes):
         return True
     original = _class(reference, "Model")
     same = original is not None and _forward(original) == _forward(model)
@@ -194,7 +227,7 @@ def _falls_back(nodes: list[ast.AST]) -> bool:
         node = pending.pop()
         if id(node) not in seen:
             seen.add(id(node))
-            if isinstance(node, ast.Call) and _name(node.func) in _OPERATIONS:
+            if isinstance(node, ast.Call) and name_of(node.func) in _OPERATIONS:
                 return True
             pending += ast.iter_child_nodes(node)
     return False
@@ -203,7 +236,7 @@ def _falls_back(nodes: list[ast.AST]) -> bool:
 def _fallback_branch(node: ast.AST) -> list[ast.stmt]:
     if isinstance(node, ast.ExceptHandler):
         return node.body
-    if isinstance(node, ast.If) and any(_name(part) in ("is_cuda", "is_available") for part in ast.walk(node.test)):
+    if isinstance(node, ast.If) and any(name_of(part) in ("is_cuda", "is_available") for part in ast.walk(node.test)):
         negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
         return node.body if negated else node.orelse
     return []
@@ -221,9 +254,9 @@ def _narrows(node: ast.AST) -> bool:
         case ast.Attribute(attr="float16" | "bfloat16" | "half" | "autocast"):
             return True
         case ast.Assign(targets=targets, value=ast.Constant(value=True)):
-            return any(_name(target) == "allow_tf32" for target in targets)
+            return any(name_of(target) == "allow_tf32" for target in targets)
         case ast.Call(args=[ast.Constant(value="high" | "medium"), *_]):
-            return _name(node.func) == "set_float32_matmul_precision"
+            return name_of(node.func) == "set_float32_matmul_precision"
     return False
 
 
@@ -234,13 +267,6 @@ def _graphs(node: ast.AST) -> bool:
         case ast.keyword(arg="mode", value=ast.Constant(value="reduce-overhead")):
             return True
     return False
-
-
-def _name(node: ast.AST) -> str | None:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return None
 
 
 def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:

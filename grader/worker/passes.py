@@ -85,6 +85,9 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     grad_outputs = session.grad_outputs[step.grads] = {
         name: cotangent(session, given) for name, given in step.cotangents.items()
     }
+    if step.double:  # a linear backward has a graph only if its grad_output has one
+        for g in grad_outputs.values():
+            g.requires_grad_()
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
     set_precision(step.tf32)
@@ -95,9 +98,10 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         else:
             grads = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
     session.grads[step.grads] = grads
+    again = graph.differentiable_again(grads, tape.leaves, list(grad_outputs.values())) if step.double else None
     return p.Gradients(
         tensors=tuple(describe(name, value) for name, value in grads.items()),
-        double_backward=engine.differentiable_again(grads) if step.double else None,
+        double_backward=again,
     )
 
 

@@ -1,21 +1,23 @@
-"""Searches for the cause of a wrong product: another mode, a known mistake, or a failed experiment."""
+"""Explains a wrong product: its cause, or else what its wrong elements have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import run_experiments
 from grader.grading.candidate import Candidate
+from grader.grading.compare.outputs import right_up_to_rounding
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import diagnose, errors_first, fold, in_eval
 from grader.verdict.models import Diagnosis
 
 
-def find_causes(
+def explain(
     candidate: Candidate,
     oracle: Oracle,
     cases: Sequence[Case],
@@ -23,41 +25,71 @@ def find_causes(
     judged: JudgedProduct,
     experiment_cases: Cases,
 ) -> list[Diagnosis]:
-    """Diagnoses that may explain the faults of a case, or none. Raises Stopped."""
-    causes = _other_mode(candidate, cases, case)
-    if causes or judged.missing:
-        return causes
+    """The diagnoses of a wrong product, with what follows from a cause folded under it. Raises Stopped."""
+    other_mode = _right_in_other_mode(candidate, cases, case)
+    if judged.missing:
+        first, *others = judged.diagnoses
+        return [in_eval(first) if other_mode and not case.training else first, *others]
+    causes = [] if other_mode else _causes(candidate, oracle, case, judged, experiment_cases)
+    errors = [cause for cause in causes if cause.severity == "error"]
+    if errors:
+        return errors_first([*fold(errors[0], [*errors[1:], *judged.diagnoses]), *_others(causes)])
+    found, remedy = judged.diagnoses, None
+    if judged.product is not None and judged.faults:
+        faults = with_patterns(oracle, case, judged.faults, judged.product)
+        about = {diagnosis.code for diagnosis in describe(judged.faults, case.name)}
+        found = [*(one for one in found if one.code not in about), *describe(faults, case.name)]
+        remedy = faults[0].remedy if faults[0].pattern else None
+    if other_mode:
+        found = _only_in_this_mode(case, found, remedy)
+    return errors_first([*found, *_others(causes)])
+
+
+def _others(causes: Sequence[Diagnosis]) -> list[Diagnosis]:
+    return [cause for cause in causes if cause.severity != "error"]
+
+
+def _causes(
+    candidate: Candidate, oracle: Oracle, case: Case, judged: JudgedProduct, experiment_cases: Cases
+) -> list[Diagnosis]:
+    """Known mistakes and failed experiments that may explain the faults."""
     causes = explain_by_known_mistake(oracle, case, judged.product) if judged.product is not None else []
     if causes:
         return causes
     known = {diagnosis.code for diagnosis in judged.diagnoses}
     diagnoses = run_experiments(candidate, oracle, experiment_cases, experiments("cause", "train"))
     causes = [diagnosis for diagnosis in diagnoses if diagnosis.code not in known]
-    if not any(diagnosis.severity == "error" for diagnosis in causes):
-        causes += right_for_ones(candidate, oracle, case)
+    if not any(diagnosis.severity == "error" for diagnosis in causes) and judged.product is not None:
+        causes += right_for_ones(candidate, oracle, case, judged.product)
     return causes
 
 
-def _other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> list[Diagnosis]:
-    """`train_eval_mismatch` if the gradients of the same variant are right in the other mode.
+def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> bool:
+    """Whether the gradients of the same variant are right in the other mode, up to rounding.
 
     The other mode is judged again even if it was right before: that may have worn off.
     """
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
     if other is None or not (case.values_comparable and other.values_comparable):
-        return []
-    if judge_products(candidate, other).diagnoses:
-        return []
-    if case.training:
-        what = "the gradients are right in eval() and wrong in train()"
+        return False
+    judged = judge_products(candidate, other)
+    return not judged.diagnoses and all(map(right_up_to_rounding, judged.checks))
+
+
+def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | None) -> list[Diagnosis]:
+    """`train_eval_mismatch` in the words of the first diagnosis, with all of them folded under it.
+
+    `remedy` is that of a pattern, if there is one.
+    """
+    right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
+    where = f"variant {case.name}"
+    seen = found[0].message.partition(f" ({where})")[0]
+    what = f"the gradients are right in {right} and wrong in {wrong}; {seen}"
+    if remedy is None and case.training:
         remedy = (
             "differentiate what the forward computes in train() only, such as the mean and the variance of a batch; a "
             "term of theirs is missing or wrong"
         )
-    else:
-        what = "the gradients are right in train() and wrong in eval()"
-        remedy = (
-            "honour self.training in the backward too; running statistics are constants there and carry no gradients"
-        )
-    where = f"variant {case.variant}"
-    return [diagnose("train_eval_mismatch", what, where=where, remedy=remedy, stage="backward")]
+    elif remedy is None:
+        remedy = "honour self.training in the backward too; running statistics are constants there, without gradients"
+    return fold(diagnose("train_eval_mismatch", what, where=where, remedy=remedy, stage="backward"), found)

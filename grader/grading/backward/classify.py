@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.grading.backward.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import tolerance
-from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.compare.outputs import shape_text
+from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
 from grader.verdict.stages import TensorCheck
+
+NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"
+"""The remedy for wrong values in which nothing points to a mistake."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class GradientFault:
     """The largest element of the gradient that should, or should not, be there."""
     size_of: str = ""
     """What `size` measures, in front of the number."""
+    pattern: str = ""
+    """What the wrong elements have in common: follows "gradient of `x`" in a sentence."""
 
 
 def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[GradientFault]]:
@@ -133,7 +137,7 @@ def _wrong(
         f"worst at {list(check.worst_index or ())}: {check.worst_candidate:.6g} for {check.worst_reference:.6g}"
     )
     text = f"wrong in {int(wrong.sum())} of {wrong.numel()} elements"
-    return GradientFault("grad_wrong", name, label, text, _wrong_remedy(gradient, reference64, wrong), amount)
+    return GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount)
 
 
 def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> GradientFault:
@@ -161,26 +165,6 @@ def _wrong_elements(gradient: torch.Tensor, reference64: torch.Tensor) -> torch.
     """Where the error exceeds COARSE_TOLERANCE, relative to the element and the tensor's RMS."""
     size = reference64.abs()
     return (gradient - reference64).abs() > tolerance.COARSE_TOLERANCE * (size + size.square().mean().sqrt())
-
-
-def _wrong_remedy(gradient: torch.Tensor, reference64: torch.Tensor, wrong: torch.Tensor) -> str:
-    if (
-        reference64.dim() == 2
-        and reference64.shape[0] == reference64.shape[1]
-        and not bool(_wrong_elements(gradient.T, reference64).any())
-    ):
-        return "transpose it: it is the transpose of the right one"
-    count = int(wrong.sum())
-    if not count:
-        return (
-            "its error is small and spread out: accumulate in float32 or wider, use no fast-math functions, and look "
-            "for a small term that is left out"
-        )
-    if wrong.numel() >= MIN_ELEMENTS and count < wrong.numel() / 2:
-        zeros = bool((gradient[wrong] == 0).all())
-        where = "are zero: look for elements that no thread writes" if zeros else "stand out"
-        return f"the wrong elements {where}; check the branches and the tail of the loop there"
-    return "check its derivative by hand"
 
 
 def _largest(expected: tolerance.Expected) -> float:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grader.grading.backward.causes import find_causes
+from grader.grading.backward.causes import explain
+from grader.grading.backward.control import controlled_experiments
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.products import judge_products
-from grader.grading.backward.run_experiments import drawn_within, run_experiments
+from grader.grading.backward.run_experiments import drawn_within
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -63,7 +64,7 @@ def judge_backward(
             selected = () if judged.missing else experiments("cause", "train")
             same_mode = (one for one in experiment_cases if one.first.training == case.training)
             run_on = next(same_mode, experiment_cases[0])
-            diagnoses = find_causes(candidate, oracle, cases, case, judged, run_on) + diagnoses
+            diagnoses = explain(candidate, oracle, cases, case, judged, run_on)
         break
     else:
         if experiment_cases:
@@ -90,7 +91,7 @@ def _post_checks(
     selected: Sequence[Experiment],
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
-    diagnoses = run_experiments(candidate, oracle, in_train, selected)
+    diagnoses = controlled_experiments(candidate, oracle, in_train, selected)
     left_out = [one.code for one in experiments("post-check", "train") if one not in selected]
     if left_out:
         what = (
@@ -100,7 +101,7 @@ def _post_checks(
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:
             in_eval_too = [one for one in experiments("post-check", "eval") if one in selected]
-            more = run_experiments(candidate, oracle, other, in_eval_too)
+            more = controlled_experiments(candidate, oracle, other, in_eval_too)
             diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(diagnoses) is Status.CORRECT:
         diagnoses += check_other_sizes(candidate, oracle, cases, in_train.first, diagnoses)

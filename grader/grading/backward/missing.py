@@ -9,7 +9,7 @@ from grader import protocol as p
 from grader.grading.backward.vjp import add_forward
 from grader.grading.candidate import Candidate, names
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import diagnose, fold
 from grader.verdict.models import Diagnosis
 
 WRAP = "wrap the kernel in torch.autograd.Function"
@@ -25,6 +25,15 @@ class Reason(NamedTuple):
     """An operation's output on the way carries no graph, although the final output does."""
     position: int | None = None
     """Which input of the function in `text` gets None, from 0."""
+
+
+NEVER = {
+    "buffer": Reason("because ModelNew registers it as a buffer", "make it an nn.Parameter"),
+    "frozen": Reason(
+        "because ModelNew's parameter has requires_grad=False", "leave requires_grad of the reference's parameters True"
+    ),
+}
+"""Why a tensor of ModelNew can have no gradient, whatever its forward does."""
 
 
 def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detached: Sequence[str]) -> list[Diagnosis]:
@@ -51,7 +60,8 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
                     detail={"operands": _displayed(case, group), "variant": case.name},
                 )
             )
-    return diagnoses
+    same = len({reasons[name].text for name in lost}) == 1
+    return fold(diagnoses[0], diagnoses[1:]) if len(diagnoses) > 1 and (detached or cut or same) else diagnoses
 
 
 def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagnosis:
@@ -123,9 +133,8 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
             reasons[name] = Reason(
                 "because ModelNew has no parameter that corresponds to it", "keep Model's parameters"
             )
-        elif candidate.holds_as_buffer(case, name):
-            text = f"because ModelNew keeps it as the buffer {operands[name]}, which is no parameter"
-            reasons[name] = Reason(text, "make it a torch.nn.Parameter")
+        elif (why := candidate.never_differentiated(case, name)) is not None:
+            reasons[name] = NEVER[why]
         elif reach is None:
             reasons[name] = Reason("although the reference gives one", "return it from the Function's backward")
         elif reach.reached:

@@ -14,12 +14,18 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
-LOOKALIKES: tuple[tuple[Literal["no_detach", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (
+LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (
     (
         "no_detach",
         "ignores_detach",
         "that of the reference without its detach()",
         "treat the detached copy as a constant",
+    ),
+    (
+        "no_no_grad",
+        "ignores_detach",
+        "that of the reference without its no_grad()",
+        "treat what is computed under no_grad() as a constant",
     ),
     (
         "gelu_tanh",
@@ -53,6 +59,9 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
         ]
         if alike:
             what = f"the gradient{'s' * (len(alike) > 1)} of {names(alike)} {'are' if len(alike) > 1 else 'is'} {text}"
+            none = [case.operand_names[name] for name in wrong if case.gradients[name] is None and name in expected]
+            if none:
+                what += f"; the reference gives {names(none)} no gradient"
             where, detail = f"variant {case.name}", {"operands": alike}
             return [diagnose(code, what, where=where, remedy=remedy, stage="backward", detail=detail)]
     return _rounded(case, wrong)
@@ -60,7 +69,8 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
 
 def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     for name, value in wrong.items():
-        narrow = known_mistakes.rounded_to(value)
+        expected = case.gradients[name]
+        narrow = expected and known_mistakes.rounded_to(value, expected)
         if narrow is not None:
             return [
                 diagnose(
@@ -74,7 +84,7 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     return []
 
 
-def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case) -> list[Diagnosis]:
+def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Product) -> list[Diagnosis]:
     """Gradients that are right only if all elements of grad_output are equal.
 
     The backward then reads one element, or their mean.
@@ -91,6 +101,9 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case) -> list[Dia
     result = candidate.attempt(ask(candidate, case, cotangents=ones), "backward", doing)
     if not expected or result.failure is not None:
         return []
+    wrong = [name for name, value in actual.gradients.items() if value is not None and _is_wrong(case, name, value)]
+    if not any(name in expected and _is_not_noise(expected[name]) for name in wrong):
+        return []  # behind a norm, the gradient of a sum is 0 whatever the backward does
     for name, gradient in product(candidate, case, result).gradients.items():
         if case.gradients[name] is None and gradient is not None and bool(gradient.any()):
             return []
@@ -111,3 +124,8 @@ def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:
     if expected is None:
         return bool(value.any())
     return tolerance.check(expected, value).status == "failed"
+
+
+def _is_not_noise(expected: tolerance.Expected) -> bool:
+    """Whether the gradient is larger than the rounding of the runs that computed it."""
+    return tolerance.check(expected, torch.zeros(expected.shape, dtype=expected.dtype)).status == "failed"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.backward.classify import classify
+from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.backward.vjp import Product, ask, export_outputs, product
@@ -17,7 +17,7 @@ from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent
-from grader.grading.outcome import diagnose, first_line, raised
+from grader.grading.outcome import diagnose, first_line, fold, raised
 from grader.grading.status import status_of
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
@@ -43,6 +43,8 @@ class JudgedProduct:
     """Empty when it is right."""
     product: Product | None = None
     """None if the backward raised."""
+    faults: tuple[GradientFault, ...] = ()
+    """The faults of gradients that exist."""
 
     @property
     def gradients_are_right(self) -> bool:
@@ -78,25 +80,25 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     checks, faults = classify(case, actual)
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
     diagnoses = explain_missing(candidate, case, lost, detached) if lost or detached else []
-    diagnoses += describe([fault for fault in faults if fault.name not in lost], case.name)
+    present = tuple(fault for fault in faults if fault.name not in lost)
+    diagnoses += describe(present, case.name)
     undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
     if undetached and not diagnoses:
         diagnoses = _reaches(candidate, case, undetached)
     for name in case.outputs:
         check = check_output(case, result, f"output:a:{name}", name)
         if check.status == "failed":
-            diagnoses.append(
-                diagnose(
-                    "output_wrong",
-                    f"with gradients enabled, {check.message}",
-                    where=f"variant {case.name}",
-                    remedy="compute the same output with and without gradients",
-                    stage="backward",
-                )
+            what, remedy = (
+                f"with gradients enabled, {check.message}",
+                "compute the same output with and without gradients",
             )
+            where = f"variant {case.name}"
+            output = diagnose("output_wrong", what, where=where, remedy=remedy, stage="backward")
+            # What is missing decides the status, so it stays.
+            diagnoses = [output, *diagnoses] if lost or detached else fold(output, diagnoses)
     if not diagnoses:
         diagnoses = _buffers_differ(case, check_buffers(candidate, case, result))
-    return JudgedProduct(checks, diagnoses, actual)
+    return JudgedProduct(checks, diagnoses, actual, present)
 
 
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.candidate import Candidate
+from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first
@@ -56,6 +57,8 @@ def run_experiments(
         ):
             if error and diagnosis.code == "inconsistent_with_forward":
                 diagnoses.append(reference_inconsistent(cases.first))
+            continue
+        if diagnosis.code == "double_backward_unsupported" and not questions.differentiates_twice(oracle, cases.first):
             continue
         diagnoses.append(diagnosis)
         if error and experiment.lasting:

@@ -57,7 +57,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
 def gradients(
     oracle: Oracle,
     case: Case,
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"],
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"],
     cotangents: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, tolerance.Expected]:
     """The float64 gradients that change under a substitute for a function, or for other grad_outputs.
@@ -85,10 +85,15 @@ def gradients(
     return changed
 
 
-def rounded_to(value: torch.Tensor) -> str | None:
-    """`bfloat16` or `float16` if all float32 elements are exact in it, else None; None for whole numbers."""
-    if value.dtype is torch.float32 and bool((value != value.round()).any()):
-        for dtype in (torch.bfloat16, torch.float16):
-            if torch.equal(value.to(dtype).float(), value):
-                return str(dtype).removeprefix("torch.")
+def rounded_to(value: torch.Tensor, expected: tolerance.Expected) -> str | None:
+    """`bfloat16` or `float16` if all float32 elements are exact in it and off by no more than such rounding, else None.
+
+    None for whole numbers, and for values that are off by more: a constant may be exact by chance.
+    """
+    if value.dtype is not torch.float32 or not bool((value != value.round()).any()):
+        return None
+    error, size = (value - expected.reference64.to(value.device)).norm(), expected.norm
+    for dtype in (torch.bfloat16, torch.float16):
+        if torch.equal(value.to(dtype).float(), value) and float(error) <= 4 * torch.finfo(dtype).eps * size:
+            return str(dtype).removeprefix("torch.")
     return None

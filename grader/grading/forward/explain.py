@@ -10,11 +10,13 @@ import torch
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.parameter_matching import Matching
+from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import judge_other_inputs
 from grader.grading.forward.parameter_range import right_for_fewer_parameters
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.grading.patterns import find_output_pattern
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -62,7 +64,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
         what = f"ModelNew has no parameter for the reference's {names(missing)}; {wrong}"
         remedy = "keep names and shapes of Model's parameters"
         return diagnose("parameters_missing", what, where=where, remedy=remedy)
-    narrow = known_mistakes.rounded_to(sealed)
+    narrow = known_mistakes.rounded_to(sealed, case.outputs[check.name])
     if narrow is not None:
         what = f"{check.name} was rounded to {narrow}; {wrong}"
         return diagnose("low_precision", what, where=where, remedy="compute and store it in float32")
@@ -86,5 +88,15 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
     if narrow is not None:
         what, remedy = f"{wrong}; {narrow}", "compute it for every value of the parameter, in the reference's order"
         return diagnose("output_wrong", what, where=where, remedy=remedy)
-    remedy = "compute that element by hand from the reference's operations"
+    factor = scale_of(sealed, case.outputs[check.name].reference64)
+    if factor is not None:
+        what, remedy = f"{check.name} is {factor_text(factor)} times the reference's; {wrong}", scale_remedy(factor)
+        return diagnose("output_wrong", what, where=where, remedy=remedy)
+    pattern = find_output_pattern(oracle, case, check.name, sealed)
+    if pattern is not None:
+        what = f"{check.name} {pattern.text}; {wrong}"
+        return diagnose("output_wrong", what, where=where, remedy=pattern.remedy)
+    remedy = (
+        "no pattern was found in the error; compare forward's intermediate results with the reference's, step by step"
+    )
     return diagnose("output_wrong", wrong, where=where, remedy=remedy)

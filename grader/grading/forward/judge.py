@@ -11,7 +11,8 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
-from grader.grading.compare.outputs import check_buffers, check_output, differ
+from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
+from grader.grading.forward.buffers import explain_buffers
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import run_probes
 from grader.grading.forward.repeats import REPEATED, race
@@ -19,7 +20,7 @@ from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import diagnose, fold
 from grader.grading.random.distribution import judge_distribution
 from grader.grading.status import stage_status
 from grader.verdict.models import Diagnosis
@@ -60,7 +61,8 @@ def _judge(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: 
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None:
-            diagnoses = (*_other_mode(candidate, oracle, cases, case, diagnosis), diagnosis)
+            other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
+            diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
             break
     else:
         diagnoses = run_probes(candidate, oracle, probed) if probed else ()
@@ -106,14 +108,18 @@ def _judge_buffers(
 ) -> tuple[list[TensorCheck], Diagnosis | None]:
     """Rows of the buffers after the forward. A reference may update them differently without a graph."""
     matched = candidate.buffers(case)
-    checks = check_buffers(candidate, case, result)
+    checks, compared = check_buffers(candidate, case, result), case
     if differ(checks) is not None:
-        checks = check_buffers(candidate, questions.without_gradients(oracle, case), result)
-    where, remedy = f"variant {case.name}", "update buffers as the reference does"
+        compared = questions.without_gradients(oracle, case)
+        checks = check_buffers(candidate, compared, result)
+    where = f"variant {case.name}"
     stale = differ(checks)
     if stale is not None:
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
-        return checks, diagnose("buffers_not_updated", what, where=where, remedy=remedy)
+        actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
+        wrong = [check.name for check in checks if check.status == "failed"]
+        amount, remedy = explain_buffers(oracle, compared, {name: actual[name] for name in wrong})
+        return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
     if missing and _changes(case, missing) and not questions.only_count(oracle, case, missing):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
@@ -130,18 +136,43 @@ def _changes(case: Case, buffers: Sequence[str]) -> bool:
 
 def _other_mode(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], case: Case, diagnosis: Diagnosis
-) -> tuple[Diagnosis, ...]:
-    """`train_eval_mismatch` if the same variant is right in the other mode."""
+) -> Diagnosis | None:
+    """`train_eval_mismatch` if the same variant is right in the other mode, up to rounding."""
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
     if other is None or diagnosis.code not in ("output_wrong", "output_nan") or REPEATED in diagnosis.detail:
-        return ()
+        return None
     if not (case.values_comparable and other.values_comparable):
-        return ()
-    if judge_case(candidate, oracle, other)[1] is not None:
-        return ()
+        return None
+    checks, fault = judge_case(candidate, oracle, other)
+    if fault is not None or not all(map(right_up_to_rounding, checks)):
+        return None
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
     what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
-    return (diagnose("train_eval_mismatch", what, where=where, remedy="honour self.training"),)
+    seen, remedy = (
+        diagnosis.message.partition(f" (variant {case.name})")[0],
+        f"check what the forward computes in {wrong} only",
+    )
+    if _ignores_mode(candidate, case):
+        seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
+    return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
+
+
+def _ignores_mode(candidate: Candidate, case: Case) -> bool:
+    """Whether the candidate's outputs for a case are the same in the other mode. Raises Stopped."""
+    job = candidate.script(case)
+    job.put_inputs("a", case.inputs)
+    for tape, training in (("a", case.training), ("b", not case.training)):
+        candidate.reset_buffers(job, case)
+        job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True))
+        job.export(exports("output", tape, output_specs(case)))
+    job.step(p.Drop())
+    sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed
+    return all(
+        (one := sealed.get(f"output:a:{name}")) is not None
+        and (other := sealed.get(f"output:b:{name}")) is not None
+        and torch.allclose(one, other, equal_nan=True)
+        for name in case.outputs
+    )
 
 
 def _all_failed(case: Case, message: str) -> list[TensorCheck]:

@@ -74,7 +74,7 @@ class Pass:
     training: bool = True
     seed: int = 0
     tf32: bool = False
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none"
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none"
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
 
@@ -111,7 +111,7 @@ def evaluate(
     training: bool,
     seed: int = 0,
     tf32: bool = False,
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach"] = "none",
+    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none",
 ) -> Evaluation:
     """The results of one pass. Raises ProblemError if the reference fails."""
     one = Pass(model, inputs, state, cotangents, wrt, training, seed, tf32, substitute)

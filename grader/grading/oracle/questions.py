@@ -51,15 +51,18 @@ def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
     return oracle.remember(("structures", case.seed), run)
 
 
-def without_gradients(oracle: Oracle, case: Case) -> Case:
-    """The same case with its buffers after a forward under no_grad, which may update them in another way."""
+def without_gradients(oracle: Oracle, case: Case, *, again: bool = False) -> Case:
+    """The same case with its buffers after a forward under no_grad, which may update them in another way.
+
+    `again` asks anew, for a case that differs from the one that the answer is remembered for.
+    """
 
     def run() -> Case:
         (trackers,) = _forwards(oracle, case, [case.inputs])
         buffers = trackers.expected("buffers", lambda _: 1.0)
         return replace(case, buffers={name: of.around(buffers[name].reference64) for name, of in case.buffers.items()})
 
-    return oracle.remember(("without gradients", case.seed, case.training), run)
+    return run() if again else oracle.remember(("without gradients", case.seed, case.training), run)
 
 
 def only_count(oracle: Oracle, case: Case, buffers: Sequence[str]) -> bool:
@@ -211,6 +214,29 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
         )
 
     return oracle.remember(("keeps outputs", case.seed, case.training), run)
+
+
+def differentiates_twice(oracle: Oracle, case: Case) -> bool:
+    """Whether the reference's gradients can be differentiated again."""
+
+    def run() -> bool:
+        oracle.ready(case)
+        job = JobBuilder(oracle.worker, oracle.device)
+        job.set_state(MODEL, case.state)
+        job.put_inputs("a", case.inputs, requires_grad=True)
+        job.step(
+            p.Forward(
+                model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs
+            )
+        )
+        cotangents = job.cotangents(case.cotangents)
+        job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double=True))
+        job.step(p.Drop())
+        result = oracle.run(job, tolerate_failure=True)
+        answers = [one for one in result.evidence.results if isinstance(one, p.Gradients)]
+        return result.failure is None and bool(answers[0].double_backward)
+
+    return oracle.remember(("differentiates twice", case.variant, case.training), run)
 
 
 def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:

@@ -84,8 +84,3 @@ def accumulated(
     if live:
         accumulate([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
     return {name: leaves[name].grad for name in step.wrt}
-
-
-def differentiable_again(grads: dict[str, torch.Tensor | None]) -> bool:
-    """Return whether any gradient has a graph of its own."""
-    return any(grad is not None and grad.requires_grad for grad in grads.values())

@@ -55,6 +55,23 @@ def trace(
     )
 
 
+def differentiable_again(
+    grads: Mapping[str, torch.Tensor | None], leaves: Mapping[str, torch.Tensor], grad_outputs: Sequence[torch.Tensor]
+) -> bool:
+    """Return whether every gradient has a graph that leads to an operand or a grad_output.
+
+    All are differentiated once more. Raises what that raises. The graph behind a function with `once_differentiable`
+    ends at tensors of its own.
+    """
+    again = [grad for grad in grads.values() if grad is not None]
+    sources = [leaf for leaf in (*leaves.values(), *grad_outputs) if leaf.requires_grad and leaf.is_leaf]
+    known = {id(source) for source in sources}
+    if not again or not all(grad.requires_grad and known & _explore([grad.grad_fn]).leaves.keys() for grad in again):
+        return False
+    gradients(again, sources, [torch.ones_like(grad) for grad in again])
+    return True
+
+
 @contextlib.contextmanager
 def contiguous_grads(pairs: Sequence[tuple[object, torch.Tensor]]) -> Iterator[None]:
     """Make every gradient contiguous before a function behind the outputs receives it."""

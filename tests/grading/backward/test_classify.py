@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from grader.grading.backward.classify import classify
 from grader.grading.backward.describe import describe
-from grader.grading.backward.scaling import scale_of
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.scaling import scale_of
 from grader.grading.oracle.case import Case
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -123,7 +123,11 @@ def test_names_a_zeroed_gradient(example, name):
 
 
 @EXAMPLES
-@given(examples, operands, st.sampled_from([2.0, -1.0, 0.5, 3.0, -2.0, 1 / 3, 1 / 64, 1 / 1000, 128.0, 0.7, 1.01]))
+@given(
+    examples,
+    operands,
+    st.sampled_from([2.0, -1.0, 0.5, 3.0, -2.0, 1 / 3, 1 / 64, 1 / 1000, 128.0, 0.7, 1.01, 0.999, 1.0005]),
+)
 def test_names_the_factor(example, name, factor):
     faults = faults_of(example, {name: (example.eager[name] * factor)})
     assert [(fault.code, fault.name) for fault in faults] == [("grad_scaled", name)]
@@ -143,15 +147,6 @@ def test_names_one_perturbed_element(example, name, data):
     if faults[0].code == "grad_wrong":
         worst = [int(i) for i in torch.unravel_index(torch.tensor(position), value.shape)]
         assert f"worst at {worst}" in faults[0].amount
-
-
-@EXAMPLES
-@given(seeds, extents, st.integers(3, 24), magnitudes, st.sampled_from(ELEMENTWISE))
-def test_names_a_transposed_gradient(seed, rows, size, magnitude, function):
-    example = Example(seed, rows, size, size, magnitude, function)
-    faults = faults_of(example, {"weight": example.eager["weight"].T.contiguous()})
-    assert [fault.code for fault in faults] == ["grad_wrong"]
-    assert faults[0].remedy == "transpose it: it is the transpose of the right one"
 
 
 @EXAMPLES
@@ -232,5 +227,5 @@ def test_of_several_wrong_gradients_the_first_is_described_in_full():
     changed = {name: example.eager[name] + torch.randn(example.eager[name].shape) for name in ("weight", "bias")}
     [diagnosis] = describe(faults_of(example, changed), "small")
     assert diagnosis.message.startswith("gradient of `weight` is wrong in ")
-    assert "; so is `bias` (variant small), relative error " in diagnosis.message
-    assert diagnosis.message.endswith(": check its derivative by hand")
+    assert "; `bias` is wrong too (variant small), relative error " in diagnosis.message
+    assert "no pattern was found in the error" in diagnosis.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from grader.executor import JobResult
 from grader.grading.backward.vjp import ask, product
 from grader.grading.candidate import Candidate
@@ -19,6 +21,20 @@ def first_wrong(
     factor: float = 1.0,
 ) -> str | None:
     """Display name of the first operand whose gradient, times `factor`, is not the reference's."""
+    name = next(wrong_operands(candidate, case, result, key=key, skip=skip, factor=factor), None)
+    return None if name is None else case.operand_names[name]
+
+
+def wrong_operands(
+    candidate: Candidate,
+    case: Case,
+    result: JobResult,
+    *,
+    key: str = "a",
+    skip: tuple[str, ...] = (),
+    factor: float = 1.0,
+) -> Iterator[str]:
+    """Names of the operands whose gradients, times `factor`, are not the reference's."""
     actual = product(candidate, case, result, key)
     for name, expected in case.gradients.items():
         if name in skip or expected is None:
@@ -26,10 +42,9 @@ def first_wrong(
         gradient = actual.gradients[name]
         if gradient is None:
             if bool(expected.reference64.any()):
-                return case.operand_names[name]
+                yield name
         elif case.comparable("gradients", name) and tolerance.check(expected, gradient * factor).status == "failed":
-            return case.operand_names[name]
-    return None
+            yield name
 
 
 def plain_is_right(candidate: Candidate, case: Case) -> bool:

@@ -9,9 +9,8 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder
-from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right
+from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right, wrong_operands
 from grader.grading.backward.experiments._registry import Cases, experiment
-from grader.grading.backward.scaling import REDUCED_PRECISION
 from grader.grading.backward.vjp import (
     Answer,
     Part,
@@ -23,6 +22,7 @@ from grader.grading.backward.vjp import (
 )
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
+from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
@@ -105,34 +105,52 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> float:
 def _adds_up(candidate: Candidate, case: Case) -> Diagnosis | None:
     """Two backwards into one .grad, through two graphs or one retained graph; and three whose gradients are all kept.
 
-    One job: the retained graph comes last, since code from torch.compile refuses it.
+    One job, with a plain product as the control: the retained graph comes last, since code from torch.compile refuses
+    it.
     """
-    added, kept, retained = (
+    plain, added, kept, retained = (
+        one_product(candidate, case),
         Part(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
         Part(case, lambda job, key: _three_times(job, key, candidate, case)),
         Part(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
     )
-    answers = list(attempt_each(candidate, [added, kept, retained], "two backwards into the same .grad"))
-    diagnosis = _not_added(candidate, case, answers[0])
+    answers = list(attempt_each(candidate, [plain, added, kept, retained], "two backwards into the same .grad"))
+    control = answers.pop(0)
+    if control.result.failure is not None:
+        return None
+    diagnosis = _not_added(candidate, case, answers[0], control)
     if diagnosis is not None:
         return diagnosis
     if len(answers) < 3:
         answers[2:] = attempt_each(candidate, [retained], "a second backward through a retained graph")
-    return _not_repeatable(candidate, case, answers[2]) or _overwritten(candidate, case, answers[1])
+    return _not_repeatable(candidate, case, answers[2], control) or _overwritten(candidate, case, answers[1], control)
 
 
-def _not_added(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer, factor: float = 1.0) -> str | None:
+    """Display name of an operand whose gradient, times `factor`, is neither the reference's nor the plain product's.
+
+    A gradient that the tolerance only just admits may fail it in a sum, which says nothing about the sum.
+    """
+    ours, plain = (product(candidate, case, *one).gradients for one in (answer, control))
+    for name in wrong_operands(candidate, case, answer.result, key=answer.key, factor=factor):
+        gradient, before = ours[name], plain[name]
+        if gradient is None or before is None or not _change(before, factor * gradient) <= REDUCED_PRECISION:
+            return case.operand_names[name]
+    return None
+
+
+def _not_added(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:
     if answer.result.failure is not None:
         what = f"a second backward raises {first_line(answer.result.failure)}"
         return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
-    operand = first_wrong(candidate, case, answer.result, key=answer.key, factor=2.0)
+    operand = _unlike(candidate, case, answer, control, factor=2.0)
     if operand is None:
         return None
     what = f"two backwards into the same .grad do not add up for `{operand}`"
     return diagnose("accumulation_broken", what, remedy=FRESH)
 
 
-def _not_repeatable(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+def _not_repeatable(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:
     failure = answer.result.failure
     if failure is not None:
         if NOT_RETAINED in failure.text:
@@ -142,7 +160,7 @@ def _not_repeatable(candidate: Candidate, case: Case, answer: Answer) -> Diagnos
             f"a second backward through a retained graph raises {first_line(failure)}",
             remedy="keep what it needs with ctx.save_for_backward, and drop nothing in backward",
         )
-    operand = first_wrong(candidate, case, answer.result, key=answer.key, factor=2.0)
+    operand = _unlike(candidate, case, answer, control, factor=2.0)
     if operand is None:
         return None
     return diagnose(
@@ -152,11 +170,11 @@ def _not_repeatable(candidate: Candidate, case: Case, answer: Answer) -> Diagnos
     )
 
 
-def _overwritten(candidate: Candidate, case: Case, answer: Answer) -> Diagnosis | None:
+def _overwritten(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:
     """The first backward's gradients are still right after two more: the three share no buffer, not even in turn."""
     if answer.result.failure is not None:
         return None
-    operand = first_wrong(candidate, case, answer.result, key=answer.key)
+    operand = _unlike(candidate, case, answer, control)
     if operand is None:
         return None
     what = f"the next backward overwrites the gradient of `{operand}` that the one before returned"

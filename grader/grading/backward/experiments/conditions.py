@@ -108,7 +108,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
 
 @experiment(
     "double_backward_unsupported",
-    question="The gradients themselves carry a graph.",
+    question="The gradients can be differentiated again, if the reference's can.",
     remedy="build the backward from differentiable operations",
     rank=120,
     modes=("train",),
@@ -119,6 +119,6 @@ def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis
     candidate.forget()  # a backward may write into buffers, which require grad now
     if supported:
         return None
-    what = "the gradients cannot be differentiated again (information only)"
+    what = "the gradients cannot be differentiated again, and the reference's can (information only)"
     remedy = "build the backward from differentiable operations if second derivatives are needed"
     return diagnose("double_backward_unsupported", what, remedy=remedy)

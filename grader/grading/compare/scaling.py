@@ -12,15 +12,15 @@ ROUNDING_RESIDUAL = 1e-4
 """Relative difference below which two results agree up to rounding: ten times the error of float32 reductions. Applies
 to ||c - a g|| / ||c||, to a factor and the nearest whole number, and to a norm that should be 0."""
 REDUCED_PRECISION = 1e-3
-"""Relative error that reduced precision or another order of float32 sums may cause. A factor this close to 1, and a
-smaller change between two equal calls, are rounding."""
+"""Relative error that reduced precision or another order of float32 sums may cause. A smaller change between two equal
+calls is rounding."""
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
-    Any two single numbers are multiples of each other, so for those the factor must be a whole number or the inverse
-    of one.
+    A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
+    multiples of each other, so for those the factor must be a whole number or the inverse of one.
     """
     c, g = blocks.reals(gradient).reshape(-1), blocks.reals(reference64.to(gradient.device)).reshape(-1)
     size = float(g @ g)
@@ -28,7 +28,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
         return None
     factor = float(c @ g) / size
     residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
-    if not residual < ROUNDING_RESIDUAL or abs(factor - 1) <= REDUCED_PRECISION:
+    if not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
     return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
 

@@ -1,0 +1,64 @@
+"""Whether a gradient is grad_output times a function of one tensor, and how that function differs; overwritten sums."""
+
+from __future__ import annotations
+
+import torch
+
+from grader.grading.compare.nonsmooth import MIN_ELEMENTS
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number
+
+
+def function_of_one(subject: Subject) -> Pattern | None:
+    """The tensor divided by grad_output is a function of one known tensor of this shape."""
+    if subject.right.numel() < MIN_ELEMENTS:
+        return None
+    for grad in subject.grad_outputs:
+        if tuple(grad.value.shape) != subject.shape:
+            continue
+        usable = grad.value.abs() > 0.1 * norm(grad.value) / grad.value.numel() ** 0.5
+        actual, right = (value[usable] / grad.value[usable] for value in (subject.actual, subject.right))
+        for known in subject.tensors:
+            if tuple(known.value.shape) != subject.shape or not bool((known.value != known.value.flatten()[0]).any()):
+                continue
+            at, order = known.value[usable].sort()
+            if not _smooth(at, actual[order]):
+                continue
+            if not _smooth(at, right[order]):
+                text = f"is {grad.name} times a function of {known.name} alone, and the reference's is not"
+                remedy = "add the terms by which an element of the output depends on the other elements of the input"
+                return Pattern(text, remedy)
+            return _compared(grad.name, known.name, at, actual[order], right[order])
+    return None
+
+
+def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, right: torch.Tensor) -> Pattern:
+    """Three points, at least one of which shows the largest difference."""
+    largest = int((actual - right).abs().argmax())
+    chosen = sorted({len(at) // 8, largest, len(at) - 1 - len(at) // 8})
+    shown = ", ".join(
+        f"{number(float(actual[i]))} for {number(float(right[i]))} at {number(float(at[i]))}" for i in chosen
+    )
+    text = f"is {grad} times a wrong function of {name}: {shown}"
+    return Pattern(text, f"differentiate again what the forward does with {name}, and compare at these points")
+
+
+def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether most values lie on the line between their neighbours: a function, up to a few jumps."""
+    width = at[2:] - at[:-2]
+    share = (at[1:-1] - at[:-2]) / width.where(width > 0, 1.0)
+    gap = (value[1:-1] - (value[:-2] + share * (value[2:] - value[:-2]))).abs()
+    spread = float((value - value.median()).abs().mean())
+    return spread > 0 and float(gap.median()) <= 20 * FIT * spread
+
+
+def overwritten(subject: Subject) -> Pattern | None:
+    """Each wrong element is one element of grad_output, where the reference adds several up."""
+    chosen = subject.actual[subject.wrong]
+    chosen = chosen[chosen != 0].float()
+    if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()):
+        return None
+    for grad in subject.grad_outputs:
+        if grad.value.numel() > 1 and bool(torch.isin(chosen, grad.value.float()).all()):
+            text = f"holds a single element of {grad.name} wherever it is wrong"
+            return Pattern(text, "add up the contributions to one element (+=, atomicAdd): each overwrites the last")
+    return None

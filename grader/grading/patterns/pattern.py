@@ -1,0 +1,156 @@
+"""A pattern of errors, and the tensors that it is searched in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.oracle.case import Case
+
+MAX_ELEMENTS = nonsmooth.MAX_ELEMENTS // nonsmooth.RUNS
+"""Elements of the largest tensor that is searched for patterns: a search makes a hundred passes, on the CPU."""
+FIT = REDUCED_PRECISION
+"""Relative residual of an explanation that holds: 100 times the rounding of float32 sums, and a hundredth of what a
+wrong explanation of FREE elements leaves by chance."""
+FREE = 4
+"""Elements for each fitted number, and elements inside and outside of a region: with fewer, an explanation fits by
+chance."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What wrong elements have in common. Both texts are parts of a sentence."""
+
+    text: str
+    """Follows "gradient of `x`": "is zero in row 3", "is the sum of grad_output alone"."""
+    remedy: str
+    code: str = "grad_wrong"
+    """The code of a diagnosis of a gradient with this pattern."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A tensor that a mistake may involve."""
+
+    name: str
+    """In a message: `x` in backticks, or grad_output."""
+    value: torch.Tensor
+    """In float64, on the CPU."""
+
+
+class Subject:
+    """A wrong tensor beside the right one, and the known tensors around it; all in float64 on the CPU."""
+
+    def __init__(
+        self, case: Case, actual: torch.Tensor, expected: tolerance.Expected, name: str, inputs: Sequence[str]
+    ) -> None:
+        """`name` is the operand's in the case, or the output's; `inputs` are the arguments' names in messages."""
+        self.case, self.name, self.expected = case, name, expected
+        self._inputs = inputs
+        self.actual = actual.detach().cpu().double()
+        self.right = expected.reference64.cpu().double()
+        self.error = self.actual - self.right
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return tuple(self.right.shape)
+
+    @cached_property
+    def size(self) -> float:
+        """The norm of the error."""
+        return norm(self.error)
+
+    @cached_property
+    def noise(self) -> float:
+        """The norm of what rounding adds to a result."""
+        return tolerance.BASELINE_FACTOR_L2 * self.expected.error_l2 + self._rounding * norm(self.right)
+
+    @cached_property
+    def wrong(self) -> torch.Tensor:
+        """Where the error exceeds rounding."""
+        size = self.right.abs()
+        rms = norm(self.right) / math.sqrt(max(self.right.numel(), 1))
+        slope = tolerance.ELEMENT_TOLERANCE + self._rounding
+        return self.error.abs() > tolerance.BASELINE_FACTOR_MAX * self.expected.error_max + slope * (size + rms)
+
+    @property
+    def _rounding(self) -> float:
+        return tolerance.EPSILON * math.sqrt(self.expected.reduction_length)
+
+    def explained(self, residual: torch.Tensor, of: torch.Tensor | None = None) -> bool:
+        """Whether a residual is what rounding leaves of the error, or of a part `of` it."""
+        size = self.size if of is None else norm(of)
+        bound = FIT * size + self.noise
+        return bound <= 0.1 * size and norm(residual) <= bound
+
+    @cached_property
+    def grad_outputs(self) -> list[Known]:
+        """The grad_output of each output."""
+        given = self.case.cotangents
+        named = {name: "grad_output" if len(given) == 1 else f"the grad_output of {name}" for name in given}
+        return [Known(named[name], value) for name, value in _floats(given.items())]
+
+    @cached_property
+    def tensors(self) -> list[Known]:
+        """Inputs, parameters, buffers and outputs: this operand first."""
+        case = self.case
+        inputs = {f"input[{i}]": value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
+        outputs = {name: expected.reference64 for name, expected in case.outputs.items()}
+        found = [
+            (name, Known(f"`{self.label(name)}`", value))
+            for name, value in _floats([*inputs.items(), *case.state.items(), *outputs.items()])
+            if name in inputs or name in outputs or case.state[name].is_floating_point()
+        ]
+        return [known for _, known in sorted(found, key=lambda one: one[0] != self.name)]
+
+    @cached_property
+    def indices(self) -> list[Known]:
+        """Integer inputs."""
+        return [
+            Known(f"`{self._inputs[i]}`", value.cpu())
+            for i, value in enumerate(self.case.inputs)
+            if isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
+        ]
+
+    def label(self, name: str) -> str:
+        """A tensor's name in messages."""
+        return self._inputs[int(name[len("input[") : -1])] if name.startswith("input[") else name
+
+    def like(self) -> Iterator[Known]:
+        """Known tensors of this shape: this operand first, then the others, then grad_outputs."""
+        for known in (*self.tensors, *self.grad_outputs):
+            if tuple(known.value.shape) == self.shape:
+                yield known
+
+
+Search = Callable[[Subject], Pattern | None]
+"""One kind of pattern."""
+
+
+def norm(value: torch.Tensor) -> float:
+    """The Euclidean norm."""
+    return float(torch.linalg.vector_norm(value))
+
+
+def factor(of: torch.Tensor, to: torch.Tensor) -> float:
+    """The least-squares a in of = a * to."""
+    size = float((to * to).sum())
+    return float((of * to).sum()) / size if size else 0.0
+
+
+def number(value: float) -> str:
+    """A number with four digits."""
+    return f"{value:.4g}"
+
+
+def _floats(named: object) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in named:  # type: ignore[attr-defined]
+        if (value.is_floating_point() or value.dtype is torch.bool) and 0 < value.numel() <= MAX_ELEMENTS:
+            yield name, value.detach().cpu().double()

@@ -1,0 +1,233 @@
+"""Where a tensor is wrong: rows, a border, a range of values, positions that an index names; and what stands there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from grader.grading.compare.scaling import factor_text, scale_of
+from grader.grading.outcome import MAX_LISTED
+from grader.grading.patterns.pattern import FREE, Known, Pattern, Subject, number
+
+
+class Region(NamedTuple):
+    """Elements that may share a mistake."""
+
+    text: str
+    inside: torch.Tensor
+    remedy: str
+    """For what is wrong there in no particular way."""
+    by_index: bool = True
+    """Chosen by their indices, not by the values of another tensor."""
+
+
+MOST = 0.85
+"""Share of a region's elements that must be wrong: some are right by chance, such as zeros behind a ReLU."""
+
+
+def region(subject: Subject) -> Pattern | None:
+    """A region outside of which every element is right, and inside of which one thing stands."""
+    return _region(subject, plain=False)
+
+
+def vague_region(subject: Subject) -> Pattern | None:
+    """A region outside of which every element is right, and inside of which nearly all are wrong somehow."""
+    return _region(subject, plain=True)
+
+
+def _region(subject: Subject, *, plain: bool) -> Pattern | None:
+    wrong = subject.wrong
+    count, elements = int(wrong.sum()), wrong.numel()
+    if not 0 < count < elements or not wrong.dim():
+        return None
+    either = (subject.actual != 0) | (subject.right != 0)  # behind a ReLU, most elements are 0 on both sides
+    for text, inside, remedy, by_index in _regions(subject):
+        size = int((inside & either).sum())
+        if bool((wrong & ~inside).any()) or count < MOST * size or bool(inside.all()):
+            continue
+        if plain and not by_index and size > MOST * elements:
+            continue  # some value is the smallest, and the rest may be right by chance
+        state, better = _state(subject, inside)
+        if better or plain:
+            return Pattern(f"is {state} {text}, and right elsewhere", better or remedy)
+    return None
+
+
+def _regions(subject: Subject) -> Iterator[Region]:
+    """Candidates, the plainest first."""
+    yield from _named_by_index(subject)
+    yield from _box(subject)
+    yield from _outside_box(subject)
+    yield from _values(subject)
+
+
+def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
+    """What stands inside, and the remedy that follows from it, if one does."""
+    actual, right = subject.actual[inside], subject.right[inside]
+    if not bool(actual.any()):
+        return "zero", "write those elements: no thread does, or a mask leaves them out"
+    if not bool(right.any()):
+        return "not zero, as it is in the reference,", "leave those elements zero, as the reference does"
+    factor = scale_of(actual, right)
+    if factor == -1:
+        return "of the wrong sign", "flip the sign there"
+    if factor is not None and len(right) >= FREE:
+        return f"{factor_text(factor)} times the reference's", "look for that factor there"
+    error = subject.error[inside]
+    mean = float(error.mean())
+    if len(right) >= FREE and subject.explained(error - mean, error):
+        return f"off by {number(mean)} in each element", f"subtract {number(mean)} there"
+    return "wrong", ""
+
+
+def _box(subject: Subject) -> Iterator[Region]:
+    """The smallest box of indices around the wrong elements."""
+    kept = [of if _regular(of) else torch.ones_like(of) for of in _hit(subject.wrong)]
+    text = [_indices(dim, of, subject.shape) for dim, of in enumerate(kept) if not bool(of.all())]
+    if text:
+        tail = any(bool(of[-1]) and not bool(of[0]) for of in kept)
+        remedy = "check the loop bounds there" if tail else "check how those indices are handled"
+        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.shape), remedy)
+
+
+def _outside_box(subject: Subject) -> Iterator[Region]:
+    """Everything but a box: right inside, such as away from a border."""
+    kept = _hit(~subject.wrong)
+    inner = [dim for dim, of in enumerate(kept) if not bool(of.all())]
+    if not inner:
+        return
+    inside = ~_mask(kept, subject.shape)
+    low = [int(kept[dim].nonzero()[0]) for dim in inner]
+    high = [len(kept[dim]) - 1 - int(kept[dim].nonzero()[-1]) for dim in inner]
+    dims = _dimensions(inner)
+    if (
+        all(
+            bool(kept[dim][first : len(kept[dim]) - last].all())
+            for dim, first, last in zip(inner, low, high, strict=True)
+        )
+        and low == high
+        and min(low) > 0
+    ):
+        width = f"{low[0]} wide" if len(set(low)) == 1 else "of the widths " + " and ".join(map(str, low))
+        centre = all(bool(kept[dim].sum() == 1) for dim in inner)
+        text = f"in all but the centre along {dims}" if centre else f"on the border along {dims}, {width}"
+        yield Region(text, inside, "check how padding enters: the elements that no padding touches are right")
+        return
+
+
+def _values(subject: Subject) -> Iterator[Region]:
+    """Where a known tensor of this shape is below or above a limit, in value or in size."""
+    wrong = subject.wrong
+    if int(wrong.sum()) < FREE or int((~wrong).sum()) < FREE:
+        return
+    for known in subject.like():
+        for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
+            for sign, relation in ((1.0, ">"), (-1.0, "<")):
+                edge = float((sign * value)[wrong].min())
+                inside = sign * value >= edge
+                if int((~inside).sum()) < FREE:
+                    continue
+                limit = sign * _between(float((sign * value)[~inside].max()), edge) or 0.0
+                remedy = f"check the branch for {name} {relation} {number(limit)}"
+                yield Region(f"where {name} {relation} {number(limit)}", inside, remedy, by_index=False)
+
+
+def _between(below: float, above: float) -> float:
+    """The number with the fewest digits in (below, above]."""
+    if below <= 0 <= above:
+        return 0.0
+    for digits in range(-6, 12):
+        step = 10.0**-digits
+        found = math.ceil(below / step + 1e-9) * step
+        if below < found <= above:
+            return found
+    return above
+
+
+def _named_by_index(subject: Subject) -> Iterator[Region]:
+    """The positions that an integer input names: classes, or rows of a table."""
+    for index in subject.indices:
+        yield from _classes(subject, index)
+        yield from _rows(subject, index)
+
+
+def _classes(subject: Subject, index: Known) -> Iterator[Region]:
+    for dim in range(len(subject.shape)):
+        rest = subject.shape[:dim] + subject.shape[dim + 1 :]
+        inside_range = bool(((index.value >= 0) & (index.value < subject.shape[dim])).all())
+        if tuple(index.value.shape) == rest and inside_range:
+            inside = torch.zeros(subject.shape, dtype=torch.bool)
+            inside.scatter_(dim, index.value.long().unsqueeze(dim), True)
+            where = f"at the positions along dimension {dim} that {index.name} names"
+            yield Region(where, inside, f"check the term of the element that {index.name} names")
+            most = subject.wrong.sum(dim).flatten()
+            if bool((most == most[0]).all()) and int(most[0]) > 1 and bool((subject.wrong | ~inside).all()):
+                text = f"in {int(most[0])} elements along dimension {dim}, one of which {index.name} names"
+                yield Region(text, subject.wrong, f"read {index.name} at the same position as the reference does")
+
+
+def _rows(subject: Subject, index: Known) -> Iterator[Region]:
+    rows = subject.shape[0]
+    if not index.value.numel() or int(index.value.min()) < 0 or int(index.value.max()) >= rows:
+        return
+    times = torch.bincount(index.value.long().flatten(), minlength=rows)
+    for chosen, text, remedy in (
+        (times > 1, f"in the rows that {index.name} names more than once", "add up the contributions of equal indices"),
+        (times == 1, f"in the rows that {index.name} names once", "check rows with a single contribution"),
+        (times == 0, f"in the rows that {index.name} does not name", "initialise the gradient buffer with zeros"),
+    ):
+        if bool(chosen.any()):
+            yield Region(text, chosen.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape), remedy)
+
+
+def _regular(chosen: torch.Tensor) -> bool:
+    """Whether they are few, or have equal distances: a list of most indices says nothing."""
+    gaps = chosen.nonzero().flatten().diff()
+    return 2 * int(chosen.sum()) <= len(chosen) or bool((gaps == gaps[:1]).all())
+
+
+def _hit(mask: torch.Tensor) -> list[torch.Tensor]:
+    """For each dimension, the indices at which the mask is true anywhere."""
+    return [mask.movedim(dim, 0).reshape(extent, -1).any(1) for dim, extent in enumerate(mask.shape)]
+
+
+def _mask(kept: Sequence[torch.Tensor], shape: Sequence[int]) -> torch.Tensor:
+    inside = torch.ones(tuple(shape), dtype=torch.bool)
+    for dim, of in enumerate(kept):
+        inside &= of.view(-1, *[1] * (len(shape) - dim - 1))
+    return inside
+
+
+def _dimensions(dims: Sequence[int]) -> str:
+    shown = [str(dim) for dim in dims]
+    return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _indices(dim: int, chosen: torch.Tensor, shape: Sequence[int]) -> str:
+    """`the last 4 of 12 rows`, `index 2 of dimension 1`, `every second index of dimension 3`."""
+    found = [int(i) for i in chosen.nonzero()]
+    count, extent = len(found), len(chosen)
+    unit = {0: "row", 1: "column"}.get(dim) if len(shape) == 2 else None
+    steps = {after - before for before, after in itertools.pairwise(found)}
+    of = f"{unit}s" if unit else f"indices of dimension {dim}"
+    if count == 1:
+        which = "the last" if found[0] == extent - 1 else "the first" if found[0] == 0 else ""
+        named = f"{unit} {found[0]}" if unit else f"index {found[0]} of dimension {dim}"
+        return f"{named} ({which} of {extent})" if which else named
+    if steps == {1}:
+        if found[0] == 0:
+            return f"the first {count} of {extent} {of}"
+        if found[-1] == extent - 1:
+            return f"the last {count} of {extent} {of} ({found[0]} and up)"
+        return (
+            f"{of} {found[0]} to {found[-1]}" if unit else f"the indices {found[0]} to {found[-1]} of dimension {dim}"
+        )
+    if len(steps) == 1 and count > 2:
+        return f"every {next(iter(steps))}th of the {of}, from {found[0]}"
+    shown = ", ".join(map(str, found[:MAX_LISTED]))
+    more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
+    return f"{count} of {extent} {of} ({shown}{more})"

@@ -1,0 +1,71 @@
+"""Searches all kinds of patterns, the plainest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.patterns.arrangement import arrangement
+from grader.grading.patterns.elementwise import function_of_one, overwritten
+from grader.grading.patterns.evaluated import by_evaluation
+from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Search, Subject
+from grader.grading.patterns.regions import region, vague_region
+from grader.grading.patterns.terms import grouped, missing_factor, single_term
+
+SEARCHES: Sequence[Search] = (
+    arrangement,
+    overwritten,
+    region,
+    single_term,
+    missing_factor,
+    grouped,
+    function_of_one,
+    vague_region,
+)
+"""From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
+
+SCALE = "check what shifts and scales it there, such as a mean, a variance or its eps"
+"""The remedy for an output that is wrong by a shift or a factor."""
+
+
+def find_pattern(
+    oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: tolerance.Expected
+) -> Pattern | None:
+    """The first pattern that explains the error of a gradient; None if none does, or it is too large to search.
+
+    `name` is the operand's in the case.
+    """
+    subject = _subject(oracle, case, name, actual, expected)
+    if subject is None:
+        return None
+    searches = SEARCHES if bool(subject.wrong.any()) else ()
+    found = (search(subject) for search in searches)
+    return next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
+
+
+def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:
+    """The first pattern that explains the error of an output; None if none does, or it is too large to search."""
+    alone = replace(case, cotangents={}, outputs={}, gradients={})
+    subject = _subject(oracle, alone, name, actual, case.outputs[name])
+    if subject is None or not case.comparable("outputs", name):
+        return None
+    for search in (arrangement, region, missing_factor, grouped, vague_region):
+        pattern = search(subject)
+        if pattern is not None:
+            return replace(pattern, remedy=SCALE) if search is grouped else pattern
+    return None
+
+
+def _subject(
+    oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: tolerance.Expected
+) -> Subject | None:
+    real = expected.dtype.is_floating_point and not actual.is_complex()
+    if not real or not 0 < actual.numel() <= MAX_ELEMENTS or not bool(actual.isfinite().all()):
+        return None
+    inputs = [oracle.module.argument_name(index) for index in range(len(case.inputs))]
+    return Subject(case, actual, expected, name, inputs)

@@ -1,0 +1,205 @@
+"""Whether an error is a known term: a multiple of grad_output, of an operand, of a product of them, or a mean."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from grader.grading.patterns.pattern import FREE, Known, Pattern, Subject, factor, norm, number
+
+
+def single_term(subject: Subject) -> Pattern | None:
+    """The whole tensor, or its error, is a multiple of one known term."""
+    if subject.right.numel() < FREE:
+        return None
+    if subject.explained(subject.actual - subject.actual.mean()) and bool(subject.actual.any()):
+        value = number(float(subject.actual.mean()))
+        return Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
+    terms = list(_terms(subject))
+    for term in terms:
+        a = factor(subject.actual, term.value)
+        if norm(term.value) and subject.explained(subject.actual - a * term.value):
+            shown = _multiple(a, term.name)
+            return Pattern(f"is {shown} alone", f"apply the rest of the derivative: {term.name} is a part of it")
+    for term in terms:
+        a = factor(subject.error, term.value)
+        if norm(term.value) and subject.explained(subject.error - a * term.value):
+            return _too_much(a, term.name)
+    return None
+
+
+def _too_much(a: float, name: str) -> Pattern:
+    if abs(a + 1) < 1e-3:
+        return Pattern(f"lacks {name}", f"add {name}")
+    if abs(a - 1) < 1e-3:
+        return Pattern(f"has {name} too much", f"subtract {name}: it is added once too often, or does not belong there")
+    if a > 0:
+        return Pattern(f"has {_multiple(a, name)} too much", f"check the factor of {name}")
+    return Pattern(f"lacks {_multiple(-a, name)}", f"check the factor or the sign of {name}")
+
+
+def _multiple(a: float, name: str) -> str:
+    if abs(a - 1) < 1e-3:
+        return name
+    return f"minus {name}" if abs(a + 1) < 1e-3 else f"{number(a)} times {name}"
+
+
+def missing_factor(subject: Subject) -> Pattern | None:
+    """The tensor lacks a factor that is a known tensor, or has it once too often."""
+    for known in subject.tensors:
+        for value in _broadcasts(known.value, subject.shape):
+            if not bool((value - value.flatten()[0]).any()):
+                continue
+            scaled = subject.right * value
+            if subject.right.numel() < FREE:
+                continue
+            a = factor(subject.actual, scaled)
+            if a and subject.explained(subject.actual - a * scaled):
+                times = "" if abs(a - 1) < 1e-3 else f", times {number(a)}"
+                text = f"has the factor {known.name} once too often{times}"
+                return Pattern(text, f"multiply by {known.name} once less")
+            a = factor(subject.right, subject.actual * value)
+            if a and subject.explained(subject.right - a * subject.actual * value):
+                text = f"is the right one divided by {known.name}"
+                return Pattern(text, f"multiply by {known.name}")
+    return None
+
+
+def grouped(subject: Subject) -> Pattern | None:
+    """In each row, channel or the like: an offset, a multiple of a known tensor, both, or a factor."""
+    dims = [dim for dim, extent in enumerate(subject.shape) if extent > 1]
+    groups = [chosen for count in range(len(dims), 0, -1) for chosen in itertools.combinations(dims, count)]
+    groups.sort(key=lambda chosen: -_length(subject, chosen))
+    for chosen in groups:
+        each, length = _each(subject, chosen), _length(subject, chosen)
+        if length < FREE:
+            continue
+        mean = subject.error.mean(chosen, keepdim=True)
+        if subject.explained(subject.error - mean):
+            text = f"is off by the same amount {each}"
+            return Pattern(text, f"look for a sum or mean over {_dimensions(chosen)} that is missing, or is too much")
+        a = _slope(subject.actual, subject.right, chosen)
+        if len(groups) > 1 and subject.explained(subject.actual - a * subject.right):
+            return _factor(subject, a, each)
+        if length < 2 * FREE:
+            continue
+        for known in subject.like():
+            pattern = _multiples(subject, known, chosen, each)
+            if pattern is not None:
+                return pattern
+    return None
+
+
+def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: str) -> Pattern | None:
+    """The error is b times a known tensor, or a + b times, with a and b for each group."""
+    over = f"a sum over {_dimensions(chosen)} times {known.name}"
+    b = _slope(subject.error, known.value, chosen)
+    if subject.explained(subject.error - b * known.value):
+        text = f"is off by a multiple of {known.name} {each}"
+        return Pattern(text, f"look for {over} that is missing or has another factor")
+    centred = known.value - known.value.mean(chosen, keepdim=True)
+    b = _slope(subject.error, centred, chosen)
+    rest = subject.error - b * centred
+    if subject.explained(rest):
+        text = f"is off by a multiple of {known.name} minus its mean {each}"
+        return Pattern(text, "look for the term of the variance: it is missing or has another factor or sign")
+    if subject.explained(rest - rest.mean(chosen, keepdim=True)):
+        text = f"is off by a constant plus a multiple of {known.name} {each}"
+        return Pattern(text, "look for the terms of the mean and of the variance")
+    return None
+
+
+def _factor(subject: Subject, a: torch.Tensor, each: str) -> Pattern:
+    """A factor for each group; names the known tensor that it is a multiple of."""
+    text = f"is off by one factor {each}, from {number(float(a.min()))} to {number(float(a.max()))}"
+    return Pattern(text, "look for a factor that differs there: it is missing, applied twice, or read at another index")
+
+
+def _terms(subject: Subject) -> Iterator[Known]:
+    """Known terms in this shape, each linear in a grad_output or the gradient of another operand."""
+    shape = subject.shape
+    factors = [None, *subject.tensors]
+    for grad, other in itertools.product(subject.grad_outputs, factors):
+        for value in [None] if other is None else _broadcasts(other.value, tuple(grad.value.shape)):
+            term = grad.value if value is None else grad.value * value
+            name = grad.name if other is None else f"{grad.name} * {other.name}"
+            for reduced, over in _reduced(term, shape):
+                yield Known(f"the sum over {_dimensions(over)} of {name}" if over else name, reduced)
+    for grad, other in itertools.product(subject.grad_outputs, subject.tensors):
+        yield from _products(grad, other, shape)
+    for name, expected in subject.case.gradients.items():
+        if name != subject.name and expected is not None and expected.reference64.numel() == subject.right.numel():
+            value = expected.reference64.cpu().double().reshape(shape)
+            yield Known(f"the gradient of `{subject.label(name)}`", value)
+
+
+def _products(grad: Known, other: Known, shape: tuple[int, ...]) -> Iterator[Known]:
+    """Matrix products of a grad_output and another tensor, each plain or transposed."""
+    g, t = grad.value, other.value
+    if g.dim() < 2 or t.dim() < 2:
+        return
+    pairs = [(g, t)]
+    if len(shape) == 2 and g.dim() > 2:
+        pairs = [(g.reshape(-1, g.shape[-1]), t.reshape(-1, t.shape[-1]))]
+    for left, right in pairs:
+        for (a, a_name), (b, b_name) in itertools.product(
+            ((left, grad.name), (left.mT, f"{grad.name}^T")), ((right, other.name), (right.mT, f"{other.name}^T"))
+        ):
+            for one, two, text in ((a, b, f"{a_name} @ {b_name}"), (b, a, f"{b_name} @ {a_name}")):
+                fits = one.shape[-1] == two.shape[-2] and (one.dim() == two.dim() or 2 in (one.dim(), two.dim()))
+                if fits and (one.shape[:-2] == two.shape[:-2] or 2 in (one.dim(), two.dim())):
+                    result = one @ two
+                    if tuple(result.shape) == shape:
+                        yield Known(text, result)
+
+
+def _broadcasts(value: torch.Tensor, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
+    """The tensor in a larger shape, along each choice of dimensions with its extents."""
+    extents = [extent for extent in value.shape if extent > 1]
+    if not extents or len(extents) > len(shape):
+        return
+    for chosen in itertools.combinations(range(len(shape)), len(extents)):
+        if [shape[dim] for dim in chosen] == extents:
+            yield value.reshape([shape[dim] if dim in chosen else 1 for dim in range(len(shape))]).expand(shape)
+
+
+def _reduced(value: torch.Tensor, shape: tuple[int, ...]) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:
+    """The tensor in this shape: as it is, summed over the other dimensions, or repeated along them."""
+    if tuple(value.shape) == shape:
+        yield value, ()
+        return
+    extents = [extent for extent in shape if extent > 1]
+    if extents and len(extents) <= value.dim():
+        for chosen in itertools.combinations(range(value.dim()), len(extents)):
+            if [value.shape[dim] for dim in chosen] == extents:
+                over = tuple(dim for dim in range(value.dim()) if dim not in chosen)
+                yield (value.sum(over) if over else value).reshape(shape), over
+    elif value.numel() < torch.Size(shape).numel():
+        yield from ((wide, ()) for wide in _broadcasts(value, shape))
+
+
+def _slope(of: torch.Tensor, to: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """The least-squares factor of each group along `dims`."""
+    size = (to * to).sum(tuple(dims), keepdim=True)
+    return (of * to).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
+
+
+def _length(subject: Subject, dims: Sequence[int]) -> int:
+    return torch.Size([subject.shape[dim] for dim in dims]).numel()
+
+
+def _each(subject: Subject, dims: Sequence[int]) -> str:
+    """`in each row`, `for each index of dimension 1`, `everywhere`, for groups along `dims`."""
+    left = [dim for dim in range(len(subject.shape)) if dim not in dims and subject.shape[dim] > 1]
+    if not left:
+        return "everywhere"
+    if len(subject.shape) == 2:
+        return f"within each {'row' if left == [0] else 'column'}"
+    return f"within each index of {_dimensions(left)}"
+
+
+def _dimensions(dims: Sequence[int]) -> str:
+    shown = [str(dim) for dim in dims]
+    return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
