@@ -25,10 +25,6 @@ class Region(NamedTuple):
     """Chosen by their indices, not by the values of another tensor."""
 
 
-MOST = 0.85
-"""Share of a region's elements that must be wrong: some are right by chance, such as zeros behind a ReLU."""
-
-
 def region(subject: Subject) -> Pattern | None:
     """A region outside of which every element is right, and inside of which one thing stands."""
     return _region(subject, plain=False)
@@ -47,14 +43,19 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
     either = (subject.actual != 0) | (subject.right != 0)  # behind a ReLU, most elements are 0 on both sides
     for text, inside, remedy, by_index in _regions(subject):
         size = int((inside & either).sum())
-        if bool((wrong & ~inside).any()) or count < MOST * size or bool(inside.all()):
+        if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool(inside.all()):
             continue
-        if plain and not by_index and size > MOST * elements:
+        if plain and not by_index and _nearly(size, elements):
             continue  # some value is the smallest, and the rest may be right by chance
         state, better = _state(subject, inside)
         if better or plain:
             return Pattern(f"is {state} {text}, and right elsewhere", better or remedy)
     return None
+
+
+def _nearly(count: int, of: int) -> bool:
+    """Whether at most an eighth is missing: some elements of a region are right by chance."""
+    return 8 * count >= 7 * of
 
 
 def _regions(subject: Subject) -> Iterator[Region]:
