@@ -138,7 +138,7 @@ def _narrow(oracle: Oracle, subject: Subject) -> Pattern | None:
             other = _gradient(oracle, subject, narrow)
             error = subject.right - (subject.right if other is None else other)
             alike = -float((error * subject.error).sum()) / max(norm(error) * subject.size, 1e-300)
-            if alike > max(5 / math.sqrt(error.numel()), 0.2):
+            if alike > max(3 / math.sqrt(error.numel()), 0.2):
                 text = (
                     f"has errors of the size of {name} rounding (relative {number(relative)}), which follow those of "
                     f"operands rounded to it (correlation {alike:.2f})"

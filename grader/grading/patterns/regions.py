@@ -74,7 +74,7 @@ def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
     if not bool(right.any()):
         return "not zero, as it is in the reference,", "leave those elements zero, as the reference does"
     factor = scale_of(actual, right)
-    if factor == -1:
+    if factor is not None and factor_text(factor) == "-1":
         return "of the wrong sign", "flip the sign there"
     if factor is not None and len(right) >= FREE:
         return f"{factor_text(factor)} times the reference's", "look for that factor there"
@@ -228,7 +228,8 @@ def _indices(dim: int, chosen: torch.Tensor, shape: Sequence[int]) -> str:
             f"{of} {found[0]} to {found[-1]}" if unit else f"the indices {found[0]} to {found[-1]} of dimension {dim}"
         )
     if len(steps) == 1 and count > 2:
-        return f"every {next(iter(steps))}th of the {of}, from {found[0]}"
+        step = next(iter(steps))
+        return f"every {'second' if step == 2 else f'{step}th'} of the {of}, from {found[0]}"
     shown = ", ".join(map(str, found[:MAX_LISTED]))
     more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
     return f"{count} of {extent} {of} ({shown}{more})"

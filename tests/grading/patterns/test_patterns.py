@@ -1,0 +1,135 @@
+"""Patterns of wrong gradients: each is found, and none is found in rounding or in noise."""
+
+import pytest
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.patterns.pattern import Subject
+from grader.grading.patterns.search import SEARCHES
+
+ROWS, COLUMNS = 12, 16
+
+
+class Example:
+    """y = x * scale, with a grad_output, its gradient of x, and an index of each row."""
+
+    def __init__(self, seed):
+        generator = torch.Generator().manual_seed(seed)
+        self.x, self.g, self.right = (torch.randn(ROWS, COLUMNS, generator=generator).double() for _ in range(3))
+        self.scale = torch.rand(COLUMNS, generator=generator).double() + 0.5
+        self.target = torch.randint(0, COLUMNS, (ROWS,), generator=generator)
+
+    def found(self, actual, right=None):
+        """The text of the first pattern in a gradient of x; None without one."""
+        right = self.right if right is None else right
+        expected = tolerance.Expected("x", tuple(right.shape), torch.float32, right, 1e-6, 1e-7, 1.0)
+        case = Case(
+            variant="small",
+            training=True,
+            seed=0,
+            init_inputs=[],
+            inputs=(self.x.float(), self.target),
+            state={"scale": self.scale.float()},
+            cotangents={"output": self.g.float()},
+            outputs={},
+            buffers={},
+            gradients={"input[0]": expected},
+            operand_names={"input[0]": "x"},
+        )
+        subject = Subject(case, actual.float(), expected, "input[0]", ["x", "target"])
+        found = (search(subject) for search in SEARCHES)
+        return next((pattern.text for pattern in found if pattern is not None), None)
+
+
+def where(mask, value):
+    return lambda e: torch.where(mask(e), value(e), e.right)
+
+
+def columns(e):
+    return torch.arange(COLUMNS).expand(ROWS, COLUMNS)
+
+
+def rows(e):
+    return torch.arange(ROWS)[:, None].expand(ROWS, COLUMNS)
+
+
+def zeros(e):
+    return torch.zeros(ROWS, COLUMNS).double()
+
+
+def centred(e):
+    return e.x - e.x.mean(1, keepdim=True)
+
+
+def each_row(e):
+    return torch.linspace(0.5, 3, ROWS).double()[:, None]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (where(lambda e: columns(e) >= 13, zeros), "is zero at the last 3 of 16 columns (13 and up), and right"),
+        (where(lambda e: rows(e) == 0, zeros), "is zero at row 0 (the first of 12), and right elsewhere"),
+        (where(lambda e: columns(e) % 2 == 1, zeros), "is zero at every second of the columns, from 1, and right"),
+        (where(lambda e: e.x < 0, zeros), "is zero where `x` < 0, and right elsewhere"),
+        (where(lambda e: e.x < 0, lambda e: 0.1 * e.right), "is 1/10 times the reference's where `x` < 0, and right"),
+        (where(lambda e: e.x.abs() > 1, lambda e: -e.right), "is of the wrong sign where |`x`| > 1, and right"),
+        (lambda e: e.right.flip(1), "is the right one flipped along dimension 1"),
+        (lambda e: e.right.T.reshape(ROWS, COLUMNS), "is the right one transposed, in memory order"),
+        (lambda e: e.right.roll(1, 0), "is the right one shifted by 1 along dimension 0"),
+        (lambda e: e.g, "is grad_output alone"),
+        (lambda e: e.g * e.scale, "is grad_output * `scale` alone"),
+        (lambda e: e.right - e.g, "lacks grad_output"),
+        (lambda e: e.right + 3 * e.g, "has 3 times grad_output too much"),
+        (lambda e: e.right * e.scale, "has the factor `scale` once too often"),
+        (lambda e: e.right / e.scale, "is the right one divided by `scale`"),
+        (lambda e: e.right + each_row(e), "is off by the same amount within each row"),
+        (lambda e: e.right * each_row(e), "is off by one factor within each row, from 0.5 to 3"),
+        (lambda e: e.right + each_row(e) * e.x, "is off by a multiple of `x` within each row"),
+        (lambda e: e.right + each_row(e) * centred(e), "is off by a multiple of `x` minus its mean within each row"),
+        (lambda e: e.right + each_row(e) * e.x + each_row(e).flip(0), "is off by a constant plus a multiple of `x`"),
+    ],
+)  # fmt: skip
+def test_a_pattern_is_found(seed, fault, text):
+    example = Example(seed)
+    assert (example.found(fault(example)) or "none").startswith(text)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_has_no_pattern(seed):
+    example = Example(seed)
+    generator = torch.Generator().manual_seed(1000 + seed)
+    noise = torch.randn(ROWS, COLUMNS, generator=generator).double()
+    for size in (1e-3, 0.1, 10.0):
+        assert example.found(example.right + size * noise) is None
+    assert example.found(noise) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_positions_that_an_index_names(seed):
+    example = Example(seed)
+    named = torch.nn.functional.one_hot(example.target, COLUMNS).double()
+    assert example.found(example.right + 0.25 * named).startswith(
+        "is off by 0.25 in each element at the positions along dimension 1 that `target` names"
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wrong_function_of_the_input(seed):
+    example = Example(seed)
+    right = example.g * (1 - torch.tanh(example.x).square())
+    found = example.found(example.g * (1 - torch.tanh(example.x)), right)
+    assert found.startswith("is grad_output times a wrong function of `x`: ")
+    sums = right - right.mean(1, keepdim=True)
+    assert "a function of `x` alone, and the reference's is not" in example.found(0.9 * right, sums)
+
+
+def test_overwritten_contributions():
+    example = Example(0)
+    right = torch.zeros(COLUMNS, COLUMNS).double().index_add_(0, example.target, example.g)
+    actual = torch.zeros(COLUMNS, COLUMNS).double()
+    for row, target in enumerate(example.target):
+        actual[target] = example.g[row]
+    assert example.found(actual, right).startswith("holds a single element of grad_output wherever it is wrong")
