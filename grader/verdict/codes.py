@@ -94,7 +94,7 @@ CODES: dict[str, Code] = {
         "Draw in every forward, with the reference's probability, scale and mask shape.",
     ),
     "low_precision": Code(
-        "forward", "The output was rounded to a narrower floating-point type.", "Compute and store in float32."
+        "forward", "An output or gradient has the errors of a narrower type.", "Compute and store in float32."
     ),
     "stale_output": Code(
         "forward", "The output does not change with its inputs or parameters.", "Compute from the inputs in every call."
@@ -177,7 +177,7 @@ CODES: dict[str, Code] = {
         "backward", "The reference gives no gradient there.", "Detach what the reference detaches."
     ),
     "ignores_detach": Code(
-        "backward", "It is the gradient without the detach().", "Treat detached tensors as constants."
+        "backward", "It is the gradient without the detach() or no_grad().", "Treat such tensors as constants."
     ),
     "grad_zero": Code("backward", "A gradient is all zero, the reference's is not.", "Write the gradient buffer."),
     "grad_scaled": Code("backward", "A gradient is a constant multiple of the right one.", "Remove the factor named."),
@@ -229,7 +229,7 @@ CODES: dict[str, Code] = {
     ),
     "double_backward_unsupported": Code(
         "backward",
-        "Gradients cannot be differentiated again.",
+        "Gradients cannot be differentiated again, and the reference's can.",
         "Build the backward from differentiable operations.",
         severity="info",
     ),

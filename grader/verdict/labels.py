@@ -15,7 +15,7 @@ from grader.verdict.source_labels import read_source
 LABELS: dict[str, str] = {
     "wraps_reference": "It computes by the reference's own module or by the same statements.",
     "torch_fallback": "Where its kernel fails or does not apply, PyTorch computes instead.",
-    "vendor_library": "PyTorch's or a vendor's matrix products or convolutions do part of its work.",
+    "vendor_library": "Matrix products or convolutions of PyTorch, NumPy or a vendor do part of its work.",
     "no_custom_kernel": "It compiles no kernel or loop of its own, or none of them ran.",
     "reduced_precision": "It computes in a narrower type than float32, or allows TensorFloat-32.",
     "narrow_inputs": "It is wrong for inputs that the reference takes and get_inputs does not draw.",

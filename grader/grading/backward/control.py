@@ -1,4 +1,4 @@
-"""Controls post-checks: what a plain product of another draw shows is not what an experiment looks for."""
+"""Controls post-checks: a fault that the plain product of another draw shows is reported as that."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
+from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import MODEL, MODEL64, evaluate
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Problem
@@ -158,3 +159,29 @@ def test_modes_and_random_numbers_are_told_in_every_bit(resources, tmp_path, mad
     oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
     assert oracle.case("full").values_comparable == comparable
     assert oracle.modes_differ("full") == differ
+
+
+ONCE = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_output):
+        return 2 * ctx.saved_tensors[0] * grad_output
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "twice"),
+    [("torch.relu(x)", True), ("x * x", True), ("Square.apply(x)", False)],
+    ids=["linear in grad_output", "smooth", "once"],
+)
+def test_whether_gradients_can_be_differentiated_again(resources, tmp_path, made, twice):
+    source = RANDOM[: RANDOM.index("        self.linear")] + f"\n    def forward(self, x):\n        return {made}\n"
+    source += RANDOM[RANDOM.index("\n\ndef get_inputs") :] + ONCE
+    oracle = resources.oracle(Problem(id="twice", path=tmp_path / "twice.py", source=source), Device.CPU)
+    assert questions.differentiates_twice(oracle, oracle.case("full")) is twice
