@@ -56,7 +56,7 @@ def diagnose(
 
 
 def fold(cause: Diagnosis, consequences: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """The cause, with the errors that follow from it in its `detail`; then the consequences that are no errors.
+    """The cause with the errors that follow from it in its `detail`, then consequences that are no errors.
 
     One cause is one diagnosis: what follows from it mends itself with it.
     """

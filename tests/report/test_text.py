@@ -63,6 +63,16 @@ def test_the_whole_verdict_begins_with_the_cause():
     assert "bubblewrap" in text
 
 
+def test_each_consequence_of_a_cause_has_a_line():
+    detail = {"consequences": ["grad_zero: weight is zero.", "grad_wrong: bias is wrong."]}
+    cause = Diagnosis(code="saved_tensor_mutated", stage="backward", message="x changes.", detail=detail)
+    lines = full(samples.verdict(status=Status.WRONG_BACKWARD, diagnoses=(cause,))).splitlines()
+    assert [line.rstrip() for line in lines[2:4]] == [
+        "    consequences: grad_zero: weight is zero.",
+        "    consequences: grad_wrong: bias is wrong.",
+    ]
+
+
 def test_a_gpus_verdict_tells_how_much_memory_it_took():
     backward = samples.verdict().backward.model_copy(update={"peak_device_bytes": 19 << 30})
     lines = full(samples.verdict(backward=backward, peak_device_bytes=31 << 30)).splitlines()

@@ -86,7 +86,7 @@ def gradients(
 
 
 def rounded_to(value: torch.Tensor, expected: tolerance.Expected) -> str | None:
-    """`bfloat16` or `float16` if all float32 elements are exact in it and off by no more than such rounding, else None.
+    """`bfloat16` or `float16` if float32 elements are exact in it and off by such rounding, else None.
 
     None for whole numbers, and for values that are off by more: a constant may be exact by chance.
     """

@@ -1,4 +1,4 @@
-"""Says by how much a buffer was updated wrongly: not at all, with another momentum, from other statistics."""
+"""Says how a buffer was updated wrongly: not at all, with another momentum, from other statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a gradient is grad_output times a function of one tensor, and how that function differs; overwritten sums."""
+"""Whether a gradient is grad_output times a function of one tensor, or an element of grad_output."""
 
 from __future__ import annotations
 

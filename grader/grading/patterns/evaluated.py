@@ -1,4 +1,4 @@
-"""Patterns that take further runs of the reference: parts of grad_output, changed parameters, narrower operands."""
+"""Patterns that take runs of the reference: parts of grad_output, other parameters, narrower operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a tensor is wrong: rows, a border, a range of values, positions that an index names; and what stands there."""
+"""Where a tensor is wrong: in rows, on a border, in a range of values, where an index points."""
 
 from __future__ import annotations
 

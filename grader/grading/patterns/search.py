@@ -36,7 +36,7 @@ SCALE = "check what shifts and scales it there, such as a mean, a variance or it
 def find_pattern(
     oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: tolerance.Expected
 ) -> Pattern | None:
-    """The first pattern that explains the error of a gradient; None if none does, or it is too large to search.
+    """The first pattern that explains the error of a gradient; None without one, or if it is too large.
 
     `name` is the operand's in the case.
     """
@@ -49,7 +49,7 @@ def find_pattern(
 
 
 def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:
-    """The first pattern that explains the error of an output; None if none does, or it is too large to search."""
+    """The first pattern that explains the error of an output; None without one, or if it is too large."""
     alone = replace(case, cotangents={}, outputs={}, gradients={})
     subject = _subject(oracle, alone, name, actual, case.outputs[name])
     if subject is None or not case.comparable("outputs", name):

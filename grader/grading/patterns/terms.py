@@ -1,4 +1,4 @@
-"""Whether an error is a known term: a multiple of grad_output, of an operand, of a product of them, or a mean."""
+"""Whether an error is a known term: a multiple of grad_output, of an operand or of their product."""
 
 from __future__ import annotations
 
