@@ -13,7 +13,8 @@ from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.backward.vjp import Product, ask, export_outputs, product
-from grader.grading.candidate import Candidate, export_buffers, names
+from grader.grading.candidate import MODEL, Candidate, export_buffers, names
+from grader.grading.compare.buffers import USUAL, explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent
@@ -97,7 +98,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
             # What is missing decides the status, so it stays.
             diagnoses = [output, *diagnoses] if lost or detached else fold(output, diagnoses)
     if not diagnoses:
-        diagnoses = _buffers_differ(case, check_buffers(candidate, case, result))
+        diagnoses = _buffers_differ(candidate, case, result)
     return JudgedProduct(checks, diagnoses, actual, present)
 
 
@@ -117,18 +118,25 @@ def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> lis
     return [diagnose("unexpected_gradient", what, where=where, remedy=remedy, detail=detail)]
 
 
-def _buffers_differ(case: Case, buffers: Sequence[TensorCheck]) -> list[Diagnosis]:
+def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list[Diagnosis]:
     """Buffers that are right without gradients: with them nothing updates them, or the backward does so again."""
-    wrong = differ(buffers)
+    matched = candidate.buffers(case)
+    checks = check_buffers(candidate, case, result)
+    wrong = differ(checks)
     if wrong is None:
         return []
+    failed = [check.name for check in checks if check.status == "failed"]
+    amount, remedy = explain_buffers(
+        case, {name: result.sealed.get(f"state:{MODEL}:{matched[name]}") for name in failed}
+    )
     mode = "train()" if case.training else "eval()"
     return [
         diagnose(
             "buffers_not_updated",
             f"{wrong} after one forward with gradients and its backward in {mode}, and not after a forward without",
             where=f"variant {case.name}",
-            remedy="update buffers in the forward, once",
+            amount=amount,
+            remedy="update buffers in the forward, once" if remedy == USUAL else remedy,
             stage="backward",
         )
     ]

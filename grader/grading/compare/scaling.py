@@ -28,7 +28,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
         return None
     factor = float(c @ g) / size
     residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
-    if not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
+    if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
     return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
 

@@ -11,8 +11,8 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
+from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
-from grader.grading.forward.buffers import explain_buffers
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import run_probes
 from grader.grading.forward.repeats import REPEATED, race
@@ -118,7 +118,7 @@ def _judge_buffers(
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
         wrong = [check.name for check in checks if check.status == "failed"]
-        amount, remedy = explain_buffers(oracle, compared, {name: actual[name] for name in wrong})
+        amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
     if missing and _changes(case, missing) and not questions.only_count(oracle, case, missing):

@@ -24,7 +24,9 @@ def by_evaluation(oracle: Oracle, subject: Subject) -> Pattern | None:
     """The first of these patterns that explains the error. Raises ProblemError."""
     if not subject.case.values_comparable or not oracle.traits(subject.case).has_float64:
         return None
-    return _narrow(oracle, subject) or _parts(oracle, subject) or _changed_parameter(oracle, subject)
+    searches = (_narrow, _parts, _changed_parameter)
+    found = (search(oracle, subject) for search in searches)
+    return next((pattern for pattern in found if pattern is not None), None) or _spread_out(subject)
 
 
 def _gradient(oracle: Oracle, subject: Subject, case: Case) -> torch.Tensor | None:
@@ -144,6 +146,20 @@ def _narrow(oracle: Oracle, subject: Subject) -> Pattern | None:
                     f"operands rounded to it (correlation {alike:.2f})"
                 )
                 return Pattern(text, "keep operands of products in float32, and TensorFloat-32 off", "low_precision")
+    return None
+
+
+def _spread_out(subject: Subject) -> Pattern | None:
+    """Errors of the size of rounding to a narrower type, in most elements, that follow nothing known."""
+    size = norm(subject.right)
+    rms = subject.size / math.sqrt(subject.right.numel())
+    for name, dtype in FORMATS.items():
+        unit = torch.finfo(dtype).eps / 2
+        in_most = float(subject.error.abs().median()) > 0.2 * rms
+        if size and unit / 4 <= subject.size / size <= 4 * unit and in_most:
+            text = f"has errors of the size of {name} rounding (relative {number(subject.size / size)}), spread out"
+            remedy = "keep operands and intermediate results in float32; if they are, look for a small missing term"
+            return Pattern(text, remedy, "low_precision")
     return None
 
 

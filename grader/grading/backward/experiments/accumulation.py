@@ -117,7 +117,8 @@ def _adds_up(candidate: Candidate, case: Case) -> Diagnosis | None:
     answers = list(attempt_each(candidate, [plain, added, kept, retained], "two backwards into the same .grad"))
     control = answers.pop(0)
     if control.result.failure is not None:
-        return None
+        what = f"a repeated backward raises {first_line(control.result.failure)}"
+        return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
     diagnosis = _not_added(candidate, case, answers[0], control)
     if diagnosis is not None:
         return diagnosis

@@ -27,13 +27,18 @@ class Update(NamedTuple):
     remedy: str
 
 
-def explain_buffers(oracle: Oracle, case: Case, actual: Mapping[str, torch.Tensor | None]) -> tuple[str, str]:
-    """(by how much, remedy) for the buffers that differ after a forward of the case."""
+def explain_buffers(
+    case: Case, actual: Mapping[str, torch.Tensor | None], oracle: Oracle | None = None
+) -> tuple[str, str]:
+    """(by how much, remedy) for the buffers that differ after a forward of the case.
+
+    The momentum is found only with the oracle, which runs the reference on other values.
+    """
     found: dict[str, Update] = {}
     for name, value in actual.items():
         if value is not None:
             right = case.buffers[name].reference64.cpu()
-            found[name] = _update(oracle, case, name, value.cpu().view(right.shape), right)
+            found[name] = _update(case, oracle, name, value.cpu().view(right.shape), right)
     by_text: dict[str, list[str]] = {}
     for name, update in found.items():
         by_text.setdefault(update.text, []).append(name)
@@ -42,7 +47,7 @@ def explain_buffers(oracle: Oracle, case: Case, actual: Mapping[str, torch.Tenso
     return "; ".join(said), "; ".join(remedies) or USUAL
 
 
-def _update(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, right: torch.Tensor) -> Update:
+def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, right: torch.Tensor) -> Update:
     before = case.state[name].cpu()
     if torch.equal(actual.to(before.dtype), before):
         return Update("as before the forward, not updated at all", "update it in every forward in train()")
@@ -54,7 +59,7 @@ def _update(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, right: 
     if torch.equal(right, before):
         return Update("changed, where the reference leaves it", "update it in train() only")
     share, apart = _fit(actual - before, right - before)
-    momentum = _momentum(oracle, case, name, right)
+    momentum = None if oracle is None else _momentum(oracle, case, name, right)
     if momentum is None:
         text = f"moved {share:.4g} times as far as the reference's" if apart < REDUCED_PRECISION else ""
         return Update(text or f"off by up to {float((actual - right).abs().max()):.4g}", USUAL)
