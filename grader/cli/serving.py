@@ -23,6 +23,10 @@ def serve(
         list[Path] | None,
         typer.Option("--problems", metavar="DIR", help="Also accept submissions for its problems; may be repeated."),
     ] = None,
+    limit: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=1.0, help="Stop the grading of a sent submission that takes longer."),
+    ] = 1800.0,
     allow_host: Annotated[
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Another host name of this server; may be repeated."),
@@ -49,4 +53,5 @@ def serve(
         submissions=submit,
         problem_folders=problems or (),
         allowed_hosts=allow_host or (),
+        limit_seconds=limit,
     )

@@ -30,7 +30,10 @@ _MOST_NAME = 64
 _MOST_WAITING = 20
 _MOST_KEPT = 1000
 _PATIENCE_SECONDS = 15.0
-"""Time for a grading to end its workers when the server stops."""
+"""Time for a grading to end its workers when it is stopped."""
+
+LIMIT_SECONDS = 1800.0
+"""Time for one grading: every job has a limit of its own, but a grading has hundreds, and others are waiting."""
 
 
 class QueueFull(Exception):
@@ -57,8 +60,9 @@ class Job:
 class GradingQueue:
     """A context manager whose thread grades one job at a time; leaving it ends the grading in progress."""
 
-    def __init__(self, database: str, problem_folders: Sequence[Path]) -> None:
-        self._database, self._problem_folders = database, problem_folders
+    def __init__(self, database: str, problem_folders: Sequence[Path], limit_seconds: float = LIMIT_SECONDS) -> None:
+        """A grading that takes longer than `limit_seconds` is stopped, and its job has failed."""
+        self._database, self._problem_folders, self._limit_seconds = database, problem_folders, limit_seconds
         self._waiting: queue.Queue[Job | None] = queue.Queue()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -112,7 +116,8 @@ class GradingQueue:
 
     def _grade(self, job: Job) -> int:
         with tempfile.TemporaryDirectory(prefix="grader-submitted-") as folder:
-            path = Path(folder) / job.author / f"{job.problem}{f'__{job.label}' if job.label else ''}.py"
+            stem = job.problem.rpartition("/")[2] + (f"__{job.label}" if job.label else "")
+            path = Path(folder) / job.author / f"{stem}.py"
             path.parent.mkdir()
             path.write_text(job.source, encoding="utf-8")
             with self._lock:
@@ -129,9 +134,17 @@ class GradingQueue:
                     env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
                     start_new_session=True,
                 )
-            output, errors = process.communicate()
+            late = False
+            try:
+                output, errors = process.communicate(timeout=self._limit_seconds)
+            except subprocess.TimeoutExpired:
+                late = True
+                _end(process)
+                output, errors = process.communicate()
             with self._lock:
                 self._process = None
+        if late:
+            raise UserError(f"stopped after {self._limit_seconds:g} s, which is the limit for one grading here")
         lines = output.splitlines()
         if not lines:
             raise UserError(_last_line(errors) or f"the grader exited with status {process.returncode} and no message")
@@ -139,6 +152,7 @@ class GradingQueue:
 
     def _command(self, job: Job, path: Path) -> list[str]:
         command = [sys.executable, "-m", "grader", "grade", str(path), "--problem", job.problem, "--json"]
+        command += ["--author", job.author]
         command += ["--db", self._database]
         for folder in self._problem_folders:
             command += ["--problems", str(folder)]

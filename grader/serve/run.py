@@ -35,6 +35,7 @@ def run_server(
     submissions: bool,
     problem_folders: Sequence[Path],
     allowed_hosts: Sequence[str],
+    limit_seconds: float,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start."""
     token = _token() if submissions else ""
@@ -47,7 +48,7 @@ def run_server(
         store = stack.enter_context(open_read_only(database))
         intake = None
         if submissions:
-            queue = stack.enter_context(GradingQueue(database, problem_folders))
+            queue = stack.enter_context(GradingQueue(database, problem_folders, limit_seconds))
             intake = SubmissionIntake(queue, token, problems)
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
         server: _Server

@@ -190,3 +190,53 @@ def test_without_a_token_one_is_made_and_printed_once(tmp_path):
     with Server(tmp_path / "x.db", "--submit") as server:
         assert server.ask("submit.html")[0] == 200
     assert len([one for one in server.said if re.fullmatch(r"token for submissions: [\w-]{32}\n", one)]) == 1
+
+
+@pytest.mark.slow
+def test_a_submission_does_not_hold_the_queue_for_ever(tmp_path):
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "tiny.py").write_text(PROBLEM)
+    arguments = ("--submit", "--problems", str(tmp_path / "problems"), "--limit", "8")
+    slow = "import time\ntime.sleep(500)\n" + PROBLEM.replace("class Model(", "class ModelNew(")
+    with Server(tmp_path / "g.db", *arguments, GRADER_TOKEN=TOKEN, TMPDIR=str(tmp_path)) as server:
+        jobs = [sent(server, problem="tiny", source=source) for source in (slow, "x = 1")]
+        first, second = (finished(server, job) for job in jobs)
+    assert first["state"] == "failed"
+    assert first["message"] == "stopped after 8 s, which is the limit for one grading here"
+    assert second["state"] in ("done", "failed")
+    assert processes(str(tmp_path)) == []
+
+
+def test_a_problem_whose_id_has_a_slash_is_graded_for_its_author(tmp_path):
+    for level in ("level1", "level2"):
+        (tmp_path / "problems" / level).mkdir(parents=True)
+        (tmp_path / "problems" / level / "tiny.py").write_text(PROBLEM)
+    arguments = ("--submit", "--problems", str(tmp_path / "problems"))
+    with Server(tmp_path / "g.db", *arguments, GRADER_TOKEN=TOKEN) as server:
+        jobs = [
+            finished(server, sent(server, author=author, problem="level1/tiny", label="v1", source="x = 1"))
+            for author in ("ann", "level1")
+        ]
+    assert [job["state"] for job in jobs] == ["done", "done"], jobs
+    with Store.open(tmp_path / "g.db") as store:
+        found = [store.get(job["verdict_id"]).verdict for job in jobs]
+    assert [(one.author, one.problem, one.label) for one in found] == [
+        ("ann", "level1/tiny", "v1"),
+        ("level1", "level1/tiny", "v1"),
+    ]
+
+
+def sent(server, **fields):
+    program = json.dumps({"author": "ann", "quick": True, **fields}).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    status, _, text = server.ask("api/submissions", data=program, **headers)
+    assert status == 202, text
+    return json.loads(text)
+
+
+def finished(server, job):
+    deadline = time.monotonic() + 120
+    while job["state"] in ("waiting", "grading") and time.monotonic() < deadline:
+        time.sleep(0.5)
+        job = server.json(f"api/submissions/{job['id']}")
+    return job
