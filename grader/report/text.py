@@ -14,6 +14,7 @@ from rich.text import Text
 
 from db.store import StoredVerdict
 from grader.report.console import clean, one_line
+from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 from grader.report.rounds import clocks_table, samples_table, seconds_table
 from grader.verdict.columns import SHOWN
 from grader.verdict.models import Device, Diagnosis, Status, Verdict
@@ -113,8 +114,7 @@ def _parts(stored: StoredVerdict, timing: bool) -> Iterator[RenderableType]:
         yield from _section("Seconds per stage", seconds_table(verdict.seconds))
     yield from _section("Environment", _pairs(verdict.environment))
     yield from _section("Settings", _pairs(verdict.settings))
-    source = clean(stored.submission_source)
-    yield from _section("Source", Syntax(source, "python", line_numbers=True, word_wrap=True) if source else None)
+    yield from _section("Source", _source(clean(stored.submission_source)))
 
 
 def _section(title: str, content: RenderableType | None) -> Iterator[RenderableType]:
@@ -259,6 +259,12 @@ def _over(phase: PhaseTiming | None, baseline_ms: float | None, eager_ms: float 
     if phase is None or baseline_ms is None or not eager_ms:
         return ""
     return f"{phase.speedup * baseline_ms / eager_ms:.3f}x"
+
+
+def _source(source: str) -> RenderableType | None:
+    if len(source) > LONGEST_HIGHLIGHTED:
+        return Text(source)
+    return Syntax(source, LinearPythonLexer(), line_numbers=True, word_wrap=True) if source else None
 
 
 def _build_log(verdict: Verdict) -> Text | None:

@@ -473,7 +473,9 @@ def test_a_long_text_is_not_highlighted_and_not_compared():
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("end", ['"\\' * 90_000, "/*" * 90_000, "1." * 90_000, " " * 90_000 + "#", "(" * 90_000])
+@pytest.mark.parametrize(
+    "end", ['"\\' * 90_000, "/*" * 90_000, "1." * 90_000, " " * 90_000 + "#", "(" * 90_000, " \n" * 90_000]
+)
 def test_no_text_takes_for_ever_to_highlight(end):
     assert highlight('x = """#include\n' + end)
 

@@ -13,13 +13,10 @@ from operator import itemgetter
 
 from markupsafe import Markup
 from pygments.lexer import Lexer
-from pygments.lexers import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 
 from grader.report.console import clean
-
-_LONGEST_HIGHLIGHTED = 200_000
-"""Characters; a longer source is shown without highlighting."""
+from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 
 _LONGEST_COMPARED = 1_000
 """Lines; the time of a comparison is quadratic in them."""
@@ -46,13 +43,10 @@ _CUDA_PARTS = re.compile(
 )
 
 _CLASSES: tuple[tuple[_TokenType, str], ...] = (
-    (Comment.Preproc, "p"),
     (Comment, "c"),
     (Keyword, "k"),
-    (String.Doc, "c"),
     (String, "s"),
     (Number, "m"),
-    (Name.Builtin, "b"),
     (Name.Function, "f"),
     (Name.Class, "f"),
     (Name.Decorator, "b"),
@@ -89,7 +83,7 @@ class Diff:
 def highlight(source: str) -> list[str]:
     """The lines of a Python file, as HTML."""
     source = clean(source)
-    if len(source) > _LONGEST_HIGHLIGHTED:
+    if len(source) > LONGEST_HIGHLIGHTED:
         return [escape(one) for one in source.split("\n")]
     pieces: list[str] = []
     for class_, text in _pieces(source):
@@ -162,7 +156,7 @@ def _cuda_pieces(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _lexer() -> Lexer:
-    return PythonLexer()
+    return LinearPythonLexer()
 
 
 @cache
