@@ -7,6 +7,7 @@ GraderError
 │   │   └── ReferenceOutOfMemory
 │   └── StoreError
 ├── DeviceError
+├── ReferenceKilled
 └── SandboxError
     └── SandboxUnavailable
 
@@ -47,6 +48,10 @@ class ReferenceOutOfMemory(ProblemError):
 
 class ReferenceLost(ProblemError):
     """The process that runs the reference died or gave no answer: the problem's fault, or the host's."""
+
+
+class ReferenceKilled(GraderError):
+    """Something outside ended the process that runs the reference. Says nothing about the problem."""
 
 
 class StoreError(UserError):

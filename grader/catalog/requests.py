@@ -48,6 +48,7 @@ class Request:
 
 def make_request(problem: Problem, submission: Submission, *, device: str, default_device: Device) -> Request:
     """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
+    submission = _of_bounded_size(submission)
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
@@ -161,12 +162,18 @@ def _object(line: bytes) -> dict[str, object]:
     return value
 
 
+def _of_bounded_size(submission: Submission) -> Submission:
+    """The submission, without its source if that is larger than a file may be."""
+    size = len(submission.source.encode(errors="surrogatepass"))
+    if size <= MAX_SOURCE_BYTES:
+        return submission
+    reason = f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
+    return submission.model_copy(update={"source": "", "unreadable": reason})
+
+
 def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     """A submission that is not a file. Raises UserError for an author, label or sample of the wrong type."""
     unreadable = None if source.strip() else "The file is empty."
-    size = len(source.encode(errors="surrogatepass"))
-    if size > MAX_SOURCE_BYTES:
-        source, unreadable = "", f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
     defaults = {
         "author": UNKNOWN_AUTHOR,
         "problem_id": problem.id,
@@ -175,6 +182,7 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     }
     try:
         submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
+        submission = _of_bounded_size(submission)
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None

@@ -16,16 +16,25 @@ if TYPE_CHECKING:
     from grader.executor.gpu_timeline import TimelineJob
     from grader.executor.job import JobBuilder
     from grader.executor.job_result import JobResult, TensorSpec
-    from grader.executor.worker_process import WorkerLost, WorkerOptions
+    from grader.executor.worker_process import Killer, WorkerLost, WorkerOptions
 
-__all__ = ["JobBuilder", "JobResult", "TensorSpec", "TimelineJob", "WorkerClient", "WorkerLost", "WorkerOptions"]
+__all__ = [
+    "JobBuilder",
+    "JobResult",
+    "Killer",
+    "TensorSpec",
+    "TimelineJob",
+    "WorkerClient",
+    "WorkerLost",
+    "WorkerOptions",
+]
 
 _MODULES = {
     "grader.executor.client": ("WorkerClient",),
     "grader.executor.gpu_timeline": ("TimelineJob",),
     "grader.executor.job": ("JobBuilder",),
     "grader.executor.job_result": ("JobResult", "TensorSpec"),
-    "grader.executor.worker_process": ("WorkerLost", "WorkerOptions"),
+    "grader.executor.worker_process": ("Killer", "WorkerLost", "WorkerOptions"),
 }
 
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
 
 from grader import protocol
 from grader.errors import SandboxError
 from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
+from grader.executor.job_log import compressed_kinds, log_job
 from grader.executor.pause import NeverStill, paused, paused_tree
+from grader.executor.run_queue import waited_ms
 from grader.executor.shared_memory import Region, RegionKind, RegionName
-from grader.executor.worker_process import WorkerLost, WorkerOptions, describe_exit, start_process
+from grader.executor.worker_process import (
+    Killer,
+    WorkerLost,
+    WorkerOptions,
+    describe_attach_failure,
+    describe_exit,
+    start_process,
+)
 from grader.machine.backends import backend
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Sandbox, Zygote
 from grader.verdict.models import Device, Status
-
-LOG = logging.getLogger("grader.executor")
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
@@ -44,6 +49,8 @@ class WorkerClient:
         self.read_results: Callable[[], None] | None = None
         """Reads the results of the last job that still wait in the worker (`Deferred`); None if there are none."""
         self._ready = False
+        self._jobs, self._last_steps = 0, tuple[Step, ...]()
+        self._limit: tuple[float, float] | None = None  # deadline and seconds of `within`
         self._warming: Job | None = None
         self._warming_since = 0.0
         self._regions: dict[RegionName, Region] = {}
@@ -65,6 +72,16 @@ class WorkerClient:
             with contextlib.suppress(WorkerLost):
                 self._send(self._warming, (), time.monotonic() + START_SECONDS)
 
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Count all jobs of the block against one limit of time, unless an outer block has one."""
+        outer = self._limit
+        self._limit = outer or (time.monotonic() + seconds, seconds)
+        try:
+            yield
+        finally:
+            self._limit = outer
+
     def wait_ready(self) -> None:
         """Wait until the worker listens.
 
@@ -78,7 +95,7 @@ class WorkerClient:
             if self._warming is not None:
                 evidence = self._checked(self._warming, self._receive(deadline))
                 self.pace = next((of for of in evidence.results if isinstance(of, Warmed)), None)
-                self._log(self._warming.steps, self._warming_since, 0, 0)
+                log_job(self.options.role, self._warming.steps, self._warming_since, 0, 0)
         except WorkerLost as lost:
             lines = lost.output.strip().splitlines() or [self._zygote.last_words() if self._zygote else ""]
             raise SandboxError(f"a worker did not start: {lost}; {lines[-1]}") from lost
@@ -105,12 +122,15 @@ class WorkerClient:
         if self._socket.readable():
             raise self._lost_before_job()
         job, started = self._new_job(steps), time.perf_counter()
+        self._jobs, self._last_steps = self._jobs + 1, tuple(steps)
         try:
             deadline = time.monotonic() + timeout_seconds
+            if self._limit is not None and self._limit[0] < deadline:
+                deadline, timeout_seconds = self._limit
             self._send(job, descriptors, deadline)
             evidence = self._checked(job, self._receive(deadline, timeout_seconds, at_answer, patience_seconds))
         finally:
-            self._log(steps, started, bytes_in, bytes_out)
+            log_job(self.options.role, steps, started, bytes_in, bytes_out)
         self.peak_device_bytes = max(self.peak_device_bytes, evidence.peak_device_bytes)
         return evidence
 
@@ -123,6 +143,10 @@ class WorkerClient:
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
+
+    def waited_ms(self) -> float:
+        """How long its threads have waited for a core."""
+        return waited_ms(self._process.roots)
 
     def regions(self, kind: RegionKind, inbox: int, outbox: int) -> tuple[Region, Region]:
         """Return inbox and outbox of at least these bytes, made in one job if there are none yet."""
@@ -146,9 +170,8 @@ class WorkerClient:
         made = [self._regions[name] for name in sizes]
         steps = [Attach(region=region.name, kind=kind, nbytes=region.nbytes) for region in made]
         evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made])
-        if evidence.failure is not None:
-            name = made[evidence.failure.step].name
-            raise self.lost(Status.OUT_OF_MEMORY, f"could not map its {name}: {evidence.failure.text}")
+        if (failure := evidence.failure) is not None:
+            raise self.lost(*describe_attach_failure(made[failure.step].name, failure))
 
     def _roomy(self, kind: RegionKind, nbytes: int) -> int:
         """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
@@ -256,19 +279,10 @@ class WorkerClient:
         except protocol.MalformedMessage as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, f"sent a malformed evidence: {error}") from None
 
-    def _log(self, steps: Sequence[Step], started: float, bytes_in: int, bytes_out: int) -> None:
-        if LOG.isEnabledFor(logging.DEBUG):
-            ms, kinds = round((time.perf_counter() - started) * 1e3, 3), compressed_kinds(steps)
-            fields = {"role": self.options.role, "steps": kinds, "ms": ms, "bytes_in": bytes_in, "bytes_out": bytes_out}
-            LOG.debug(
-                "%s: %s, %.1f ms, %d bytes in, %d bytes out",
-                self.options.role, kinds, ms, bytes_in, bytes_out, extra=fields,
-            )  # fmt: skip
-
-    def lost(self, status: Status, message: str) -> WorkerLost:
+    def lost(self, status: Status, message: str, killer: Killer | None = None) -> WorkerLost:
         """Kill the worker and return the exception to raise."""
         self._process.kill()
-        return WorkerLost(status, message, self.output())
+        return WorkerLost(status, message, self.output(), killer, f"{self._jobs}: {compressed_kinds(self._last_steps)}")
 
     def _lost_before_job(self) -> WorkerLost:
         """The worker sent something, or ended, while it had no job."""
@@ -280,15 +294,7 @@ class WorkerClient:
         """The socket closed: find out how the process ended. Raises SandboxError if its zygote ended."""
         exit_ = self._process.wait(timeout_seconds=5.0)
         if self._zygote is not None and self._zygote.ended:
-            last = self._zygote.last_words()
-            raise SandboxError(f"the process that workers are copied from was ended, and they with it; {last}")
+            raise SandboxError(f"the process that workers are copied from was ended; {self._zygote.last_words()}")
         if exit_ is None:
             return self.lost(Status.CRASHED, "closed its control socket")
-        self._process.kill()
         return self.lost(*describe_exit(exit_, self.options.limits))
-
-
-def compressed_kinds(steps: Sequence[Step]) -> str:
-    """Return the kinds of the steps in order, such as `SetState PutInputs*2 Forward Export`."""
-    runs = [(name, len(list(run))) for name, run in groupby(type(step).__name__ for step in steps)]
-    return " ".join(name if count == 1 else f"{name}*{count}" for name, count in runs)

@@ -59,8 +59,7 @@ class TimelineJob(JobBuilder):
         idle_kernels = secrets.randbelow(IDLE_KERNELS)
         self.step(p.Await(flag=self._released, token=self._token, idle_kernels=idle_kernels))
 
-    def run(self, timeout_seconds: float) -> JobResult:
-        """Run the job and return its result. Raises WorkerLost."""
+    def _run(self, timeout_seconds: float) -> JobResult:
         self._worker.forget_results()
         self.step(p.Signal(flag=self._answered, token=self._token))
         self._pack()

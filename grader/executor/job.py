@@ -35,7 +35,7 @@ from grader.verdict.models import Device
 LARGE_JOB_BYTES = 3 << 28
 """From this size of shared tensors on, the referee frees its cached device memory before an untimed job."""
 READ_SECONDS = 120.0
-"""Time limit for copying one deferred tensor out."""
+"""Time limit for copying all deferred tensors of a job out."""
 REGION_BYTES = 1 << 30
 """Largest inbox or outbox of an untimed job, unless a single tensor needs more."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
@@ -179,17 +179,24 @@ class JobBuilder:
             self._segments.append(Segment(len(self._steps)))
 
     def run(self, timeout_seconds: float) -> JobResult:
-        """Run the job and return its result. Raises WorkerLost."""
+        """Run the job and return its result. Every wait counts against its limit. Raises WorkerLost."""
+        with self._worker.within(timeout_seconds):
+            return self._run(timeout_seconds)
+
+    def _run(self, timeout_seconds: float) -> JobResult:
         if self._deferred:
             self._steps.append(WAIT)
         self._worker.forget_results()
         seal = self._make_seal()
         if self._largest_inbox() + self._outbox.nbytes > LARGE_JOB_BYTES:
             self._backend.empty_cache()
+        timed = self._at_once and self._device is Device.CPU
+        waited_before = self._worker.waited_ms() if timed else 0.0
         # From here on the worker could see the values that it computes with, so the clock runs.
         started = time.perf_counter()
         evidence = self._run_segments(timeout_seconds, seal)
-        return self._result(evidence, seal, bracket_ms=(seal.taken_at - started) * 1e3)
+        waited = self._worker.waited_ms() - waited_before if timed else 0.0
+        return self._result(evidence, seal, bracket_ms=(seal.taken_at - started) * 1e3, waited_ms=max(0.0, waited))
 
     def _run_segments(self, timeout_seconds: float, seal: Seal) -> p.Evidence:
         """Run all segments and join their evidence; the outbox is sealed when the last answer begins."""
@@ -232,7 +239,9 @@ class JobBuilder:
         for slot, value in segment.values:
             inbox.view(slot).copy_(value, non_blocking=True)
 
-    def _result(self, evidence: p.Evidence, seal: Seal, *, bracket_ms: float, queued: bool = True) -> JobResult:
+    def _result(
+        self, evidence: p.Evidence, seal: Seal, *, bracket_ms: float, waited_ms: float = 0.0, queued: bool = True
+    ) -> JobResult:
         refused = {
             info.name: info for result in evidence.results if isinstance(result, p.Exported) for info in result.refused
         }
@@ -249,16 +258,19 @@ class JobBuilder:
         }
         results = dict(sealed)
         if self._deferred and evidence.failure is None:
-            deferred = Deferred(results, self._deferred, refused, partial(_read_one, self._worker, self._device))
+            read = partial(_read_one, self._worker, self._device)
+            deferred = Deferred(results, self._deferred, refused, read, READ_SECONDS)
             self._worker.read_results = partial(_read_rest, weakref.ref(deferred))
             return JobResult(evidence, deferred, refused, bracket_ms, queued)
-        return JobResult(evidence=evidence, sealed=results, refused=refused, bracket_ms=bracket_ms, queued=queued)
+        return JobResult(evidence, results, refused, bracket_ms, queued, waited_ms)
 
 
-def _read_one(worker: WorkerClient, device: Device, source: str, spec: TensorSpec, widen: bool) -> JobResult:
+def _read_one(
+    worker: WorkerClient, device: Device, source: str, spec: TensorSpec, widen: bool, seconds: float
+) -> JobResult:
     job = SingleExport(worker, device)
     job.export({source: spec}, widen=widen)
-    return job.run(READ_SECONDS)
+    return job.run(seconds)
 
 
 def _read_rest(deferred: Callable[[], Deferred | None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ class JobResult:
     """From the first input's release to the last output's seal, by the referee's clock."""
     queued: bool = True
     """The worker had queued all its work before the inputs were released (gpu_timeline.py)."""
+    waited_ms: float = 0.0
+    """How long the worker's threads, added up, waited for a core meanwhile; only of a timed job on a CPU."""
 
     @property
     def failure(self) -> p.Failure | None:
@@ -78,11 +81,15 @@ class Deferred(Mapping[str, torch.Tensor]):
         sealed: dict[str, torch.Tensor],
         later: Mapping[str, tuple[TensorSpec, bool]],
         refused: dict[str, p.TensorInfo],
-        read: Callable[[str, TensorSpec, bool], JobResult],
+        read: Callable[[str, TensorSpec, bool, float], JobResult],
+        seconds: float,
     ) -> None:
-        """`read` copies one tensor out of the worker, given its source, its spec and whether it is widened."""
+        """`read` copies one tensor out of the worker, given its source, its spec, whether it is widened, and a limit.
+
+        All of them together have `seconds`.
+        """
         self._sealed, self._later, self._refused = sealed, dict(later), refused
-        self._read_one = read
+        self._read_one, self._seconds_left = read, seconds
         self.error_for: Callable[[WorkerLost], Exception] = lambda lost: lost
 
     def take(self, source: str) -> torch.Tensor | None:
@@ -111,10 +118,12 @@ class Deferred(Mapping[str, torch.Tensor]):
             self.get(source)
 
     def _read(self, source: str, spec: TensorSpec, widen: bool) -> None:
+        started = time.monotonic()
         try:
-            result = self._read_one(source, spec, widen)
+            result = self._read_one(source, spec, widen, self._seconds_left)
         except WorkerLost as lost:
             raise self.error_for(lost) from lost
+        self._seconds_left -= time.monotonic() - started
         self._refused.update(result.refused)
         self._sealed.update(result.sealed)
 

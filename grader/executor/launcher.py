@@ -45,11 +45,14 @@ class Launcher:
         self._spares: defaultdict[tuple[Role, Device], deque[Future[WorkerClient]]] = defaultdict(deque)
         self._starter = ThreadPoolExecutor(STARTERS, "worker-start")
         self._leaving: list[WorkerClient] = []
+        self.spares_ended = 0
+        """Spare workers that ended before they got a job, which no submission can cause."""
 
     def take(self, role: Role, device: Device, *, more_to_come: bool = False) -> WorkerClient:
         """Return a worker that the caller owns; with `more_to_come` the next one starts in the background."""
         self.prepare(role, device)
-        while (worker := self._spares[role, device].popleft().result()).ended:  # not caused by a submission
+        while (worker := self._spares[role, device].popleft().result()).ended:
+            self.spares_ended += 1
             worker.close()
             self.prepare(role, device)
         if more_to_come:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
+from grader.protocol import Failure
 from grader.sandbox import Exit, Limits, Sandbox, SandboxedProcess, Zygote
 from grader.verdict.models import Status
+
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""What operators and programs that watch over memory send. No fault of a kernel causes these signals."""
+
+
+class Killer(Enum):
+    """What sent the signal that ended a worker."""
+
+    ITSELF = "itself"
+    """A process of the worker (`grader.worker.self_kill`)."""
+
+    HOST = "host"
+    """The kernel, for lack of memory outside of the worker's own limit."""
+    UNKNOWN = "unknown"
+    """Something outside, or the worker itself in a way that looks the same, such as a limit on its CPU time."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +54,6 @@ class WorkerOptions:
     """GPU architecture that CUDA extensions are compiled for."""
 
 
-class WorkerLost(Exception):
-    """The worker ended or can no longer be used: a verdict on the submission, not an error of the grader.
-
-    `status` is one of crashed, timeout, out_of_memory, integrity_violation.
-    """
-
-    def __init__(self, status: Status, message: str, output: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.output = output
-
-
 def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
     """Start a worker that serves the socket `descriptor`. Raises SandboxError."""
     spawn: Callable[..., SandboxedProcess]
@@ -65,15 +73,49 @@ def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zyg
     )
 
 
-def describe_exit(exit_: Exit, limits: Limits) -> tuple[Status, str]:
-    """Return the status of a worker that ended before it answered, and how it ended."""
+class Ending(NamedTuple):
+    """How a worker ended before it answered."""
+
+    status: Status
+    text: str
+    killer: Killer | None = None
+
+
+class WorkerLost(Exception):
+    """The worker ended or can no longer be used: the submission's fault unless something outside ended it.
+
+    `status` is one of crashed, timeout, out_of_memory, runtime_error, integrity_violation; `killer` is set if a signal
+    ended it that no fault causes; `job` is the number and the steps of its last job.
+    """
+
+    def __init__(
+        self, status: Status, message: str, output: str = "", killer: Killer | None = None, job: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status, self.output, self.killer, self.job = status, output, killer, job
+
+
+def describe_exit(exit_: Exit, limits: Limits) -> Ending:
+    """Return how a worker ended before it answered."""
     if exit_.timed_out:
-        return Status.TIMEOUT, f"was stopped after {exit_.wall_seconds:.0f} s"
+        return Ending(Status.TIMEOUT, f"was stopped after {exit_.wall_seconds:.0f} s")
     if exit_.out_of_memory:
-        return Status.OUT_OF_MEMORY, f"used more than its {limits.memory_bytes / 2**30:.0f} GiB of memory"
-    if exit_.signal is not None:
-        return Status.CRASHED, f"was ended by {signal_name(exit_.signal)}"
-    return Status.CRASHED, f"exited with status {exit_.returncode} before it answered"
+        return Ending(Status.OUT_OF_MEMORY, f"used more than its {limits.memory_bytes / 2**30:.0f} GiB of memory")
+    if exit_.host_out_of_memory:
+        return Ending(Status.CRASHED, "was ended by the kernel because the machine's memory ran out", Killer.HOST)
+    if exit_.signal is None:
+        return Ending(Status.CRASHED, f"exited with status {exit_.returncode} before it answered")
+    if exit_.signal == signal.SIGSYS:
+        return Ending(Status.CRASHED, "was ended for a signal to itself, SIGKILL or SIGTERM", Killer.ITSELF)
+    killer = Killer.UNKNOWN if exit_.signal in FROM_OUTSIDE else None
+    return Ending(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}", killer)
+
+
+def describe_attach_failure(region: str, failure: Failure) -> Ending:
+    """Return why a worker could not map a region; a lack of descriptors is not one of memory."""
+    short = failure.kind == "out_of_memory" or os.strerror(errno.ENOMEM) in failure.text
+    status = Status.OUT_OF_MEMORY if short else Status.RUNTIME_ERROR
+    return Ending(status, f"could not map its {region}: {failure.text}")
 
 
 def signal_name(number: int) -> str:

@@ -5,7 +5,11 @@ Another attempt is made
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
 - for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
 - for the essential checks only, once, if it ran out in the submission: then the grader holds little, and it is its own;
-- in fresh processes, if the reference's process was lost: the host may have ended it.
+- in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
+  OOM killer or an operator.
+
+Who sends SIGKILL cannot be seen, but a submission that ends itself does so at the same step again, and nothing else is
+lost meanwhile. Only then is it `crashed`. What stays unexplained is an error of the grader, and is graded again.
 """
 
 from __future__ import annotations
@@ -15,9 +19,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.errors import DeviceError, ProblemError, ReferenceLost, ReferenceOutOfMemory, UserError
+from grader.errors import (
+    DeviceError,
+    ProblemError,
+    ReferenceKilled,
+    ReferenceLost,
+    ReferenceOutOfMemory,
+    SandboxError,
+    UserError,
+)
+from grader.executor import Killer, WorkerLost
 from grader.grading.oracle.fewer_rows import ROWS
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.outcome import Kill, Stopped, diagnose
 from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
 from grader.grading.record import Record
 from grader.verdict.models import Diagnosis, Status
@@ -34,31 +47,40 @@ class Attempt:
 
     scope: Scope = EVERY_SIZE
     lost_before: str | None = None
-    """How the reference was lost in the attempt before."""
+    """How a process of the grader's own, such as the reference, was lost in an attempt before."""
+    kills_before: tuple[Kill, ...] = ()
+    """Kills of the submission's processes in the attempts before."""
 
 
 def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
     """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""
     position = SCOPES.index(attempt.scope)
-    if isinstance(error, ReferenceLost):
+    if isinstance(error, ReferenceLost | ReferenceKilled | SandboxError | WorkerLost):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
+    if isinstance(error, Stopped) and error.kill is not None:
+        undecided = len(attempt.kills_before) < 2 and not _repeats(error.kill, attempt)
+        return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
         # Its own fault, unless the grader held memory that it does not need.
-        return Attempt(ESSENTIAL) if position < ESSENTIAL_AT else None
+        return replace(attempt, scope=ESSENTIAL) if position < ESSENTIAL_AT else None
     if error is not None and _is_shortage(error):
-        return Attempt(SCOPES[max(position, ESSENTIAL_AT - 1) + 1]) if position + 1 < len(SCOPES) else None
+        wanted = max(position, ESSENTIAL_AT - 1) + 1
+        return replace(attempt, scope=SCOPES[wanted]) if position + 1 < len(SCOPES) else None
     if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
-        return Attempt(FULL_SIZE)
+        return replace(attempt, scope=FULL_SIZE)
     return None
 
 
-def diagnosis_of(error: Exception, attempt: Attempt) -> Diagnosis:
+def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = False) -> Diagnosis:
     """The diagnosis that an exception becomes. Raises it again if it is the caller's own mistake.
 
-    A lost reference is the problem's fault only if a fresh process was lost in the same way; otherwise the host's.
+    A lost reference is the problem's fault only if a fresh process was lost in the same way. `others_lost` says that
+    processes without a job ended too since the first attempt, which no submission can cause.
     """
     if isinstance(error, Stopped):
-        return error.diagnosis
+        if error.kill is None or (_repeats(error.kill, attempt) and not others_lost and attempt.lost_before is None):
+            return error.diagnosis
+        return _unexplained(error, error.kill)
     if _is_shortage(error):
         what = f"the problem does not fit into this device's memory: {_first_line(error)}"
         return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
@@ -69,6 +91,17 @@ def diagnosis_of(error: Exception, attempt: Attempt) -> Diagnosis:
     what = f"{type(error).__name__}: {error}"
     detail = {"traceback": "".join(traceback.format_exception(error))}
     return diagnose("grader_failed", what, remedy="grade it again", detail=detail)
+
+
+def _repeats(kill: Kill, attempt: Attempt) -> bool:
+    """Whether the submission was at the same step when it was killed before, and the host had memory."""
+    return kill.killer is not Killer.HOST and kill in attempt.kills_before
+
+
+def _unexplained(stopped: Stopped, kill: Kill) -> Diagnosis:
+    what = f"a process of the submission was killed ({kill.doing}), and so it was in fresh attempts"
+    remedy = "grade it again when nothing on the host ends processes; `dmesg` shows what the kernel ended"
+    return diagnose("grader_failed", what, remedy=remedy, detail=stopped.diagnosis.detail)
 
 
 def _is_shortage(error: Exception) -> bool:

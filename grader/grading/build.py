@@ -14,7 +14,7 @@ from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.candidate import build_failed
-from grader.grading.outcome import LOG_TAIL_CHARACTERS, Stopped, diagnose, lost, usual_remedy
+from grader.grading.outcome import LOG_TAIL_CHARACTERS, Kill, Stopped, diagnose, killed_child, lost, usual_remedy
 from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
@@ -137,7 +137,9 @@ def _judge(submission: Submission, evidence: p.Evidence) -> Built:
         return Built(_result(imported.builds, StageStatus.PASSED, imported.seconds))
     if failure.kind == "build":
         result = _result(failure.builds, StageStatus.FAILED, sum(event.seconds for event in failure.builds))
-        raise BuildFailed(result, build_failed(failure.builds[-1], failure.text))
+        last = failure.builds[-1]
+        kill = killed_child(last.log or failure.text, "compiling")
+        raise BuildFailed(result, build_failed(last, failure.text), kill)
     if failure.kind == "missing_class":
         raise _no_model_new(str(format_named(submission.format).entry))
     return Built(_result(failure.builds, StageStatus.PASSED, None), import_failure=failure)
@@ -146,8 +148,8 @@ def _judge(submission: Submission, evidence: p.Evidence) -> Built:
 class BuildFailed(Stopped):
     """A build failed; carries its result, with the log, beside the diagnosis."""
 
-    def __init__(self, result: BuildResult, diagnosis: Diagnosis) -> None:
-        super().__init__(diagnosis)
+    def __init__(self, result: BuildResult, diagnosis: Diagnosis, kill: Kill | None) -> None:
+        super().__init__(diagnosis, kill)
         self.result = result
 
 

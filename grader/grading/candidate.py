@@ -24,6 +24,7 @@ from grader.grading.outcome import (
     Stopped,
     diagnose,
     first_line,
+    killed_child,
     lost,
     raised,
     usual_remedy,
@@ -166,7 +167,8 @@ class Candidate:
         doing = "giving memory back"
         self.run(job, stage, doing)
         try:
-            self.worker.release_memory()
+            with self.worker.within(self.limits.call):
+                self.worker.release_memory()
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
 
@@ -229,8 +231,9 @@ class Candidate:
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""
         try:
-            self.worker.forget_results()
-            return self.worker.run(steps, self.limits.construction)
+            with self.worker.within(self.limits.construction):
+                self.worker.forget_results()
+                return self.worker.run(steps, self.limits.construction)
         except WorkerLost as error:
             raise lost(error, "load", doing) from error
 
@@ -243,7 +246,8 @@ def _activation(model: Made) -> list[p.Step]:
 def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:
     if failure.kind == "build":
         diagnosis, log = build_failed(failure.builds[-1]), failure.builds[-1].log
-        return Stopped(diagnosis.model_copy(update={"detail": {"log": log[-LOG_TAIL_CHARACTERS:]}}))
+        detailed = diagnosis.model_copy(update={"detail": {"log": log[-LOG_TAIL_CHARACTERS:]}})
+        return Stopped(detailed, killed_child(log, doing))
     if failure.type_name == "TypeError" and "__init__()" in failure.text:
         what = f"ModelNew does not take the problem's constructor arguments: {first_line(failure)}"
         return Stopped(diagnose("constructor_signature", what, remedy=usual_remedy("constructor_signature")))

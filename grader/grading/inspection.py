@@ -1,8 +1,8 @@
 """Checks a submission that passed for accesses outside its tensors, and lists the kernels that ran.
 
 It runs on the first case, which is small, after everything else: neither redzones nor the profiler disturb a time, and
-losing the worker here changes no verdict. The worker's answers are claims: a submission that rewrites its worker can
-hide a fault here, and gains nothing else.
+a crash here changes no verdict. A kill that may come from outside is raised, so that it omits no check. The worker's
+answers are claims: a submission that rewrites its worker can hide a fault here, and gains nothing else.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
     job.step(p.Drop())
     try:
         result = candidate.attempt(job, "timing", "profiling its kernels")
-    except Stopped:
+    except Stopped as stopped:
+        if stopped.kill is not None:
+            raise
         return Inspected()
     if result.failure is not None:
         return Inspected()
@@ -134,7 +136,9 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     job.step(p.Drop(empty_cache=False))  # on a GPU, emptying the cache takes longer than the check
     try:
         result = candidate.attempt(job, "forward", "running between redzones")
-    except Stopped:
+    except Stopped as stopped:
+        if stopped.kill is not None:
+            raise
         return None
     return result if result.failure is None else None
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from grader.errors import SandboxError
 from grader.sandbox._values import Limits
@@ -74,16 +75,16 @@ class Cgroup:
             return set()
         return {int(pid) for pid in text.split()} - {0}  # 0: outside of this pid namespace
 
-    def out_of_memory(self) -> bool:
-        """Return whether the kernel killed a process of this group at its limit."""
+    def short_of_memory(self) -> Literal["group", "host"] | None:
+        """Return what lacked memory when the kernel killed a process of this group; None if it killed none.
+
+        The kernel counts what it kills in a group for any lack of memory, a container's or the machine's too, and
+        apart from it how often the group reached its own limit.
+        """
         group = self._groups.get("memory")
-        if group is None:
-            return False
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(FileNotFoundError):
-                fields = dict(line.split() for line in (group / name).read_text().splitlines())
-                return int(fields.get("oom_kill", 0)) > 0
-        return False
+        if group is None or not _count(group, "oom_kill"):
+            return None
+        return "group" if _count(group, "oom") else "host"
 
     def kill(self) -> None:
         """Kill every member until there is none. This ends, because pids.max also limits a fork bomb."""
@@ -105,6 +106,17 @@ class Cgroup:
                     if time.monotonic() > deadline:
                         raise SandboxError(f"cgroup {group} cannot be removed: {error}") from error
                     time.sleep(0.002)
+
+
+def _count(group: Path, event: Literal["oom_kill", "oom"]) -> int:
+    """Return how often an event of memory.events occurred; version 1 has other files for them."""
+    if (group / "memory.events").exists():
+        fields = dict(line.split() for line in (group / "memory.events").read_text().splitlines())
+    elif event == "oom":
+        return int((group / "memory.failcnt").read_text())
+    else:
+        fields = dict(line.split() for line in (group / "memory.oom_control").read_text().splitlines())
+    return int(fields.get(event, 0))
 
 
 def _candidates(controller: str) -> list[Path]:

@@ -102,7 +102,7 @@ class SandboxedProcess:
         self._pid_fd = launched.pid_fd
         self._tree = tree
         self._wall_seconds = limits.wall_seconds
-        self._out_of_memory = cgroup.out_of_memory
+        self._short_of_memory = cgroup.short_of_memory
         self._clean_up = clean_up
         self._kept = HeadAndTail(limits.output_bytes)
         self._exit: Exit | None = None
@@ -170,11 +170,13 @@ class SandboxedProcess:
             timed_out = self._follow()
             wall_seconds = time.monotonic() - self._started
             status = self._end()
+            short_of_memory = self._short_of_memory()
             self._exit = Exit(
                 returncode=None if 128 < status <= 192 else status,
                 signal=status - 128 if 128 < status <= 192 else None,
                 timed_out=timed_out,
-                out_of_memory=self._out_of_memory(),
+                out_of_memory=short_of_memory == "group",
+                host_out_of_memory=short_of_memory == "host",
                 wall_seconds=wall_seconds,
             )
         except Exception as error:

@@ -58,6 +58,9 @@ class Exit:
     out_of_memory: bool
     """The kernel killed at least one of its processes at the memory limit; known only with a cgroup."""
 
+    host_out_of_memory: bool
+    """The kernel killed at least one of its processes although the limit was not reached; known only with a cgroup."""
+
     wall_seconds: float
     """Time from the release of the command until its end was noticed."""
 

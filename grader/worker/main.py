@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
+import resource
 import traceback
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from grader.worker.channel import Channel
 from grader.worker.checks import profile, redzones, work_count
 from grader.worker.compile.importing import Builder, MissingClass
 from grader.worker.compile.toolkit import complete_toolkit
+from grader.worker.self_kill import forbid_self_kill
 from grader.worker.session import Session
 from grader.worker.timing import clock, pace, peaks, queue
 
@@ -25,6 +28,9 @@ HANDLER_MODULES = (setup, passes, clock, queue, pace, peaks, work_count, redzone
 TEXT_CHARACTERS = 32 << 10
 """Longest error message and traceback in a `Failure`; the middle of a longer one is cut out."""
 
+START_LIMITS: dict[str, float] = {}
+"""Resource limits before the submission was imported; empty until `main` runs."""
+
 
 def main(descriptor: int, niceness: int, architecture: str) -> None:
     """Serve the socket `descriptor`.
@@ -32,6 +38,8 @@ def main(descriptor: int, niceness: int, architecture: str) -> None:
     `niceness` is added to that of this process and all that it starts. CUDA extensions are compiled for
     `architecture`, such as `9.0`; it is an argument because a zygote starts before the GPU is known.
     """
+    forbid_self_kill()
+    START_LIMITS.update(soft_limits())
     os.nice(niceness)
     os.environ["TORCH_CUDA_ARCH_LIST"] = architecture
     if descriptor != CONTROL_FD:
@@ -79,14 +87,31 @@ def describe_failure(error: BaseException, index: int, step: Step, session: Sess
         kind = "missing_class"
     elif builds and not builds[-1].ok:
         kind = "build"
+    text = str(error)
+    if (lowered := lowered_limits()) and (kind == "out_of_memory" or isinstance(error, OSError)):
+        text += f" (the submission has set {lowered})"
     return Failure(
         step=index,
         kind=kind,  # type: ignore[arg-type]
         type_name=type(error).__name__[:512],
-        text=_shortened(str(error)),
+        text=_shortened(text),
         traceback=_shortened("".join(traceback.format_exception(error))),
         builds=builds,
     )
+
+
+def lowered_limits() -> str:
+    """Return the resource limits that are lower than at the start, such as `RLIMIT_NOFILE to 16`."""
+    now = soft_limits()
+    lowered = {name: now[name] for name, value in START_LIMITS.items() if now[name] < value}
+    return ", ".join(f"{name} to {value:.0f}" for name, value in lowered.items())
+
+
+def soft_limits() -> dict[str, float]:
+    """Return the soft resource limits of this process by name."""
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]  # an older name
+    values = {name: resource.getrlimit(getattr(resource, name))[0] for name in names}
+    return {name: math.inf if value == resource.RLIM_INFINITY else value for name, value in values.items()}
 
 
 def _shortened(text: str) -> str:

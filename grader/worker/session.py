@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 
 import torch
@@ -37,7 +38,7 @@ class Session:
 
     builder: Builder
     descriptors: list[int] = field(default_factory=list)
-    """File descriptors that came with the present job; handlers take them from the front."""
+    """File descriptors that came with the present job, for `take_descriptor`."""
     regions: dict[str, Region] = field(default_factory=dict)
     submitted: type | None = None
     """The class that was imported last."""
@@ -55,6 +56,15 @@ class Session:
     """Leaves that do not require a gradient until the next forward."""
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
     """Events before and after the part that was queued last."""
+
+    def take_descriptor(self) -> int:
+        """Return the next file descriptor of the job.
+
+        Raises OSError if it did not arrive: the kernel drops what a process with too many open files is sent.
+        """
+        if not self.descriptors:
+            raise OSError(errno.EMFILE, "the process has as many files open as it may, and can receive no other")
+        return self.descriptors.pop(0)
 
     def find(self, source: str) -> object:
         """Return the value of an `Export` source; None if its name is unknown.

@@ -22,7 +22,7 @@ def attach(session: Session, step: p.Attach) -> p.Done:
     old = session.regions.pop(step.region, None)
     if old is not None:
         old.close()
-    session.regions[step.region] = Region(step, session.descriptors.pop(0))
+    session.regions[step.region] = Region(step, session.take_descriptor())
     return p.Done()
 
 
@@ -33,8 +33,8 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     started = time.monotonic()
     first = len(builder.events)
     if step.use_bundle:
-        builder.take_bundle(session.descriptors.pop(0))
-    bundle = session.descriptors.pop(0) if step.give_bundle else None
+        builder.take_bundle(session.take_descriptor())
+    bundle = session.take_descriptor() if step.give_bundle else None
     _, session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
         seconds=time.monotonic() - started,

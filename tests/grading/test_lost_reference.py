@@ -19,9 +19,9 @@ def grader():
 @pytest.mark.parametrize(
     ("ends", "status", "code", "starts"),
     [
-        (["was ended by SIGKILL", "was ended by SIGKILL"], Status.NOT_RUN, "problem_not_gradable", 2),
-        (["was ended by SIGKILL", "gave no answer within 300 s"], Status.GRADER_ERROR, "grader_failed", 2),
-        (["was ended by SIGKILL", None], Status.CORRECT, None, 2),
+        (["was ended by SIGSEGV", "was ended by SIGSEGV"], Status.NOT_RUN, "problem_not_gradable", 2),
+        (["was ended by SIGSEGV", "gave no answer within 300 s"], Status.GRADER_ERROR, "grader_failed", 2),
+        (["was ended by SIGSEGV", None], Status.CORRECT, None, 2),
     ],
     ids=["twice the same", "twice", "once"],
 )

@@ -32,7 +32,9 @@ class NoProcess:
         pass
 
     def wait(self, timeout_seconds=None):
-        return Exit(returncode=0, signal=None, timed_out=False, out_of_memory=False, wall_seconds=0.0)
+        return Exit(
+            returncode=0, signal=None, timed_out=False, out_of_memory=False, host_out_of_memory=False, wall_seconds=0.0
+        )
 
     def output(self):
         return Output(text="", total_bytes=0)

@@ -88,7 +88,7 @@ print([layer.active for layer in probe()])"""
 
 def test_an_exit_is_one_thing() -> None:
     with pytest.raises(ValueError, match="returncode or a signal"):
-        Exit(returncode=0, signal=9, timed_out=False, out_of_memory=False, wall_seconds=1.0)
+        Exit(returncode=0, signal=9, timed_out=False, out_of_memory=False, host_out_of_memory=False, wall_seconds=1.0)
 
 
 def test_the_grader_sees_how_its_command_ended(sandbox: Sandbox) -> None:

@@ -39,7 +39,8 @@ def run_experiments(
 ) -> list[Diagnosis]:
     """The diagnoses of the experiments, errors before warnings before information.
 
-    A lost worker ends the experiments.
+    A crash in an experiment ends them, and is its answer. Raises Stopped where the cause may be another: time, memory
+    or something outside.
     """
     diagnoses: list[Diagnosis] = []
     own_cases = with_own_values(candidate, cases)
@@ -47,7 +48,9 @@ def run_experiments(
         try:
             diagnosis = experiment.run(candidate, own_cases)
         except Stopped as stopped:
-            diagnoses.append(_lost(experiment, stopped))
+            if stopped.kill is not None or stopped.diagnosis.code != "crashed":
+                raise
+            diagnoses.append(_crashed(experiment, stopped))
             break
         if diagnosis is None:
             continue
@@ -66,8 +69,8 @@ def run_experiments(
     return errors_first(diagnoses)
 
 
-def _lost(experiment: Experiment, stopped: Stopped) -> Diagnosis:
-    """The experiment's diagnosis for a lost worker, because the plain product of the same case ran."""
+def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
+    """The experiment's diagnosis for a crash, because the plain product of the same case ran."""
     what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
     return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
 

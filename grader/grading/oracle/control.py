@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from grader.errors import ReferenceKilled
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
@@ -19,14 +20,16 @@ Check = Callable[[Candidate], Diagnosis | None]
 def reference_passes(oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)) -> bool:
     """Whether the reference, graded as a candidate, gets no diagnosis of these severities from the check.
 
-    `key` identifies the check and its case.
+    `key` identifies the check and its case. Raises ReferenceKilled.
     """
 
     def run() -> bool:
         with oracle.lent() as worker:
             try:
                 diagnosis = check(Candidate(worker, oracle.device, TimeLimits()))
-            except Stopped:
+            except Stopped as stopped:
+                if stopped.kill is not None:
+                    raise ReferenceKilled(f"{oracle.problem.path}: {stopped}") from stopped
                 return False
         return diagnosis is None or diagnosis.severity not in severities
 

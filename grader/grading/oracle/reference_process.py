@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from grader import protocol as p
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
-from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
+from grader.errors import GraderError, ProblemError, ReferenceKilled, ReferenceLost, ReferenceOutOfMemory
+from grader.executor import JobBuilder, JobResult, Killer, WorkerClient, WorkerLost
 from grader.verdict.models import Device, Problem, Status, TimeLimits
 
 REFERENCE_SECONDS = TimeLimits().construction
@@ -36,7 +36,7 @@ class ReferenceProcess:
     def run(
         self, job: JobBuilder, timeout_seconds: float = REFERENCE_SECONDS, *, tolerate_failure: bool = False
     ) -> JobResult:
-        """The result of a job. Raises ProblemError if it fails, or one of its subclasses.
+        """The result of a job. Raises ProblemError if it fails, or one of its subclasses, and ReferenceKilled.
 
         `tolerate_failure` returns what a step raised, but for a lack of memory, which says nothing about the problem.
         """
@@ -58,6 +58,8 @@ class ReferenceProcess:
             )
         return result
 
-    def _lost(self, lost: WorkerLost) -> ProblemError:
-        error = ReferenceOutOfMemory if lost.status is Status.OUT_OF_MEMORY else ReferenceLost
+    def _lost(self, lost: WorkerLost) -> GraderError:
+        error: type[GraderError] = ReferenceOutOfMemory if lost.status is Status.OUT_OF_MEMORY else ReferenceLost
+        if lost.killer in (Killer.HOST, Killer.UNKNOWN):
+            error = ReferenceKilled
         return error(f"{self.problem.path}: the reference {lost} on {self.device}")

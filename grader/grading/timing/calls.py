@@ -18,6 +18,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -173,7 +174,9 @@ class Caller:
             self._candidate.release("timing")
         else:
             self._do(index, p.Drop())
-            self._sides[index].worker.release_memory()
+            worker = self._sides[index].worker
+            with worker.within(REFERENCE_SECONDS):
+                worker.release_memory()
 
     def _do(self, index: int, *steps: p.Step) -> None:
         job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
@@ -216,7 +219,7 @@ def spacers(device: Device) -> tuple[int, ...]:
 
 def _call(phase: Phase, results: Sequence[JobResult]) -> Call:
     times = {
-        part: Time(result.of(p.Timed)[0].ms, result.bracket_ms)
+        part: Time(result.of(p.Timed)[0].ms, result.bracket_ms, waited=result.waited_ms)
         for part, result in zip(PARTS[phase], results, strict=True)
     }
     return Call(times, {source: tensor for result in results for source, tensor in result.sealed.items()})

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
 
 from grader.grading.timing.statistics import Round, speedup, verdict_of
 from grader.verdict.models import Device
@@ -46,9 +46,16 @@ class Time:
     """By the referee's clock, overhead included."""
     intervals: int = 1
     """How many intervals `interval` adds up."""
+    waited: float = 0.0
+    """How long threads waited for a core in the interval, added up."""
 
     def __add__(self, other: Time) -> Time:
-        return Time(self.reported + other.reported, self.interval + other.interval, self.intervals + other.intervals)
+        return Time(
+            self.reported + other.reported,
+            self.interval + other.interval,
+            self.intervals + other.intervals,
+            self.waited + other.waited,
+        )
 
     @property
     def unexplained(self) -> float:
@@ -56,12 +63,16 @@ class Time:
         return self.interval - self.reported
 
 
+Pairs = tuple[tuple[Time, Time], tuple[Time, Time]]
+"""The (reference, candidate) pairs of one round."""
+
+
 @dataclass
 class Samples:
     """Samples of one figure: two pairs of (reference, candidate) for each round, in milliseconds per call."""
 
     device: Device
-    rounds: list[tuple[tuple[Time, Time], tuple[Time, Time]]] = field(default_factory=list)
+    rounds: list[Pairs] = field(default_factory=list)
 
     def reported(self) -> list[Round]:
         """Rounds by the workers' clocks."""
@@ -99,6 +110,19 @@ class Samples:
         """
         overheads = sorted(self._candidate_overheads())
         return overheads[len(overheads) // 10] > self.overhead()
+
+    def without_waits(self) -> Samples:
+        """The samples without the time that threads waited for a core.
+
+        On a busy machine, processes that wake their threads at other moments wait for very different times. A false
+        timer that hides work hides none of this; a candidate that waits on purpose is only spared the accusation.
+        """
+
+        def running(time: Time) -> Time:
+            return replace(time, interval=time.interval - time.waited)
+
+        pairs = [tuple((running(r), running(c)) for r, c in of_round) for of_round in self.rounds]
+        return Samples(self.device, cast(list[Pairs], pairs))
 
     def steady(self) -> float:
         """The difference that may be between two processes' overheads."""
@@ -142,7 +166,9 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
         timing = _phase(refereed, "referee", device)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because both are unresolved
             timing = timing.model_copy(update={"verdict": "inconclusive"})
-        return timing, excess > 2 * samples.resolution() and samples.exceeds_throughout()
+        undisturbed = samples.without_waits()
+        disputed = undisturbed.excess() > 2 * undisturbed.resolution() and undisturbed.exceeds_throughout()
+        return timing, disputed
     timing, low = _phase(reported, "worker", device), speedup(refereed).ci_low
     if low < timing.ci_low:
         verdict = verdict_of(low, timing.ci_high, timing.rounds, device, timing.reference_ms)

@@ -118,7 +118,8 @@ class WorkerPair:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""
         self._oracle.worker.release_memory()
         try:
-            self._candidate.worker.release_memory()
+            with self._candidate.worker.within(self._candidate.limits.call):
+                self._candidate.worker.release_memory()
         except WorkerLost as error:
             raise lost(error, "timing", "getting ready to be timed") from error
 
@@ -145,6 +146,8 @@ class WorkerPair:
             with self._sides[1 - index].worker.paused():
                 yield
         except WorkerLost as error:
+            if index:  # the reference was to stand still
+                raise
             raise lost(error, "timing", "standing still while the reference is timed") from error
 
 
@@ -170,9 +173,10 @@ def _noisy(value: torch.Tensor, share: float) -> torch.Tensor:
 
 
 def _typical(calls: Sequence[Call], middle: Callable[[list[float]], float]) -> dict[Part, Time]:
-    return {
-        part: Time(
-            middle([call.times[part].reported for call in calls]), middle([call.times[part].interval for call in calls])
-        )
-        for part in calls[0].times
-    }
+    found = {}
+    for part in calls[0].times:
+        times = [call.times[part] for call in calls]
+        interval = middle([time.interval for time in times])
+        waited = interval - middle([time.interval - time.waited for time in times])
+        found[part] = Time(middle([time.reported for time in times]), interval, waited=waited)
+    return found
