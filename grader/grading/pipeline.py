@@ -76,25 +76,23 @@ class Pipeline:
         Workers for the `upcoming` request start in the background.
         """
         following: Attempt | None = Attempt()
-        ended_before = self.resources.launcher.spares_ended
+        self._spares_ended = self.resources.launcher.spares_ended
         while following is not None:
             attempt = following
-            record, following = self._grade(request, attempt, upcoming, ended_before)
+            record, following = self._grade(request, attempt, upcoming)
         settings = self.settings(request)
         if attempt.scope in PARTS:  # not ranked, as any verdict on one variant
             settings = settings.model_copy(update={"variant": attempt.scope})
         return record.verdict(settings, self.environment(request))
 
-    def _grade(
-        self, request: Request, attempt: Attempt, upcoming: Request | None, ended_before: int
-    ) -> tuple[Record, Attempt | None]:
+    def _grade(self, request: Request, attempt: Attempt, upcoming: Request | None) -> tuple[Record, Attempt | None]:
         """What one attempt finds, and the next attempt where one is needed."""
         record, failure = Record(request), None
         try:
             _Grading(self, request, record, attempt.scope, upcoming).run()
         except Exception as error:
             failure = error
-            others_lost = self.resources.launcher.spares_ended > ended_before
+            others_lost = self.resources.launcher.spares_ended > self._spares_ended
             record.diagnoses.insert(0, diagnosis_of(error, attempt, others_lost=others_lost))
             if isinstance(error, build.BuildFailed):
                 record.build = error.result
