@@ -11,7 +11,7 @@ from grader import protocol
 from grader.errors import SandboxError
 from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
 from grader.executor.job_log import compressed_kinds, log_job
-from grader.executor.pause import NeverStill, paused, paused_tree
+from grader.executor.pause import NeverStill, frozen, idle, paused, paused_tree, tree
 from grader.executor.run_queue import waited_ms
 from grader.executor.shared_memory import Region, RegionKind, RegionName
 from grader.executor.worker_process import (
@@ -135,11 +135,19 @@ class WorkerClient:
         return evidence
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop all processes of the worker meanwhile. Raises WorkerLost if they cannot be stopped."""
+    def paused(self, *, untrusted: bool = False) -> Iterator[None]:
+        """Stop all processes of the worker meanwhile. Raises WorkerLost if they cannot be stopped.
+
+        If they are `untrusted`, raises WorkerLost after the block too, if they used the CPU all the same.
+        """
+        roots, group, freezer = self._process.roots, self._process.members, self._process.freezer
+        members = group or (lambda: tree(roots))
         try:
-            roots, members = self._process.roots, self._process.members
-            with paused(members) if members is not None else paused_tree(roots, self._seen):
+            if freezer is not None:
+                stopping = frozen(freezer)
+            else:
+                stopping = paused(group) if group is not None else paused_tree(roots, self._seen)
+            with stopping, idle(group() if group else self._seen, members) if untrusted else contextlib.nullcontext():
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None

@@ -1,12 +1,18 @@
-"""Stops all processes of a sandbox, so that they cannot slow down a measurement outside of it."""
+"""Stops all processes of a sandbox while something outside of it is measured, and sees that they did nothing meanwhile.
+
+Where a cgroup of version 2 can be written, the kernel's freezer stops them: nothing inside can undo that. Elsewhere
+SIGSTOP does, and the sandbox's system call filter refuses what would make the kernel send a SIGCONT later.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 PASSES = 100
 """Most looks at the processes before they count as `NeverStill`."""
@@ -15,19 +21,35 @@ POLL_SECONDS = 50e-6
 STANDSTILL_SECONDS = 0.05
 """Longest wait in one pass: a process stops within a millisecond, unless it is in a driver's call."""
 STILL = "TtZX"
-"""States of stopped, traced and dead processes in /proc/PID/stat."""
+"""States of stopped, traced and dead threads in /proc/PID/task/TID/stat."""
+IDLE_SECONDS = 1e-4
+"""CPU time of stopped processes beyond which they ran. It does not grow, but for a frozen thread's few microseconds
+with a signal that reaches it."""
+CPU_CLOCK = 2
+"""CPUCLOCK_SCHED of a process, all threads together, in linux/posix-timers.h."""
+
+Members = Callable[[], Iterable[int]]
+"""Returns the pids of all present processes of a group that a process cannot leave by forking."""
 
 
 class NeverStill(Exception):
-    """Processes kept appearing faster than they could be stopped."""
+    """Processes kept appearing faster than they could be stopped, or ran although they were stopped."""
 
 
 @contextlib.contextmanager
-def paused(members: Callable[[], set[int]]) -> Iterator[None]:
-    """Stop processes during the block. Raises NeverStill.
+def frozen(group: Path) -> Iterator[None]:
+    """Stop the processes of a cgroup of version 2 during the block. Raises NeverStill."""
+    try:
+        _write(group, b"1")
+        _await_frozen(group)
+        yield
+    finally:
+        _write(group, b"0")
 
-    `members` returns all present processes of a group that a process cannot leave by forking.
-    """
+
+@contextlib.contextmanager
+def paused(members: Members) -> Iterator[None]:
+    """Stop processes by SIGSTOP during the block. Raises NeverStill."""
     stopped = _stop(lambda _: _states(members()))
     try:
         yield
@@ -49,6 +71,72 @@ def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
         yield
     finally:
         _signal(stopped, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def idle(stopped: Iterable[int], members: Members) -> Iterator[None]:
+    """Raise NeverStill after the block if stopped processes used the CPU meanwhile, however they came to run.
+
+    A process that is among the members then and was not stopped counts with all that it used.
+    """
+    before = _settled(stopped)
+    yield
+    after = _cpu_seconds(members())
+    used = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+    if used > IDLE_SECONDS:
+        raise NeverStill(f"used the CPU for {1e3 * used:.2g} ms while it was stopped")
+
+
+def tree(roots: set[int]) -> set[int]:
+    """Return the pids of these processes and all their descendants."""
+    return set(_tree(roots))
+
+
+def _await_frozen(group: Path) -> None:
+    deadline = time.monotonic() + PASSES * STANDSTILL_SECONDS
+    with _if_present():
+        while b"frozen 1" not in (group / "cgroup.events").read_bytes():
+            if time.monotonic() > deadline:
+                raise NeverStill("has a process that does not stop")
+            time.sleep(POLL_SECONDS)
+
+
+def _write(group: Path, value: bytes) -> None:
+    with _if_present():
+        (group / "cgroup.freeze").write_bytes(value)
+
+
+@contextlib.contextmanager
+def _if_present() -> Iterator[None]:
+    """Accept that the group is gone: its sandbox has ended."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+
+
+def _settled(pids: Iterable[int]) -> dict[int, float]:
+    """Return CPU seconds by pid once they no longer grow.
+
+    A thread is counted as stopped shortly before it leaves its core, and a virtual machine may be held up in between.
+    """
+    deadline = time.monotonic() + PASSES * STANDSTILL_SECONDS
+    seconds = _cpu_seconds(pids)
+    while True:
+        time.sleep(POLL_SECONDS)
+        earlier, seconds = seconds, _cpu_seconds(pids)
+        if seconds == earlier or time.monotonic() > deadline:
+            return seconds
+
+
+def _cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """Return the CPU time of processes, with all their threads, by pid; without processes that have ended."""
+    seconds = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            seconds[pid] = time.clock_gettime(~pid << 3 | CPU_CLOCK)
+    return seconds
 
 
 def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
@@ -116,10 +204,24 @@ def _all() -> list[int]:
 def _stat(pid: int) -> tuple[str, int] | None:
     """Return a process's state and its parent's pid; None if it has ended.
 
-    Reads by system calls for speed: it runs for every process, several times for each timed sample.
+    The state is that of a thread that is not still, if there is one: the first thread of a process may be stopped, or
+    have ended, while another one is in a long system call.
     """
+    own = _read_stat(f"/proc/{pid}/stat")
+    if own is None or own[0] not in STILL:
+        return own
     with contextlib.suppress(OSError):
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            stat = _read_stat(f"{thread}/stat")
+            if stat is not None and stat[0] not in STILL:
+                return stat[0], own[1]
+    return own
+
+
+def _read_stat(path: str) -> tuple[str, int] | None:
+    """Read by system calls for speed: this runs for every process, several times for each timed sample."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             # The command's name, in parentheses, may contain any bytes.
             fields = os.read(descriptor, 4096).rpartition(b")")[2].split()

@@ -1,4 +1,7 @@
-"""One cgroup per sandbox, version 1 or 2, for memory and process count, where the kernel permits it."""
+"""One cgroup per sandbox, for memory, process count and stopping it, where the kernel permits it.
+
+Memory and process count are limited in version 1 or 2. Only version 2 has a freezer that a sandbox can be killed in.
+"""
 
 import errno
 import os
@@ -19,14 +22,16 @@ _OWN_PROCESSES = 3
 """Processes beside the command's: bubblewrap outside, its reaper inside, and a first command that only waits."""
 
 Hierarchies = dict[str, Path]
-"""Controller ("memory", "pids") to the folder in which groups can be created. In version 2 they are the same."""
+"""Controller to the folder in which groups can be created: "memory", "pids" and FREEZER. In version 2 it is one."""
+FREEZER = "freezer"
+"""`cgroup.freeze`, which every group of version 2 has, also beside controllers of version 1."""
 
 
 def find() -> Hierarchies:
     """Return the usable hierarchies, tested by creating and joining a group: permissions do not suffice."""
     hierarchies: Hierarchies = {}
-    for controller in ("memory", "pids"):
-        for parent in _candidates(controller):
+    for controller in ("memory", "pids", FREEZER):
+        for parent in [*hierarchies.values(), *_candidates(controller)]:
             if _works(parent, controller):
                 hierarchies[controller] = parent
                 _remove_stale(parent)
@@ -62,6 +67,11 @@ class Cgroup:
         script = "".join(f"echo 0 >'{group}/cgroup.procs' && " for group in self.folders)
         return ["/bin/sh", "-c", script + 'exec "$@"', "sh"] if script else []
 
+    @property
+    def freezer(self) -> Path | None:
+        """The folder with `cgroup.freeze`, if this group has one."""
+        return self._groups.get(FREEZER)
+
     def members(self) -> set[int]:
         """Return the pids of all processes in the group, including bubblewrap's; none once it is removed.
 
@@ -85,6 +95,12 @@ class Cgroup:
         if group is None or not _count(group, "oom_kill"):
             return None
         return "group" if _count(group, "oom") else "host"
+
+    def thaw(self) -> None:
+        """Let the group's processes run, whoever stopped them: a frozen bubblewrap does not see its child end."""
+        if self.freezer is not None:
+            with suppress(OSError):
+                (self.freezer / "cgroup.freeze").write_text("0")
 
     def kill(self) -> None:
         """Kill every member until there is none. This ends, because pids.max also limits a fork bomb."""
@@ -136,7 +152,9 @@ def _candidates(controller: str) -> list[Path]:
         elif kind == "cgroup2":
             nearest = _below(Path(mount), root, own.get("", "/"))
             ancestors = [path for path in nearest.parents if path.is_relative_to(mount)]
-            candidates += [path for path in (nearest, *ancestors) if _hands_on(path, controller)]
+            candidates += [
+                path for path in (nearest, *ancestors) if controller == FREEZER or _hands_on(path, controller)
+            ]
     return candidates
 
 
@@ -167,6 +185,8 @@ def _works(parent: Path, controller: str) -> bool:
     try:
         if controller == "memory":
             _limit_memory(group, 1 << 30)
+        elif controller == FREEZER:
+            (group / "cgroup.freeze").write_bytes(b"0")  # fails in version 1, where no file can be created
         else:
             (group / "pids.max").write_text("100")
         join = ["/bin/sh", "-c", 'echo 0 >"$1/cgroup.procs"', "sh", str(group)]

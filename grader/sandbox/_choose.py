@@ -115,6 +115,9 @@ def _layers(report: dict[str, Any], applied: tuple[str, ...], hierarchies: _cgro
         where = hierarchies.get(controller)
         detail = str(where) if where else "no writable hierarchy: run as root, or delegate a cgroup to this user"
         layers.append(Layer(f"cgroup-{controller}", where is not None, detail))
+    where = hierarchies.get(_cgroup.FREEZER)
+    detail = str(where) if where else "no writable cgroup of version 2: processes are stopped by signals"
+    layers.append(Layer("cgroup-freezer", where is not None, detail))
     for name, key, wanted in (
         ("rlimit-file-size", "file_bytes", _TRIAL_LIMITS.file_bytes),
         ("rlimit-processes", "process_count", _TRIAL_LIMITS.process_count),

@@ -36,6 +36,7 @@ CLONE_NEW_NAMESPACES = 0x7E020000
 AF_UNIX = 1
 TIOCSTI = 0x5412
 TIOCLINUX = 0x541C
+F_SETSIG = 10
 
 DENIED: tuple[Denied, ...] = (
     # Other processes. Processes in one sandbox may signal each other, but not access each other's memory.
@@ -73,6 +74,10 @@ DENIED: tuple[Denied, ...] = (
     Denied("io_uring_setup", 425, 425, ENOSYS),
     Denied("io_uring_enter", 426, 426, ENOSYS),
     Denied("io_uring_register", 427, 427, ENOSYS),
+    # What the kernel does later for processes that are stopped then: send a chosen signal, such as SIGCONT, or expire.
+    Denied("timer_create", 222, 107),
+    Denied("timerfd_create", 283, 85),
+    Denied("fcntl", 72, 25, EPERM, When.REQUEST, F_SETSIG),
     # Large parts of the kernel that no build and no kernel launch needs.
     Denied("bpf", 321, 280),
     Denied("userfaultfd", 323, 282),

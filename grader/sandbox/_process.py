@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -83,6 +84,9 @@ class SandboxedProcess:
     members: Callable[[], set[int]] | None
     """Returns the pids outside of all processes of the tree; None without a cgroup, which lists them."""
 
+    freezer: Path | None
+    """The cgroup whose `cgroup.freeze` stops all processes of the tree; None without one."""
+
     def __init__(
         self,
         launched: Launched,
@@ -95,6 +99,7 @@ class SandboxedProcess:
         self.pid = launched.pid
         self.applied = launched.applied
         self.members = cgroup.members if cgroup.folders else None
+        self.freezer = cgroup.freezer
         self._process = launched.process
         self._output_fd = launched.output_fd
         self._entered_fd = launched.entered_fd
@@ -103,6 +108,7 @@ class SandboxedProcess:
         self._tree = tree
         self._wall_seconds = limits.wall_seconds
         self._short_of_memory = cgroup.short_of_memory
+        self._thaw = cgroup.thaw
         self._clean_up = clean_up
         self._kept = HeadAndTail(limits.output_bytes)
         self._exit: Exit | None = None
@@ -212,6 +218,7 @@ class SandboxedProcess:
     def _end(self) -> int:
         """Kill all processes that are left, and return the command's status as a shell would report it."""
         self._tree.kill()
+        self._thaw()
         try:
             status = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -73,8 +73,8 @@ CODES: dict[str, Code] = {
     ),
     "protocol_violation": Code(
         "integrity",
-        "The process sent a message that violates the worker protocol.",
-        "Do not touch the grader's descriptors.",
+        "The process sent a message that violates the worker protocol, or ran when it had to stand still.",
+        "Do not touch the grader's descriptors, and leave nothing running after a call.",
         status=Status.INTEGRITY_VIOLATION,
     ),
     # forward

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from grader.executor import seal as sealing
+from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
-from grader.executor.pause import NeverStill, _tree, paused_tree
+from grader.executor.pause import NeverStill, _tree, idle, paused_tree, tree
 from grader.executor.shared_memory import Layout, Region
 from grader.grading.resources import Resources
 from grader.grading.timing.clocks import Samples, Time, timing_of
 from grader.protocol import Drop, Import
-from grader.verdict.models import Device
+from grader.verdict.models import Device, Status
 
 OVERHEAD_MS = 0.3
 
@@ -234,30 +235,111 @@ class ModelNew(torch.nn.Module):
 """
 
 
+RESTARTS_ITSELF = (
+    HIDDEN_SPINNERS
+    + """
+import ctypes, signal, struct, threading, time
+libc = ctypes.CDLL(None)
+if os.fork() == 0:
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    timers = [ctypes.c_int(-1) for _ in range(8)]
+    for timer in timers:  # CLOCK_MONOTONIC and SIGEV_SIGNAL
+        libc.syscall(222, 1, struct.pack("=Qii48x", 0, signal.SIGCONT, 0), ctypes.byref(timer))
+    while True:
+        for number, timer in enumerate(timers, 1):
+            libc.syscall(223, timer.value, 0, struct.pack("=qqqq", 0, 0, 0, number * 1_000_000), None)
+"""
+)
+"""A process whose timers continue it, one to eight milliseconds after it last ran."""
+
+WRITES_ON = (
+    HIDDEN_SPINNERS
+    + """
+import threading
+def write():
+    file, block = os.memfd_create("file"), bytes(1 << 28)
+    while True:
+        os.pwrite(file, block, 0)
+threading.Thread(target=write, daemon=True).start()
+"""
+)
+"""A second thread is in system calls of a tenth of a second that no signal interrupts."""
+
+
+@pytest.fixture(scope="module")
+def resources():
+    with Resources() as resources:
+        yield resources
+
+
+def started_worker(resources, source, means):
+    """A worker that has imported the source, and is stopped by these means."""
+    worker = resources.launcher.take(Role.RUN, Device.CPU)
+    process = worker._process
+    if (means == "freezer" and process.freezer is None) or (means == "cgroup" and process.members is None):
+        worker.close()
+        pytest.skip("no such cgroup can be made here")
+    process.freezer = process.freezer if means == "freezer" else None
+    process.members = None if means == "tree" else process.members
+    imported = Import(source=source, file_name="spins.py", class_name="ModelNew")
+    assert worker.run([imported], 60.0).failure is None
+    return worker
+
+
+def await_spinning(roots):
+    deadline = time.monotonic() + 20
+    while True:
+        assert time.monotonic() < deadline, "nothing spins: pausing it would show nothing"
+        time.sleep(0.2)
+        pids = tree(roots)  # they fork twice, some time after the import
+        before = cpu_seconds(pids)
+        time.sleep(0.2)
+        if cpu_seconds(pids) > before:
+            return pids
+
+
 @pytest.mark.alone
-@pytest.mark.parametrize("counted", [True, False])
-def test_a_worker_that_is_paused_has_no_process_that_runs(counted):
-    with Resources() as resources, resources.launcher.take(Role.RUN, Device.CPU) as worker:
-        if worker._process.members is None and counted:
-            pytest.skip("no cgroup can be made here")
-        worker._process.members = worker._process.members if counted else None
-        imported = Import(source=HIDDEN_SPINNERS, file_name="spins.py", class_name="ModelNew")
-        assert worker.run([imported], 60.0).failure is None
-        deadline, spinning = time.monotonic() + 20, False
-        while not spinning:
-            assert time.monotonic() < deadline, "nothing spins: pausing it would show nothing"
-            time.sleep(0.2)
-            pids = _tree(worker._process.roots)  # they fork twice, some time after the import
-            before = cpu_seconds(pids)
-            time.sleep(0.2)
-            spinning = cpu_seconds(pids) > before
+@pytest.mark.parametrize("source", [HIDDEN_SPINNERS, RESTARTS_ITSELF, WRITES_ON], ids=["spins", "restarts", "writes"])
+@pytest.mark.parametrize("means", ["freezer", "cgroup", "tree"])
+def test_a_worker_that_is_paused_has_no_process_that_runs(resources, means, source):
+    with started_worker(resources, source, means) as worker:
+        pids = await_spinning(worker._process.roots)
         for _ in range(3):
-            with worker.paused():
+            with worker.paused(untrusted=True):
                 before = cpu_seconds(pids)
-                assert set(_tree(worker._process.roots).values()) <= set("TtZX")
                 time.sleep(0.1)
                 assert cpu_seconds(pids) == before
         assert worker.run([Drop()], 60.0).failure is None
+
+
+@pytest.mark.parametrize("means", ["cgroup", "tree"])
+def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
+    """However it is continued: here by a signal from outside."""
+    with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
+        pids = await_spinning(worker._process.roots)
+        with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):  # noqa: PT012
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1)
+        assert lost.value.status is Status.INTEGRITY_VIOLATION
+
+
+def test_no_signal_continues_a_frozen_worker(resources):
+    with started_worker(resources, HIDDEN_SPINNERS, "freezer") as worker:
+        pids = await_spinning(worker._process.roots)
+        with worker.paused(untrusted=True):
+            for _ in range(100):
+                for pid in pids:
+                    os.kill(pid, signal.SIGCONT)
+                time.sleep(1e-4)
+
+
+def test_a_process_that_was_not_there_before_counts_with_all_that_it_used(started):
+    process = started(SPINNERS)
+    process.stdout.readline()
+    time.sleep(0.1)
+    with pytest.raises(NeverStill), idle([], lambda: [process.pid]):
+        pass
 
 
 FORK_CHAIN = """

@@ -124,6 +124,16 @@ def call(*arguments):
     return "allowed" if result >= 0 else errno.errorcode[ctypes.get_errno()]
 """
 
+CONTINUES_ITS_PARENT = """
+import os, signal
+print("up", flush=True)
+if os.fork() == 0:
+    while os.getppid() > 1:
+        os.kill(os.getppid(), signal.SIGCONT)
+while True:
+    pass
+"""
+
 SPAWN_TREE = """
 import os, subprocess, sys, time
 marker = sys.argv[1]
@@ -329,6 +339,7 @@ clone = 56 if x86 else 220
 refused["new user namespace"] = call(clone, 0x10000000 | 17, 0, 0, 0, 0)
 refused["limits of others"] = call(302 if x86 else 261, 1, 0, 0, 0)
 refused["typing for others"] = call(16 if x86 else 29, 0, 0x5412, b"x")
+refused["a signal of its choice from a descriptor"] = call(72 if x86 else 25, 0, 10, 18)
 refused["unknown"] = call(600, 0, 0, 0, 0)
 print(json.dumps(refused))"""
     )
@@ -450,12 +461,25 @@ def members_are_all_processes(sandbox: Sandbox) -> None:
     marker = new_marker()
     with sandbox.spawn([*python(SPAWN_TREE), marker], limits=LIMITS, gpu=False) as process:
         wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
-        counted = {"cgroup-memory", "cgroup-pids"} & set(sandbox.layers)
+        counted = {"cgroup-memory", "cgroup-pids", "cgroup-freezer"} & set(sandbox.layers)
         assert (process.members is None) == (not counted)
         if process.members is None:
             return
         assert with_marker(marker) <= process.members()
     assert process.members() == set()
+
+
+@case
+def a_frozen_tree_can_be_killed(sandbox: Sandbox) -> None:
+    with sandbox.spawn(python(CONTINUES_ITS_PARENT), limits=LIMITS, gpu=False) as process:
+        wait_for(lambda: "up" in process.output().text)
+        assert (process.freezer is not None) == ("cgroup-freezer" in sandbox.layers)
+        if process.freezer is None:
+            return
+        (process.freezer / "cgroup.freeze").write_text("1")
+        wait_for(lambda: "frozen 1" in (process.freezer / "cgroup.events").read_text())
+        process.kill()
+    assert process.ended
 
 
 @case

@@ -143,7 +143,7 @@ class WorkerPair:
             yield
             return
         try:
-            with self._sides[1 - index].worker.paused():
+            with self._sides[1 - index].worker.paused(untrusted=index == 0):
                 yield
         except WorkerLost as error:
             if index:  # the reference was to stand still
