@@ -219,7 +219,6 @@ class _Grading:
                 self.oracle,
                 variant=self.options.variant,
                 quick=self.options.quick,
-                tells_modes_apart=plan.may_tell_modes_apart(self.request.submission),
                 scope=self.scope,
             )
             self.candidate.reference_constructor = self.oracle.constructed_under

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -29,7 +29,7 @@ from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.outcome import diagnose
 from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis, Submission
+from grader.verdict.models import Device, Diagnosis
 
 CPU = "cpu"
 """The variant that stands for full sizes on the CPU board."""
@@ -58,8 +58,8 @@ class Todo:
     cases: tuple[Case, ...]
     """Small sizes first, so that a fault shows quickly. In eval() too, even if that is the same to the reference."""
     probed: tuple[Case, ...]
-    """Cases of the forward's probes: the first size, in eval() too for a submission that may distinguish the modes, and
-    for a reference that draws random numbers in train()."""
+    """Cases of the forward's probes: the first size, in both modes; one case for both if the reference does the same in
+    both."""
     experiments: tuple[Cases, ...]
     """Cases of the backward's experiments, likewise; none if there is nothing to differentiate."""
     experiment_seconds: float
@@ -79,7 +79,6 @@ def make(
     *,
     variant: str | None,
     quick: bool,
-    tells_modes_apart: bool = False,
     scope: Scope = EVERY_SIZE,
 ) -> Todo:
     """The plan for one submission, with its cases made. Raises UserError, ProblemError.
@@ -93,25 +92,19 @@ def make(
         raise ProblemError(f"{oracle.problem.path}: the reference returns no tensor, so that anything would be right")
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
-    modes = (True, False) if tells_modes_apart or not cases[0].values_comparable else (True,)
     asks_more = _asks_more(scope)
     probes = asks_more and not _is_large(oracle, cases[0])
     differentiates = asks_more and bool(cases[0].wrt)
     return Todo(
         scope=scope,
         cases=tuple(cases),
-        probed=tuple(cases[: len(modes)]) if probes else (),
-        experiments=tuple(_experiment_cases(oracle, chosen[0], mode) for mode in modes) if differentiates else (),
+        probed=_probed(oracle, cases) if probes else (),
+        experiments=_experiments(oracle, chosen[0]) if differentiates else (),
         experiment_seconds=EXPERIMENT_SECONDS[quick] if backend(oracle.device).own_memory else math.inf,
         timed=oracle.case(chosen[-1]),
         rounds=rounds(oracle.device, quick=quick),
         notes=(*_notes(oracle, cases, scope), *(_trivial(oracle, cases) if probes else ())),
     )
-
-
-def may_tell_modes_apart(submission: Submission) -> bool:
-    """Whether it may do something else in the other mode: its source names train or eval."""
-    return "train" in submission.source or "eval" in submission.source
 
 
 def rounds(device: Device, *, quick: bool) -> Plan:
@@ -158,23 +151,41 @@ def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) 
     return cases
 
 
+def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The first size in both modes."""
+    if _modes_differ(oracle, cases[0].variant):
+        return tuple(cases[:2])
+    return (replace(cases[0], also_in_eval=True),)
+
+
+def _experiments(oracle: Oracle, name: str) -> tuple[Cases, ...]:
+    in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
+    if _modes_differ(oracle, name):
+        return in_train, in_eval
+    return (replace(in_train, in_eval=in_eval if in_eval.first.wrt else None),)
+
+
+def _modes_differ(oracle: Oracle, name: str) -> bool:
+    return oracle.remember(("modes differ", name), lambda: oracle.modes_differ(name))
+
+
 def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
     """A case; in eval() the same as in train() if the reference does not distinguish the modes."""
-    differ = not training and oracle.remember(("modes differ", name), lambda: oracle.modes_differ(name))
+    differ = not training and _modes_differ(oracle, name)
     case = oracle.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
     if training or differ:
         return case
     return case.in_eval() if oracle.differentiates_in_eval(case) else case.in_eval().without_gradients()
 
 
-def _experiment_cases(oracle: Oracle, name: str, training: bool) -> Cases:
-    first = _case(oracle, name, training=training)
+def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
+    first, in_train = _case(oracle, name, training=training), oracle.case(name)
     one_draw = _is_large(oracle, first) or oracle.is_slow(first)
     return Cases(
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
         constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
-        keeps_outputs=questions.keeps_outputs(oracle, first),
+        keeps_outputs=questions.keeps_outputs(oracle, first if _modes_differ(oracle, name) else in_train),
     )
 
 

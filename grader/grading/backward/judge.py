@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.grading.backward.causes import explain
 from grader.grading.backward.control import controlled_experiments
@@ -40,7 +40,7 @@ def judge_backward(
 ) -> BackwardJudgement:
     """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
-    `experiment_cases` are in train() and, for a submission that may distinguish the modes, in eval(). If the
+    `experiment_cases` are in train() and, for a reference that distinguishes the modes, in eval(). If the
     post-checks take more than `seconds`, a random choice of them runs. Raises Stopped.
     """
     started = time.monotonic()
@@ -62,8 +62,9 @@ def judge_backward(
             continue
         if not judged.gradients_are_right and experiment_cases:
             selected = () if judged.missing else experiments("cause", "train")
-            same_mode = (one for one in experiment_cases if one.first.training == case.training)
-            run_on = next(same_mode, experiment_cases[0])
+            in_eval_too = [one.in_eval for one in experiment_cases if one.in_eval is not None]
+            same_mode = (one for one in (*experiment_cases, *in_eval_too) if one.first.training == case.training)
+            run_on = replace(next(same_mode, experiment_cases[0]), in_eval=None)
             diagnoses = explain(candidate, oracle, cases, case, judged, run_on)
         break
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.candidate import Candidate
 from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose, errors_first
+from grader.grading.outcome import Stopped, diagnose, errors_first, in_eval
 from grader.grading.random.seeded_gradients import reference_inconsistent
 from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import Diagnosis
@@ -37,7 +38,7 @@ def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seco
 def run_experiments(
     candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
 ) -> list[Diagnosis]:
-    """The diagnoses of the experiments, errors before warnings before information.
+    """The diagnoses of the experiments, errors before warnings before information, each in a mode drawn for it.
 
     A crash in an experiment ends them, and is its answer. Raises Stopped where the cause may be another: time, memory
     or something outside.
@@ -45,8 +46,9 @@ def run_experiments(
     diagnoses: list[Diagnosis] = []
     own_cases = with_own_values(candidate, cases)
     for experiment in experiments:
+        in_drawn_mode = _drawn(own_cases, experiment)
         try:
-            diagnosis = experiment.run(candidate, own_cases)
+            diagnosis = experiment.run(candidate, in_drawn_mode)
         except Stopped as stopped:
             if stopped.kill is not None or stopped.diagnosis.code != "crashed":
                 raise
@@ -63,10 +65,28 @@ def run_experiments(
             continue
         if diagnosis.code == "double_backward_unsupported" and not questions.differentiates_twice(oracle, cases.first):
             continue
+        if error and in_drawn_mode is not own_cases:
+            diagnosis = _in_train_too(candidate, own_cases, experiment) or in_eval(diagnosis)
         diagnoses.append(diagnosis)
         if error and experiment.lasting:
             break
     return errors_first(diagnoses)
+
+
+def _drawn(cases: Cases, experiment: Experiment) -> Cases:
+    """The cases in a mode that nobody can foresee."""
+    if cases.in_eval is None or "eval" not in experiment.modes:
+        return cases
+    return _CHOICE.choice((cases, cases.in_eval))
+
+
+def _in_train_too(candidate: Candidate, cases: Cases, experiment: Experiment) -> Diagnosis | None:
+    """The error of an experiment in train(), if it finds one there as well as in eval()."""
+    with suppress(Stopped):
+        diagnosis = experiment.run(candidate, cases)
+        if diagnosis is not None and diagnosis.severity == "error":
+            return diagnosis
+    return None
 
 
 def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:

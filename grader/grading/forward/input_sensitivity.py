@@ -13,7 +13,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
-from grader.grading.forward.probes import probe
+from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.repeats import race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -34,6 +34,7 @@ class Turn:
     """Written over the tensors of the previous turn with this key."""
     change: str
     """What changed before this turn, for a message."""
+    training: bool
 
 
 @probe(
@@ -49,31 +50,36 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     """
     edited = questions.edited(oracle, case)
     moved = oracle.case(case.variant, training=case.training, draw=1)
-    turns = [
-        Turn("a", case, reuse=False, change="when a forward is repeated"),
-        Turn("a", edited, reuse=True, change="after a few elements of the input changed in place"),
-        Turn("b", case, reuse=False, change="for the same values at a new address"),
-    ]
-    if moved.init_inputs == case.init_inputs:
-        turns.append(Turn("b", moved, reuse=True, change="after inputs and parameters changed in place"))
-    job = candidate.script(case)
+    turns: list[Turn] = []
+    for mode in case.modes:
+        one, other = ("a", "b") if mode == case.training else ("c", "d")
+        turns += [
+            Turn(one, case, False, "when a forward is repeated", mode),
+            Turn(one, edited, True, "after a few elements of the input changed in place", mode),
+            Turn(other, case, False, "for the same values at a new address", mode),
+        ]
+        if moved.init_inputs == case.init_inputs:
+            turns.append(Turn(other, moved, True, "after inputs and parameters changed in place", mode))
+    job, last = candidate.script(case), case
     for index, turn in enumerate(turns):
-        if turn.case is moved:
-            candidate.reset(job, moved)
+        if turn.case is moved or last is moved:
+            candidate.reset(job, turn.case)
         else:
             candidate.reset_buffers(job, turn.case)
+        last = turn.case
         job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
-        job.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=turn.case.training))
+        job.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=turn.training))
         job.export(exports("output", f"t{index}", output_specs(turn.case)))
-        if index == 0:
-            job.export({f"input:a:{i}": spec for i, spec in _tensor_specs(case).items()})
+        if turn.case is case and turn.key in ("a", "c"):
+            job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})
     result = candidate.run(job, "forward", "repeated forwards")
-    for i in _tensor_specs(case):
-        before, after = case.inputs[i], result.sealed.get(f"input:a:{i}")
-        assert isinstance(before, torch.Tensor)
-        if not case.clone_inputs and (after is None or not same_bits(before, after)):
-            what = f"the forward changes its argument {i + 1} in place"
-            return diagnose("inputs_modified", what, remedy="write into a new tensor")
+    for mode, key in zip(case.modes, "ac", strict=False):
+        for i in _tensor_specs(case):
+            before, after = case.inputs[i], result.sealed.get(f"input:{key}:{i}")
+            assert isinstance(before, torch.Tensor)
+            if not case.clone_inputs and (after is None or not same_bits(before, after)):
+                what = f"the forward changes its argument {i + 1} in place"
+                return of_mode(diagnose("inputs_modified", what, remedy="write into a new tensor"), case, mode)
     for index, turn in enumerate(turns):
         for name in turn.case.outputs:
             check = check_output(turn.case, result, f"output:t{index}:{name}", name)
@@ -84,10 +90,16 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
                     raced = race(candidate, case, f"{turn.change}, {what}")
                     if raced is not None:
                         return raced
-                if turn.case is moved and sealed is not None and not _is_stale(candidate, oracle, turns, name, sealed):
+                if (
+                    turn.case is moved
+                    and turn.training == moved.training
+                    and sealed is not None
+                    and not _is_stale(candidate, oracle, turns, name, sealed)
+                ):
                     return explain(candidate, oracle, moved, check, sealed)
                 remedy = "compute the output from its inputs in every call"
-                return diagnose("stale_output", what, where=turn.change, remedy=remedy)
+                stale = diagnose("stale_output", what, where=turn.change, remedy=remedy)
+                return of_mode(stale, case, turn.training)
     return None
 
 

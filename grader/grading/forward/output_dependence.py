@@ -17,10 +17,11 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ProblemError
+from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.outputs import check_output
-from grader.grading.forward.probes import probe
+from grader.grading.forward.probes import of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float, whole_numbers
@@ -62,23 +63,37 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
         return None
     turns = [case, *(edit.case for edit in edits)]
     job = candidate.script(case)
-    for index, turn in enumerate(turns):
-        candidate.reset_buffers(job, case)
-        job.put_inputs("a", turn.inputs, reuse_addresses=True)
-        job.step(p.Forward(model=MODEL, inputs="a", tape=f"t{index}", training=case.training))
-        job.export(exports("output", f"t{index}", output_specs(case)))
+    for mode in case.modes:
+        for index, turn in enumerate(turns):
+            candidate.reset_buffers(job, case)
+            job.put_inputs("a", turn.inputs, reuse_addresses=True)
+            job.step(p.Forward(model=MODEL, inputs="a", tape=_tape(index, mode), training=mode))
+            job.export(exports("output", _tape(index, mode), output_specs(case)))
     job.step(p.Drop())
     result = candidate.run(job, "forward", "forwards after one element changed")
-    for index, edit in enumerate(edits, 1):
-        for name in case.outputs:
-            if not case.outputs[name].dtype.is_floating_point:
-                continue
-            check = check_output(edit.case, result, f"output:t{index}:{name}", name)
-            if check.status == "failed":
-                return _diagnosis(edit, check.message or name)
-        before, after = (result.sealed[f"output:t{turn}:{edit.output}"].view(-1)[edit.element] for turn in (0, index))
-        if torch.equal(before, after) and _must_move(case, edit):
-            return _diagnosis(edit, f"element {edit.element} of {edit.output} stays the same in every bit")
+    for mode in case.modes:
+        for index, edit in enumerate(edits, 1):
+            fault = _fault(case, edit, result, (_tape(0, mode), _tape(index, mode)))
+            if fault is not None:
+                return of_mode(_diagnosis(edit, fault), case, mode)
+    return None
+
+
+def _tape(turn: int, training: bool) -> str:
+    return f"t{turn}" if training else f"e{turn}"
+
+
+def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) -> str | None:
+    """What is wrong with the outputs after an edit, given the tapes before and after it."""
+    for name in case.outputs:
+        if not case.outputs[name].dtype.is_floating_point:
+            continue
+        check = check_output(edit.case, result, f"output:{tapes[1]}:{name}", name)
+        if check.status == "failed":
+            return check.message or name
+    before, after = (result.sealed[f"output:{tape}:{edit.output}"].view(-1)[edit.element] for tape in tapes)
+    if torch.equal(before, after) and _must_move(case, edit):
+        return f"element {edit.element} of {edit.output} stays the same in every bit"
     return None
 
 

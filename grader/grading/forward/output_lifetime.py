@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
+
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import check_output
-from grader.grading.forward.probes import probe
+from grader.grading.forward.probes import of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -22,14 +25,15 @@ FRESH = "return a fresh tensor from each forward, not a buffer that is kept"
 def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     if not case.values_comparable or not questions.keeps_outputs(oracle, case):
         return None
+    training = secrets.choice(case.modes)
     job = candidate.script(case)
-    questions.add_forwards(job, oracle, case)
+    questions.add_forwards(job, oracle, replace(case, training=training))
     result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
     if result.failure is not None:
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
-        return diagnose("output_overwritten", what, remedy=FRESH)
+        return of_mode(diagnose("output_overwritten", what, remedy=FRESH), case, training)
     for name in case.outputs:
         if check_output(case, result, f"output:a:{name}", name).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
-            return diagnose("output_overwritten", what, remedy=FRESH)
+            return of_mode(diagnose("output_overwritten", what, remedy=FRESH), case, training)
     return None

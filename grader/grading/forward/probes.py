@@ -41,6 +41,11 @@ def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Functi
     return register
 
 
+def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:
+    """The diagnosis of a turn in this mode."""
+    return diagnosis if training == case.training else in_eval(diagnosis)
+
+
 def run_probes(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> tuple[Diagnosis, ...]:
     """Diagnoses of the probes on small cases, errors first; only errors after the first. Raises Stopped."""
     diagnoses = _probe(candidate, oracle, cases[0])

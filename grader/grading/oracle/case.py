@@ -58,6 +58,14 @@ class Case:
     """Seed under which the expected values were computed, if they are the submission's own
     (`random/seeded_values.py`)."""
 
+    also_in_eval: bool = False
+    """The forward's probes run in eval() too, in the same jobs: the reference does the same in both modes."""
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """`training` of each turn of a probe."""
+        return (self.training, False) if self.also_in_eval else (self.training,)
+
     def comparable(self, table: Table, name: str) -> bool:
         """Whether the tensor does not depend on random numbers, so that its values can be compared."""
         return self.values_comparable or (table, name) not in self.drawn

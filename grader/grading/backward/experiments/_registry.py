@@ -26,6 +26,9 @@ class Cases:
     """Its grad_output is constant along one dimension, so that it can be expanded."""
     keeps_outputs: bool
     """The reference's next forward leaves the previous output as it was."""
+    in_eval: Cases | None = None
+    """The same cases in eval(), for a reference that does the same in both modes; a mode is drawn for each
+    experiment."""
 
 
 Function = Callable[[Candidate, Cases], Diagnosis | None]
