@@ -11,7 +11,7 @@ from grader import protocol
 from grader.errors import SandboxError
 from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
 from grader.executor.job_log import compressed_kinds, log_job
-from grader.executor.pause import NeverStill, frozen, idle, paused, paused_tree, tree
+from grader.executor.pause import NeverStill, stopped
 from grader.executor.run_queue import waited_ms
 from grader.executor.shared_memory import Region, RegionKind, RegionName
 from grader.executor.worker_process import (
@@ -31,10 +31,9 @@ START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
 
 LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
-"""Bounds on the spare space of a region with room to grow. It is twice as large as requested, because a backward shares
-about twice as much as the forward before it."""
+"""Bounds on a region's spare space: a backward shares about twice as much as the forward before it."""
 LEAST_HOST_BYTES = 64 << 20
-"""Smallest region of host memory: pages that nobody writes take no memory, and a larger region costs another job."""
+"""Smallest region of host memory: pages that nobody writes take none, and a larger region costs another job."""
 
 
 class WorkerClient:
@@ -140,14 +139,8 @@ class WorkerClient:
 
         If they are `untrusted`, raises WorkerLost after the block too, if they used the CPU all the same.
         """
-        roots, group, freezer = self._process.roots, self._process.members, self._process.freezer
-        members = group or (lambda: tree(roots))
         try:
-            if freezer is not None:
-                stopping = frozen(freezer)
-            else:
-                stopping = paused(group) if group is not None else paused_tree(roots, self._seen)
-            with stopping, idle(group() if group else self._seen, members) if untrusted else contextlib.nullcontext():
+            with stopped(self._process, self._seen, untrusted=untrusted):
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
@@ -217,10 +210,7 @@ class WorkerClient:
         return self._process.ended
 
     def dismiss(self) -> None:
-        """End the worker and free what is shared with it, without waiting.
-
-        On a GPU the end takes a tenth of a second.
-        """
+        """End the worker and free what is shared, without waiting: on a GPU it takes a tenth of a second."""
         self._process.end()
         self._hang_up()
 

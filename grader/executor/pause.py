@@ -1,4 +1,4 @@
-"""Stops all processes of a sandbox while something outside of it is measured, and sees that they did nothing meanwhile.
+"""Stops a sandbox's processes while something outside is measured, and checks that they did nothing.
 
 Where a cgroup of version 2 can be written, the kernel's freezer stops them: nothing inside can undo that. Elsewhere
 SIGSTOP does, and the sandbox's system call filter refuses what would make the kernel send a SIGCONT later.
@@ -13,6 +13,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from grader.sandbox import SandboxedProcess
 
 PASSES = 100
 """Most looks at the processes before they count as `NeverStill`."""
@@ -34,6 +36,23 @@ Members = Callable[[], Iterable[int]]
 
 class NeverStill(Exception):
     """Processes kept appearing faster than they could be stopped, or ran although they were stopped."""
+
+
+@contextlib.contextmanager
+def stopped(process: SandboxedProcess, seen: set[int], *, untrusted: bool) -> Iterator[None]:
+    """Stop all processes of a sandbox by the best means that it has.
+
+    `seen` keeps their pids where there is no cgroup. Raises NeverStill; for `untrusted` ones also if they used the CPU
+    meanwhile.
+    """
+    roots, group, freezer = process.roots, process.members, process.freezer
+    if freezer is not None:
+        stopping = frozen(freezer)
+    else:
+        stopping = paused(group) if group is not None else paused_tree(roots, seen)
+    members = group or (lambda: tree(roots))
+    with stopping, idle(group() if group else seen, members) if untrusted else contextlib.nullcontext():
+        yield
 
 
 @contextlib.contextmanager
@@ -75,7 +94,7 @@ def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def idle(stopped: Iterable[int], members: Members) -> Iterator[None]:
-    """Raise NeverStill after the block if stopped processes used the CPU meanwhile, however they came to run.
+    """Raise NeverStill after the block if stopped processes used the CPU meanwhile.
 
     A process that is among the members then and was not stopped counts with all that it used.
     """

@@ -1,4 +1,4 @@
-"""How long a worker's threads have waited for a core, which lengthens an interval and is no work of the worker's."""
+"""How long a worker's threads have waited for a core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def waited_ms(pids: Iterable[int]) -> float:
-    """Return the milliseconds that all threads of these processes have waited for a core since they started.
+    """Return how many milliseconds all threads of these processes have waited for a core so far.
 
     From /proc/PID/task/TID/schedstat, whose second number is in nanoseconds; 0 where the kernel does not count them.
     """

@@ -13,7 +13,7 @@ from grader import protocol as p
 from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
-from grader.grading.candidate import build_failed
+from grader.grading.build_failure import build_failed
 from grader.grading.outcome import LOG_TAIL_CHARACTERS, Kill, Stopped, diagnose, killed_child, lost, usual_remedy
 from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus

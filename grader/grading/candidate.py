@@ -13,6 +13,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
+from grader.grading.build_failure import build_failed
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.equal_values import Constructor, values_alike
 from grader.grading.oracle.case import Case
@@ -20,7 +21,6 @@ from grader.grading.oracle.large import CHECK_BYTES, is_large
 from grader.grading.outcome import (
     LOG_TAIL_CHARACTERS,
     MAX_LISTED,
-    MAX_QUOTED,
     Stopped,
     diagnose,
     first_line,
@@ -30,7 +30,7 @@ from grader.grading.outcome import (
     usual_remedy,
 )
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis, TimeLimits
+from grader.verdict.models import Device, TimeLimits
 
 MODEL = "model"
 """The worker's key of the active model."""
@@ -252,25 +252,6 @@ def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:
         what = f"ModelNew does not take the problem's constructor arguments: {first_line(failure)}"
         return Stopped(diagnose("constructor_signature", what, remedy=usual_remedy("constructor_signature")))
     return raised(failure, "load", doing, usual_code="constructor_raised")
-
-
-def build_failed(event: p.BuildEvent, text: str = "") -> Diagnosis:
-    """`compile_error` for a build that failed; `text` if it left no log."""
-    return diagnose(
-        "compile_error",
-        f"building extension `{event.name}` failed: {first_compiler_error(event.log or text)}",
-        remedy="correct that line; the build log has the rest",
-    )
-
-
-def first_compiler_error(log: str) -> str:
-    """The line of a build log that an author must look at first."""
-    markers = (" error:", "error:", "fatal error", "undefined reference", "error   :", "Error:", " error ")
-    for line in log.splitlines():
-        if any(marker in line for marker in markers) and not line.startswith(("FAILED", "ninja:")):
-            return line.strip()[:MAX_QUOTED]
-    lines = [line for line in log.strip().splitlines() if line.strip()]
-    return lines[-1].strip()[:MAX_QUOTED] if lines else "the compiler printed nothing"
 
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:

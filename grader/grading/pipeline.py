@@ -295,8 +295,5 @@ class _Grading:
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""
-        request, resources, tf32 = self.request, self.resources, not self.options.strict_fp32
-        baselines = self.options.baselines
-        add_roofline_and_baselines(
-            resources, request.problem, request.device, self.record, tf32=tf32, baselines=baselines
-        )
+        request, how = self.request, {"tf32": not self.options.strict_fp32, "baselines": self.options.baselines}
+        add_roofline_and_baselines(self.resources, request.problem, request.device, self.record, **how)

@@ -97,7 +97,7 @@ class Cgroup:
         return "group" if _count(group, "oom") else "host"
 
     def thaw(self) -> None:
-        """Let the group's processes run, whoever stopped them: a frozen bubblewrap does not see its child end."""
+        """Let the group's processes run: a frozen bubblewrap does not see its child end."""
         if self.freezer is not None:
             with suppress(OSError):
                 (self.freezer / "cgroup.freeze").write_text("0")

@@ -34,9 +34,7 @@ CODES: dict[str, Code] = {
         "Give __init__ the parameters of Model.",
         status=Status.INVALID_SUBMISSION,
     ),
-    "constructor_raised": Code(
-        "load", "ModelNew raised while it was constructed.", "See the traceback.", status=Status.RUNTIME_ERROR
-    ),
+    "constructor_raised": Code("load", "The constructor raised.", "See the traceback.", status=Status.RUNTIME_ERROR),
     "import_raised": Code("load", "The file raised at import.", "See the traceback.", status=Status.RUNTIME_ERROR),
     # build
     "compile_error": Code(

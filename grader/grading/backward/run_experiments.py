@@ -38,7 +38,7 @@ def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seco
 def run_experiments(
     candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
 ) -> list[Diagnosis]:
-    """The diagnoses of the experiments, errors before warnings before information, each in a mode drawn for it.
+    """The diagnoses of the experiments, each in a mode drawn for it; errors first, then warnings.
 
     A crash in an experiment ends them, and is its answer. Raises Stopped where the cause may be another: time, memory
     or something outside.

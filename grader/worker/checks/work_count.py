@@ -34,7 +34,7 @@ _READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "ze
 
 @handles(p.Count)
 def count(session: Session, step: p.Count) -> p.Counted:
-    """Count the work of one forward and, with cotangents, one backward, unless that takes more than SECONDS."""
+    """Count the work of one forward and, with cotangents, one backward if that takes at most SECONDS."""
     arguments = [value for value in session.inputs[step.inputs].arguments if isinstance(value, torch.Tensor)]
     run = p.Forward(
         model=step.model,
