@@ -102,6 +102,13 @@ class Samples:
         """Time of the candidate that it does not report, by the referee's clock; near 0 for true reports."""
         return statistics.median(self._candidate_overheads()) - self.overhead()
 
+    def accuse(self) -> bool:
+        """Whether the excess is too large and too steady for an honest process.
+
+        Honest overheads differ by up to a third: an output that is not contiguous takes longer to copy out.
+        """
+        return self.excess() > max(2 * self.resolution(), self.overhead() / 2) and self.exceeds_throughout()
+
     def exceeds_throughout(self) -> bool:
         """Whether nine in ten samples of the candidate show an excess.
 
@@ -166,9 +173,7 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
         timing = _phase(refereed, "referee", device)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because both are unresolved
             timing = timing.model_copy(update={"verdict": "inconclusive"})
-        undisturbed = samples.without_waits()
-        disputed = undisturbed.excess() > 2 * undisturbed.resolution() and undisturbed.exceeds_throughout()
-        return timing, disputed
+        return timing, samples.without_waits().accuse()
     timing, low = _phase(reported, "worker", device), speedup(refereed).ci_low
     if low < timing.ci_low:
         verdict = verdict_of(low, timing.ci_high, timing.rounds, device, timing.reference_ms)
