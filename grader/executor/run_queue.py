@@ -1,4 +1,4 @@
-"""How long a worker's threads have waited for a core."""
+"""How long a worker's threads have waited for a core, which is no work of the worker's."""
 
 from __future__ import annotations
 
