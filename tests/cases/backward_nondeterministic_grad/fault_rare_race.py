@@ -1,4 +1,4 @@
-"""A gradient that loses an element in the fifth of several equal backwards, as a rare race does."""
+"""A gradient that loses an element in the fourth of several equal backwards, as a rare race does."""
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ class Softmax(torch.autograd.Function):
         again = Softmax.last is not None and torch.equal(grad, Softmax.last)
         Softmax.last, Softmax.repeats = grad.clone(), Softmax.repeats + 1 if again else 0
         result = y * (grad - (grad * y).sum(-1, keepdim=True))
-        if Softmax.repeats == 4:
+        if Softmax.repeats == 3:
             result[3, 4] += 3.0
         return result
 
