@@ -75,7 +75,7 @@ def run_experiments(
 
 def _drawn(cases: Cases, experiment: Experiment) -> Cases:
     """The cases in a mode that nobody can foresee."""
-    if cases.in_eval is None or "eval" not in experiment.modes:
+    if cases.in_eval is None or "eval" not in experiment.modes or experiment.both_modes:
         return cases
     return _CHOICE.choice((cases, cases.in_eval))
 

@@ -48,6 +48,8 @@ class Experiment:
     """Experiments run by ascending rank: those that explain what later ones would see come first."""
     modes: frozenset[Mode]
     phases: frozenset[Phase]
+    both_modes: bool
+    """It looks at both modes itself, where the reference does the same in both."""
     lasting: bool
     """An error that it finds ends the experiments: it leaves state behind, changes from call to call, or is in the
     values that later experiments compare with, so that they would misread it."""
@@ -64,6 +66,7 @@ def experiment(
     rank: int,
     modes: Sequence[Mode] = ("train", "eval"),
     phases: Sequence[Phase] = ("post-check",),
+    both_modes: bool = False,
     lasting: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as an experiment. It returns a diagnosis, or None if all is well.
@@ -76,7 +79,7 @@ def experiment(
         assert code not in _EXPERIMENTS, f"{code} has an experiment already"
         assert rank not in {other.rank for other in _EXPERIMENTS.values()}, f"rank {rank} is taken"
         _EXPERIMENTS[code] = Experiment(
-            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting
+            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), both_modes, lasting
         )
         return function
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
+
 import torch
 
 from grader.executor.job import CotangentLayout
@@ -13,7 +16,7 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, in_eval
 from grader.verdict.models import Diagnosis
 
 EXPONENTS = (-30, 16)
@@ -27,19 +30,32 @@ CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
     remedy="multiply by grad_output as it comes",
     rank=40,
     phases=("cause", "post-check"),
+    both_modes=True,
 )
 def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    if not case.values_comparable:
+    """In both modes, in one job: a gradient that is kept from an earlier call shows here."""
+    asked = [cases.first] if cases.in_eval is None else [cases.first, cases.in_eval.first]
+    if not cases.first.values_comparable:
         return None
+    factors = (0.0, *(2.0**exponent for exponent in EXPONENTS))
     parts = [
         one_product(candidate, case, cotangents={name: g * factor for name, g in case.cotangents.items()})
-        for factor in (0.0, *(2.0**exponent for exponent in EXPONENTS))
+        for case in asked
+        for factor in factors
     ]
     answers = attempt_each(candidate, parts, "backward with a grad_output of another size")
-    zero = next(answers)
-    if zero.result.failure is not None:
+    for case in asked:
+        diagnosis = _ignored(candidate, case, list(islice(answers, len(factors))))
+        if diagnosis is not None:
+            return diagnosis if case is cases.first else in_eval(diagnosis)
+    return None
+
+
+def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
+    """A diagnosis of the products for zeros and for `EXPONENTS`, up to the first that raised."""
+    if not answers or answers[0].result.failure is not None:
         return None
+    zero, *others = answers
     for name, gradient in product(candidate, case, *zero).gradients.items():
         expected = case.gradients[name]
         if gradient is None or expected is None:
@@ -52,7 +68,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros",
                 remedy="multiply by grad_output instead of assuming ones",
             )
-    scaled = (_scaled(candidate, case, exponent, answer) for exponent, answer in zip(EXPONENTS, answers, strict=False))
+    scaled = (_scaled(candidate, case, exponent, answer) for exponent, answer in zip(EXPONENTS, others, strict=False))
     diagnosis = next(filter(None, scaled), None)
     if diagnosis is None or plain_is_right(candidate, case):
         return diagnosis
