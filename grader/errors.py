@@ -16,7 +16,7 @@ The command line prints the message of any of them as one line. It exits with 2 
 
 import re
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line and paragraph separators, text direction overrides, and undecodable bytes of a file name."""
 
 

@@ -11,10 +11,8 @@ from rich.console import Console
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that reorder the text around them, as part of a regular expression's set."""
 
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDIRECTIONAL}]")
-"""Control characters except newline and tab, and characters that reorder text."""
-
-_LINE_BREAK = re.compile("[\n\u2028\u2029]")
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{BIDIRECTIONAL}]")
+"""Control characters and separators except newline and tab, and characters that reorder text."""
 
 _WIDTH_IN_FILES = 200
 """Columns of output to a file, wide enough that no table is cut."""
@@ -27,7 +25,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """A foreign name or message, cleaned, on one line: a line break is printed as `\\n`."""
-    return _LINE_BREAK.sub(r"\\n", clean(text))
+    return clean(text).replace("\n", r"\n")
 
 
 def console(stream: TextIO | None = None) -> Console:

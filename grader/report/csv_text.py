@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from grader.report.console import BIDIRECTIONAL
+from grader.errors import printable
 from grader.verdict.columns import Cell
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First characters that make Excel, LibreOffice or Google Sheets evaluate a cell (OWASP, "CSV Injection")."""
-
-_ESCAPED = re.compile(f"[\\r{BIDIRECTIONAL}]")
-"""Characters that reorder text, and the carriage return, which Python's writer leaves unquoted: it would end a row."""
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""First characters, and their full-width forms, that make Excel, LibreOffice or Google Sheets evaluate a cell (OWASP,
+"CSV Injection"). The others, tab and line ends, are escaped."""
 
 
 def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iterator[str]:
@@ -29,11 +26,11 @@ def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iter
 
 
 def csv_cell(value: Cell) -> Cell:
-    """A number as it is; text without reordering characters, behind an apostrophe if it is a formula."""
+    """A number as it is; text on one line (`printable`), behind an apostrophe if it is a formula."""
     if not isinstance(value, str):
         return value
-    shown = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
-    return f"'{shown}" if value.startswith(_FORMULA) else shown
+    shown = printable(value)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def _drained(text: io.StringIO) -> str:

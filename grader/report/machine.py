@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from db.leaderboard import Leaderboard
 from db.summaries import Entry
+from grader.errors import is_printable
 from grader.report.csv_text import csv_lines
 from grader.verdict.value import Value
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
+"""JSON escapes the control characters of ASCII itself, but the last."""
 
 
 def json_line(value: Value) -> str:
     """A verdict, or another value, as one line of JSON."""
-    return value.model_dump_json()
+    return escaped_json(value.model_dump_json())
 
 
 def leaderboard_json(board: Leaderboard) -> str:
     """The whole board as one indented JSON object."""
-    return board.model_dump_json(indent=2)
+    return escaped_json(board.model_dump_json(indent=2))
+
+
+def escaped_json(text: str) -> str:
+    """JSON with an escape for each character that breaks or reorders lines where it is shown."""
+    return _NOT_ASCII.sub(lambda match: match[0] if is_printable(match[0]) else f"\\u{ord(match[0]):04x}", text)
 
 
 def leaderboard_csv(board: Leaderboard) -> str:

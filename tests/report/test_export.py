@@ -91,7 +91,7 @@ def test_csv_has_a_row_a_verdict_and_empty_cells_for_absent(cli, keep):
     keep(author="bob", status=Status.WRONG_OUTPUT, sample=3)
     rows = list(csv.DictReader(io.StringIO(cli("export", "--format", "csv").out)))
     assert list(rows[0]) == COLUMNS
-    assert (rows[0]["author"], rows[0]["label"], rows[0]["code"]) == ('a "quoted",\nname', "", "")
+    assert (rows[0]["author"], rows[0]["label"], rows[0]["code"]) == ('a "quoted",\\nname', "", "")
     assert (rows[0]["total_speedup"], rows[0]["forward_candidate_ms"]) == ("2.0", "1.0")
     assert (rows[1]["sample"], rows[1]["code"], rows[1]["forward_status"]) == ("3", "output_wrong", "failed")
 
@@ -103,11 +103,13 @@ def test_csv_has_a_row_a_verdict_and_empty_cells_for_absent(cli, keep):
         ("+1", "'+1"),
         ("-1", "'-1"),
         ("@SUM(A1)", "'@SUM(A1)"),
-        ("\t=1", "'\t=1"),
-        ("\r=1", "'\\u000d=1"),
+        ("\t=1", "\\t=1"),
+        ("\r=1", "\\r=1"),
+        ("\uff1d1", "'\uff1d1"),
         ("\u202e=1", "\\u202e=1"),
+        ("a\n#9 correct\x1b[2J\u2028b", "a\\n#9 correct\\x1b[2J\\u2028b"),
         ("a\u2066b", "a\\u2066b"),
-        ("a\reve,correct", "a\\u000deve,correct"),
+        ("a\reve,correct", "a\\reve,correct"),
         ("a=1", "a=1"),
     ],
 )
@@ -116,6 +118,14 @@ def test_csv_has_no_formulas_and_no_reordered_text(cli, keep, author, cell):
     row = next(csv.DictReader(io.StringIO(cli("export", "--format", "csv").out, newline="")))
     assert row["author"] == cell
     assert row["rel_rms_error"] == "-inf"
+
+
+def test_json_has_no_character_that_breaks_or_reorders_a_line(cli, keep):
+    name = "e\u2028v\x85i\u202el\x7f é"
+    keep(author=name)
+    result = cli("export")
+    assert result.objects[0]["author"] == name
+    assert "e\\u2028v\\u0085i\\u202el\\u007f é" in result.out
 
 
 @pytest.mark.parametrize("output", ["jsonl", "csv", "kernelbench"])
