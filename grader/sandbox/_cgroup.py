@@ -88,13 +88,15 @@ class Cgroup:
     def short_of_memory(self) -> Literal["group", "host"] | None:
         """Return what lacked memory when the kernel killed a process of this group; None if it killed none.
 
-        The kernel counts what it kills in a group for any lack of memory, a container's or the machine's too, and
-        apart from it how often the group reached its own limit.
+        The kernel counts what it kills in a group for any lack of memory, a container's or the machine's too.
         """
         group = self._groups.get("memory")
-        if group is None or not _count(group, "oom_kill"):
+        if group is None:
             return None
-        return "group" if _count(group, "oom") else "host"
+        files = (group / "memory.events", group / "memory.oom_control")
+        if not any(_fields(file).get("oom_kill") for file in files if file.exists()):
+            return None
+        return "group" if _reached_its_limit(group) else "host"
 
     def thaw(self) -> None:
         """Let the group's processes run: a frozen bubblewrap does not see its child end."""
@@ -124,15 +126,19 @@ class Cgroup:
                     time.sleep(0.002)
 
 
-def _count(group: Path, event: Literal["oom_kill", "oom"]) -> int:
-    """Return how often an event of memory.events occurred; version 1 has other files for them."""
+def _fields(file: Path) -> dict[str, int]:
+    return {name: int(value) for name, value in map(str.split, file.read_text().splitlines())}
+
+
+def _reached_its_limit(group: Path) -> bool:
+    """Return whether the group's own limit left no memory, and not one above it.
+
+    Version 1 does not count that, but keeps the largest use, which is then within some pages of the limit.
+    """
     if (group / "memory.events").exists():
-        fields = dict(line.split() for line in (group / "memory.events").read_text().splitlines())
-    elif event == "oom":
-        return int((group / "memory.failcnt").read_text())
-    else:
-        fields = dict(line.split() for line in (group / "memory.oom_control").read_text().splitlines())
-    return int(fields.get(event, 0))
+        return _fields(group / "memory.events")["oom"] > 0
+    used, limit = (int((group / f"memory.{name}_in_bytes").read_text()) for name in ("max_usage", "limit"))
+    return used > 0.99 * limit
 
 
 def _candidates(controller: str) -> list[Path]:

@@ -18,7 +18,8 @@ def test_a_kill_without_reaching_the_limit_is_the_hosts(tmp_path, version, kille
         (tmp_path / "memory.events").write_text(VERSION_2.format(killed=killed, reached=reached))
     else:
         (tmp_path / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {killed}\n")
-        (tmp_path / "memory.failcnt").write_text(f"{reached}\n")
+        (tmp_path / "memory.limit_in_bytes").write_text(f"{1 << 30}\n")
+        (tmp_path / "memory.max_usage_in_bytes").write_text(f"{1 << 30 if reached else 1 << 28}\n")
     assert cgroup.short_of_memory() == short
 
 
