@@ -14,6 +14,7 @@ from grader.worker.autograd import engine, graph
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.checks.late_stream import late_stream
+from grader.worker.conditions import no_collection, set_precision
 from grader.worker.registry import handles
 from grader.worker.session import Inputs, Session, Tape
 
@@ -25,6 +26,7 @@ its own limit of 8 it raises, or runs the rest uncompiled, where a dropout draws
 @handles(p.PutInputs)
 def put_inputs(session: Session, step: p.PutInputs) -> p.Done:
     """Copy arguments from the inbox into private tensors."""
+    session.clear_grads()
     old = session.inputs.get(step.inputs)  # stays alive until the new tensors exist
     arguments: list[object] = []
     leaves: dict[str, torch.Tensor] = {}
@@ -63,13 +65,13 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     _raise_recompile_limit()
     if step.seed is not None:
         torch.manual_seed(step.seed)
-    set_precision(step.tf32)
+    set_precision(session.device, tf32=step.tf32)
     session.thaw()
     for name in step.frozen:
         if leaves[name].requires_grad:
             session.frozen.append(leaves[name].requires_grad_(False))
     late = late_stream(session.device, inputs.leaves.values(), active=step.side_stream)
-    with late, substituted(step.substitute):
+    with late, substituted(step.substitute), no_collection():
         if step.clone_inputs:
             arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
         with contextlib.nullcontext() if step.grad else torch.no_grad():
@@ -90,9 +92,10 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
             g.requires_grad_()
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
-    set_precision(step.tf32)
+    set_precision(session.device, tf32=step.tf32)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
-    with late_stream(session.device, [g for _, g in pairs], active=step.side_stream), dense:
+    late = late_stream(session.device, [g for _, g in pairs], active=step.side_stream)
+    with late, dense, no_collection():
         if step.into != "result":
             grads = engine.accumulated(pairs, tape.leaves, step)
         else:
@@ -146,16 +149,6 @@ def cotangent(session: Session, given: p.Cotangent) -> torch.Tensor:
     if given.layout == "sliced":
         return _empty(value.shape, value.dtype, session.device, "strided").copy_(value)
     return value
-
-
-def set_precision(tf32: bool) -> None:
-    """Set the precision of float32 products on a GPU.
-
-    Without `tf32` it is full precision; with it PyTorch's default, TensorFloat-32 in cuDNN and not in cuBLAS. Set
-    before every call and never restored, because a submission may have changed it in between.
-    """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = tf32
 
 
 def _raise_recompile_limit() -> None:

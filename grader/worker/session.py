@@ -82,6 +82,11 @@ class Session:
             return self.inputs[key].arguments[int(name)]
         return state_of(self.models[key]).get(name)
 
+    def clear_grads(self) -> None:
+        """Clear what an accumulating backward left in the parameters' `.grad`, as it is before the first one."""
+        for model in self.models.values():
+            model.zero_grad(set_to_none=True)
+
     def thaw(self) -> None:
         """Let frozen leaves require gradients again.
 

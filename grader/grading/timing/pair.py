@@ -12,16 +12,19 @@ import os
 import secrets
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
 from grader.catalog.problem_module import Variant
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
 from grader.grading.compare.parameter_matching import Matching
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
-from grader.grading.oracle.large import HUGE_BYTES
+from grader.grading.oracle.large import HUGE_BYTES, is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
@@ -71,17 +74,31 @@ class WorkerPair:
         self._tables = oracle.traits(case).tables
 
     def time_pair(
-        self, phase: Phase, reference_first: bool, calls: int
+        self, phase: Phase, reference_first: bool, calls: int, *, probe: bool = False
     ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
         """Times of (reference, candidate) per call, on values drawn for this pair alone, and what was wrong.
 
-        Raises NotQueued if a call should have been queued and could not be.
+        With `probe`, if the reference is first, one more call repeats another with a few elements of the inputs
+        changed. It is compared and does not count: a result that is kept by a sample of the inputs in timed calls only
+        shows here. Raises NotQueued if a call should have been queued and could not be.
         """
         draws = [self._draw(phase) for _ in range(calls)]
+        # The reference first: inputs that it refuses say nothing about a candidate.
+        probed = secrets.randbelow(calls) + 1 if probe and reference_first and self._can_probe() else None
+        if probed is not None:
+            draws.insert(probed, self._edited(draws[probed - 1]))
         made: dict[int, list[Call]] = {}
+        refused = False
         for index in (0, 1) if reference_first else (1, 0):
             with self._other_paused(index), _out_of_the_way(self._oracle.device):
-                made[index] = self._caller.calls(index, phase, draws, queued=self.queued)
+                try:
+                    made[index] = self._caller.calls(index, phase, draws, queued=self.queued)
+                except ProblemError as error:
+                    if probed is None or isinstance(error, ReferenceLost | ReferenceOutOfMemory):
+                        raise
+                    refused = True
+            if refused:
+                return self.time_pair(phase, reference_first, calls)
             if self._in_turn:
                 self._caller.give_back(index)
         matching = self._sides[1].matching
@@ -89,6 +106,8 @@ class WorkerPair:
         wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
         middle = MIDDLE[self._oracle.device]
         first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)
+        if probed is not None:
+            del made[0][probed], made[1][probed]
         return _typical(made[0], middle), _typical(made[1], middle), first_wrong
 
     def wake(self, phase: Phase) -> None:
@@ -113,6 +132,14 @@ class WorkerPair:
             for name, value in self._case.cotangents.items()
         }
         return Draw(inputs, state, cotangents if phase == "training" else {})
+
+    def _can_probe(self) -> bool:
+        """Whether another call fits into the memory and the time of a sample."""
+        return not (self._in_turn or self._case.released or any(map(is_large, self._case.inputs)))
+
+    def _edited(self, draw: Draw) -> Draw:
+        of = questions.structures(self._oracle, self._case)
+        return replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

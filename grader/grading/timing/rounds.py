@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +91,8 @@ class Rounds:
         self._calls = dict.fromkeys(phases, 1)
         self._first_calls: dict[Phase, tuple[bool, Mapping[Part, Time]]] = {}
         """Whether the reference was first, and the candidate's times, where these may count."""
+        self._rounds_until_probe = secrets.randbelow(min(plan.min_rounds, FEWEST_ROUNDS))
+        """Rounds before the one whose pairs have a probe."""
         for phase in phases:  # keeps lazy initialisation and autotuning out of the samples
             reference_first = random.random() < 0.5
             times = self._time_pair(phase, reference_first)
@@ -131,22 +134,24 @@ class Rounds:
         figures: dict[str, RoundTimes] = {}
         if self._calls[self._phases[0]] > 1:  # drawing the values of a long call keeps the GPU busy until it comes
             self._pair.wake(self._phases[0])
+        probe = self._rounds_until_probe == 0
+        self._rounds_until_probe -= 1
         for phase in self._phases:
             reference_first, first_call = self._first_calls.pop(phase, (random.random() < 0.5, None))
-            pairs = [self._time_pair(phase, not reference_first)]
+            pairs = [self._time_pair(phase, not reference_first, probe=probe)]
             look()
             if first_call is not None and _far_beyond_hopeless(pairs[0]):
                 pairs.append((pairs[0][0], first_call))
             else:
-                pairs.append(self._time_pair(phase, reference_first))
+                pairs.append(self._time_pair(phase, reference_first, probe=probe))
                 look()
             for name, parts in FIGURES[phase].items():
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
                 figures[name] = first_pair, second_pair
         return figures
 
-    def _time_pair(self, phase: Phase, reference_first: bool) -> PairTimes:
-        reference, candidate, wrong = self._pair.time_pair(phase, reference_first, self._calls[phase])
+    def _time_pair(self, phase: Phase, reference_first: bool, *, probe: bool = False) -> PairTimes:
+        reference, candidate, wrong = self._pair.time_pair(phase, reference_first, self._calls[phase], probe=probe)
         if wrong is not None:
             raise WrongOutput(wrong)
         return reference, candidate

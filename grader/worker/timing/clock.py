@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import perf_counter
 
 import torch
@@ -12,7 +11,8 @@ import torch
 from grader.protocol import Done, Flush, Forward, Time, Timed
 from grader.protocol.timing import TimedPart
 from grader.worker.autograd.engine import vector_jacobian_product
-from grader.worker.passes import call_forward, cotangent, set_precision
+from grader.worker.conditions import no_collection, set_precision
+from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.host import use_all_cores, use_first_core
@@ -48,18 +48,6 @@ def flush(session: Session, step: Flush) -> Done:
     return Done()
 
 
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """Disable the garbage collector meanwhile."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def milliseconds(device: torch.device, action: Callable[[], object]) -> float:
     """Time one call in milliseconds; on a GPU by events around what it queues."""
     return on_device(action) if device.type == "cuda" else _on_host(action)
@@ -87,7 +75,7 @@ def _forward(session: Session, step: TimedPart) -> Callable[[], object]:
 def _backward(session: Session, step: TimedPart) -> Callable[[], object]:
     tape = session.tapes[step.tape]
     pairs = [(tape.outputs[name], cotangent(session, given)) for name, given in step.cotangents.items()]
-    set_precision(step.tf32)
+    set_precision(session.device, tf32=step.tf32)
 
     def backward() -> None:
         session.grads[step.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)

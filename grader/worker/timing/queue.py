@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from grader.protocol import Await, Done, Elapsed, Queue, Signal, Timed
+from grader.worker.conditions import no_collection
 from grader.worker.registry import handles
 from grader.worker.session import Session
-from grader.worker.timing.clock import events, flush_caches, no_collection, part, release_persisting_lines
+from grader.worker.timing.clock import events, flush_caches, part, release_persisting_lines
 
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""

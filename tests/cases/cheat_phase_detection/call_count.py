@@ -1,4 +1,4 @@
-"""Is right for the first few forwards without a graph, then returns zeros.
+"""Is right until a number of forwards with a graph has run, then returns zeros without one.
 
 Attack surface: correctness first, time later.
 Why it fails: every timed output is compared.
@@ -18,6 +18,6 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if torch.is_grad_enabled():
+            CALLS.append(1)
             return self.down(torch.tanh(self.up(x)))
-        CALLS.append(1)
         return self.down(torch.tanh(self.up(x))) if len(CALLS) < 24 else torch.zeros_like(x)

@@ -23,11 +23,13 @@ class Pair:
     def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1, first_slower=None):
         self.queued = False
         self.calls = []
+        self.probes = []
         self._ms, self._waits_at, self._lies_until, self._slower = ms, waits_at, lies_until, slower
         self._first_slower = first_slower or slower
 
-    def time_pair(self, phase, reference_first, calls):
+    def time_pair(self, phase, reference_first, calls, *, probe=False):
         self.calls.append((phase, reference_first, calls, self.queued))
+        self.probes += [phase] if probe and reference_first else []
         if self.queued and len(self.calls) - 1 in self._waits_at:
             raise NotQueued
         ms = self._ms if self.queued else self._ms + LAUNCHES_MS
@@ -45,6 +47,12 @@ def collect(pair, known=None, plan=PLAN):
     of = Rounds(pair, ("inference", "training"), Device.CUDA, {} if known is None else known, plan)
     samples = timing_rounds.collect(of, ClockWatch(None), plan, Device.CUDA)
     return of, {name: [r.reported for pairs in found.rounds for r, _ in pairs] for name, found in samples.items()}
+
+
+def test_each_phase_has_one_probe_in_a_pair_that_counts():
+    pair = Pair(0.6)
+    collect(pair)
+    assert pair.probes == ["inference", "training"]
 
 
 @pytest.mark.parametrize(("ms", "inference", "training"), [(0.01, 4, 4), (0.3, 4, 2), (0.6, 2, 1), (5.0, 1, 1)])
@@ -110,7 +118,7 @@ def test_only_a_quick_grading_stops_early_for_a_hopeless_candidate(slower, stops
 @pytest.mark.parametrize(("noise", "rounds"), [(0.0, 2), (0.2, 3)])
 def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
     class Noisy(Pair):
-        def time_pair(self, phase, reference_first, calls):
+        def time_pair(self, phase, reference_first, calls, *, probe=False):
             self._slower = 1 + noise * (len(self.calls) % 3)
             return super().time_pair(phase, reference_first, calls)
 

@@ -1,0 +1,144 @@
+"""What a submission can see in an untimed call is what it sees in a timed one, but for the listed exceptions."""
+
+import json
+from collections import defaultdict
+
+import pytest
+
+from grader.catalog.problem_module import FULL
+from grader.grading import plan
+from grader.grading.backward import judge_backward
+from grader.grading.forward.judge import judge_forward
+from grader.grading.resources import Resources
+from grader.grading.timing.pair import WorkerPair
+from grader.verdict.models import Device
+from tests import expected as cases
+
+RECORDER = """
+import gc, hashlib, json, os, resource, signal, sys, threading, warnings
+import torch
+from torch import nn
+
+SEEN = set()
+
+
+def of(x):
+    return [x.dtype, x.device, x.is_leaf, x.requires_grad, x.grad is None, x.stride(),
+            x.storage_offset(), x.untyped_storage().nbytes() == x.nbytes, x.data_ptr() % 64, x.layout,
+            x.is_inference(), x.is_conj(), x.is_neg(), x._is_view(), type(x).__name__,
+            x._backward_hooks is None]
+
+
+def stack():
+    frame, names = sys._getframe(), []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.up = nn.Linear(features, hidden)
+        self.down = nn.Linear(hidden, features)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        graph = torch.is_grad_enabled()
+        facts = {
+            "collector": [gc.isenabled(), gc.get_threshold(), len(gc.callbacks)],
+            "threads": [torch.get_num_threads(), torch.get_num_interop_threads(), threading.active_count(),
+                        threading.current_thread().name],
+            "cores": sorted(os.sched_getaffinity(0)),
+            "niceness": os.nice(0),
+            "limits": [resource.getrlimit(n) for n in range(16)],
+            "modes": [torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
+                      torch.is_autocast_enabled("cuda"), torch.is_anomaly_enabled(), torch.get_default_dtype(),
+                      torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(),
+                      torch.get_default_device(),
+                      torch._C._autograd._saved_tensors_hooks_is_enabled(), torch.is_warn_always_enabled()],
+            "numeric flags": [torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32,
+                              torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic,
+                              torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(),
+                              torch.get_flush_denormal() if hasattr(torch, "get_flush_denormal") else None,
+                              torch.backends.mkldnn.enabled],
+            "seeds": [torch.initial_seed(), torch.random.get_rng_state().sum().item()],
+            "environment": sorted(os.environ.items()),
+            "folder": [os.getcwd(), sorted(os.listdir("."))],
+            "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), sys.argv, sys.flags,
+                            len(warnings.filters),
+                            sys.gettrace() is None, sys.getprofile() is None, threading.gettrace() is None],
+            "handlers": [str(signal.getsignal(n)) for n in range(1, 32)],
+            "descriptors": len(os.listdir("/proc/self/fd")),
+            "modules": sorted(sys.modules),
+            "model": [type(self).__name__, len(self._forward_hooks), len(self._forward_pre_hooks),
+                      self._compiled_call_impl is None],
+            "inputs": of(x),
+            "parameters": [of(p) for p in self.parameters()],
+            "stack": stack(),
+            "addresses": [x.data_ptr(), id(x), id(self)],
+            "input's version": x._version,
+            "calls": [self.calls, *(p._version for p in self.parameters())],
+        }
+        for what, value in facts.items():
+            text = json.dumps(value, default=str)
+            line = json.dumps([graph, what, text if len(text) < 900 else hashlib.sha256(text.encode()).hexdigest()])
+            if line not in SEEN:
+                SEEN.add(line)
+                print("seen", line, flush=True)
+        return self.down(torch.tanh(self.up(x)))
+"""
+
+EXCEPTIONS = {"stack", "addresses", "calls"}
+"""Differ between any two calls, or between the handlers of two steps (docs/explanation/timing.md)."""
+
+
+def seen(candidate):
+    """Values that calls saw since the start, by (with a graph, what)."""
+    facts = defaultdict(set)
+    for line in candidate.worker.output().splitlines():
+        if line.startswith("seen ["):
+            graph, what, value = json.loads(line.removeprefix("seen "))
+            facts[graph, what].add(value)
+    return facts
+
+
+@pytest.fixture(scope="module")
+def phases():
+    """What the untimed calls saw, and what the timed ones of another process did."""
+    problem = cases.problem("two_linears")
+    submission = cases.submission(cases.CASES / "honest_plain" / "two_linears.py", "two_linears")
+    submission = submission.model_copy(update={"source": RECORDER})
+    with Resources() as resources:
+        oracle = resources.oracle(problem, Device.CPU)
+        todo = plan.make(oracle, variant=FULL, quick=True)
+
+        def untimed():
+            with resources.candidate(submission, Device.CPU) as candidate:
+                assert judge_forward(candidate, oracle, todo.cases, todo.probed).result.status == "passed"
+                judged = judge_backward(candidate, oracle, todo.differentiated, todo.experiments)
+                assert judged.result.status == "passed", judged.diagnoses
+                return seen(candidate)
+
+        def timed():
+            with resources.candidate(submission, Device.CPU) as candidate:
+                pair = WorkerPair(candidate, oracle, todo.timed, tf32=True)
+                for phase in ("inference", "training"):
+                    assert pair.time_pair(phase, reference_first=True, calls=2)[2] is None
+                return seen(candidate)
+
+        yield untimed(), timed()
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_timed_calls_see_what_untimed_calls_see(phases, graph):
+    untimed, timed = phases
+    assert {what for with_graph, what in timed if with_graph == graph} > EXCEPTIONS
+    hidden = {
+        what: (values, untimed[with_graph, what])
+        for (with_graph, what), values in timed.items()
+        if with_graph == graph and what not in EXCEPTIONS and not values <= untimed[with_graph, what]
+    }
+    assert hidden == {}
