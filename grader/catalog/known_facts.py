@@ -1,4 +1,4 @@
-"""A cache of facts about problems, kept between commands.
+"""Facts about problems that are known: the shipped problems', and a cache kept between commands.
 
 Computing them needs torch, whose import takes seconds.
 """
@@ -9,18 +9,30 @@ import contextlib
 import importlib.metadata
 import os
 import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from grader._version import __version__
 from grader.catalog.problem_facts import ProblemFacts
+from grader.catalog.shipped import shipped
 from grader.verdict.models import Problem
 from grader.verdict.value import digest
 
+FACTS_FILE = "facts.json"
+"""Facts about the shipped problems, beside them."""
+
 
 def known_facts(problem: Problem) -> ProblemFacts:
-    """The facts about a problem, from the cache if its source, torch and the grader are unchanged."""
+    """The facts about a problem.
+
+    They are known if it is shipped, or if its source, torch and the grader are unchanged.
+    """
+    shipped_facts = _shipped().get(problem.source_hash)
+    if shipped_facts is not None:
+        return shipped_facts.model_copy(update={"id": problem.id, "path": str(problem.path)})
     file = _folder() / f"{_key(problem)}.json"
     with contextlib.suppress(OSError, ValidationError):
         remembered = ProblemFacts.model_validate_json(file.read_bytes())
@@ -32,6 +44,13 @@ def known_facts(problem: Problem) -> ProblemFacts:
         with contextlib.suppress(OSError):
             _remember(file, result)
     return result
+
+
+@cache
+def _shipped() -> Mapping[str, ProblemFacts]:
+    """The facts about the shipped problems by the hash of their source, from `scripts/shipped_facts.py`."""
+    file = shipped("problems") / FACTS_FILE
+    return TypeAdapter(dict[str, ProblemFacts]).validate_json(file.read_bytes()) if file.exists() else {}
 
 
 def _folder() -> Path:

@@ -1,8 +1,15 @@
 """The listing of a problem describes its operands without allocating a large tensor."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from grader.catalog.facts import facts
+from grader.catalog.known_facts import FACTS_FILE
+from grader.catalog.shipped import shipped
+from scripts import shipped_facts
 from tests import samples
 
 
@@ -83,3 +90,17 @@ def test_warnings_of_a_model_are_not_passed_on(recwarn):
     assert "odd" in source
     assert look(source).backward
     assert not recwarn
+
+
+def test_facts_about_shipped_problems_are_current():
+    """Otherwise run `python -m scripts.shipped_facts`."""
+    assert (shipped("problems") / FACTS_FILE).read_text() == shipped_facts.written()
+
+
+def test_shipped_problems_are_listed_without_torch(tmp_path):
+    """Its import takes seconds, in the first command too."""
+    listing = "from grader.cli import app; app(['problems'], standalone_mode=False)"
+    code = f"{listing}; import sys; print('torch' in sys.modules)"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
