@@ -6,9 +6,11 @@ numbers and copies count as no operation, and intermediate results as no memory 
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -72,6 +74,24 @@ class _TooLong(Exception):
     """Counting takes too long."""
 
 
+def flop_formulas() -> Mapping[Any, Callable[..., int]]:
+    """Return the formulas of FlopCounterMode, by operator.
+
+    The mode itself asks each operator for a decomposition, which takes seconds of imports. Triton, which its module
+    imports in a tenth of a second to count Triton's own kernels, is hidden from it unless it is imported already.
+    """
+    hidden = "triton" not in sys.modules
+    if hidden:
+        sys.modules["triton"] = None  # type: ignore[assignment]
+        logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it would warn
+    try:
+        from torch.utils.flop_counter import flop_registry
+    finally:
+        if hidden:
+            del sys.modules["triton"]
+    return flop_registry
+
+
 class Counter(TorchDispatchMode):
     """Counts every operator below autograd while it is active."""
 
@@ -85,10 +105,7 @@ class Counter(TorchDispatchMode):
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
-        # The formulas of FlopCounterMode, which itself asks each operator for a decomposition: seconds of imports.
-        from torch.utils.flop_counter import flop_registry  # imports Triton, which few workers need
-
-        self._formulas, self._matmul, self._convolution = flop_registry, 0, 0
+        self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -15,6 +15,7 @@ import torch
 
 from grader.protocol import Warm, Warmed
 from grader.worker.autograd import engine
+from grader.worker.checks.work_count import flop_formulas
 from grader.worker.memory import give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -37,7 +38,7 @@ def warm_up(session: Session, step: Warm) -> Warmed:
     from cuda.bindings import driver  # noqa: F401
 
     if step.counts:
-        from torch.utils import flop_counter  # noqa: F401
+        flop_formulas()
     warmed = _measure()
     give_back_memory(torch.device("cuda"), host=False)
     return warmed

@@ -1,5 +1,8 @@
 """Counting the reference's work."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -26,3 +29,17 @@ def test_a_backward_that_takes_too_long_is_not_counted(monkeypatch, seconds, cou
     counted = work_count.count(session, step)
     assert counted.forward.operations == 1
     assert (counted.backward is not None) == counts_backward
+
+
+def test_triton_is_not_imported_to_count_and_can_be_afterwards():
+    """Its import takes a tenth of a second in each reference's process."""
+    code = """
+import sys
+from grader.worker.checks.work_count import flop_formulas
+import torch
+assert torch.ops.aten.mm in flop_formulas()
+assert "triton" not in sys.modules
+if importlib.util.find_spec("triton"):
+    import triton
+"""
+    subprocess.run([sys.executable, "-c", f"import importlib.util\n{code}"], check=True)
