@@ -6,7 +6,7 @@
 References are timed against themselves, so every reported time is correct. The first table shows the reported time as
 a share of the referee's time without the overhead, and how far the overheads of single processes deviate. The second
 simulates gradings by resampling rounds of one process: it shows how many would get the referee's figure or be called a
-disagreement, for values of AGREEMENT and LEAST_SHARE around the current ones. Run it on an idle machine.
+disagreement, for values of AGREEMENT and `least_share` around the current ones. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import random
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grader.catalog.problems import find_problems
@@ -29,6 +30,7 @@ from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import Samples, Time, timing_of
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import repeats
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 GRADINGS = 400
@@ -113,7 +115,7 @@ def report(name: str, processes: list[list[tuple[Time, Time]]], device: Device, 
     excess = " ".join(f"{1e3 * _samples(of, device).excess():.2f}" for of in processes)
     print(f"  microseconds by which each process's overhead is off the reference's: {excess}")
     print(f"  of {GRADINGS} gradings of {rounds} rounds: given the referee's figure / called a disagreement")
-    print("  AGREEMENT  " + "".join(f"   LEAST_SHARE {share:<5}" for share in LEAST_SHARES[device]))
+    print("  AGREEMENT  " + "".join(f"   least share {share:<5}" for share in LEAST_SHARES[device]))
     for agreement in AGREEMENTS:
         cells = (_false_alarms(processes, device, rounds, agreement, share) for share in LEAST_SHARES[device])
         print(
@@ -130,15 +132,15 @@ def _false_alarms(
     processes: list[list[tuple[Time, Time]]], device: Device, rounds: int, agreement: float, least_share: float
 ) -> tuple[float, float]:
     source, given, called = random.Random(0), 0, 0
-    before = clocks.AGREEMENT, clocks.LEAST_SHARE
-    clocks.AGREEMENT, clocks.LEAST_SHARE = agreement, {device: least_share}
+    own, before = backend(device), (clocks.AGREEMENT, backend(device).timing)
+    clocks.AGREEMENT, own.timing = agreement, replace(own.timing, least_share=least_share)
     try:
         for _ in range(GRADINGS):
             drawn = source.choices(source.choice(processes), k=2 * rounds)
             timing, disputed = timing_of(_samples(drawn, device))
             given, called = given + (timing.clock == "referee"), called + disputed
     finally:
-        clocks.AGREEMENT, clocks.LEAST_SHARE = before
+        clocks.AGREEMENT, own.timing = before
     return given / GRADINGS, called / GRADINGS
 
 

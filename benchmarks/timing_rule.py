@@ -18,8 +18,9 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 
-from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
-from grader.grading.timing.statistics import PRECISIONS, Round, speedup, students_t, verdict_of
+from grader.grading.timing.rounds import QUICK, Plan, thorough
+from grader.grading.timing.statistics import Round, speedup, students_t, verdict_of
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 Rule = Callable[[float], tuple[str, int]]
@@ -91,7 +92,7 @@ class Processes:
 def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tuple[str, Rule]]:
     """Name and rule, for each row of the table."""
     yield "quick", lambda slowdown: one_pair(processes, QUICK, device, slowdown)
-    yield "thorough", lambda slowdown: one_pair(processes, THOROUGH[device], device, slowdown)
+    yield "thorough", lambda slowdown: one_pair(processes, thorough(device), device, slowdown)
     if nested:
         for pairs in NESTED_PAIRS:
             yield f"nested {pairs}", lambda slowdown, pairs=pairs: nested_pairs(processes, pairs, device, slowdown)
@@ -102,7 +103,7 @@ def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) 
     steady = processes.pair(slowdown)
     rounds = [processes.round(steady) for _ in range(plan.min_rounds)]
     figure = speedup(rounds)
-    while figure.half_width > PRECISIONS[device].half_width and len(rounds) < plan.max_rounds:
+    while figure.half_width > backend(device).timing.precision.half_width and len(rounds) < plan.max_rounds:
         rounds.append(processes.round(steady))
         figure = speedup(rounds)
     return verdict_of(figure.ci_low, figure.ci_high, len(rounds), device, CALL_MS), len(rounds)
@@ -121,7 +122,7 @@ def nested_pairs(processes: Processes, pairs: int, device: Device, slowdown: flo
     ]
     middle = statistics.fmean(map(_middle, ratios))
     half = students_t(pairs - 1) * statistics.stdev(means) * math.sqrt(pairs / (pairs - 1))
-    margin = math.log(1 + PRECISIONS[device].margin_at(CALL_MS))
+    margin = math.log(1 + backend(device).timing.precision.margin_at(CALL_MS))
     verdict = "faster" if middle - half > margin else "slower" if middle + half < -margin else "inconclusive"
     return verdict, pairs * NESTED_ROUNDS
 

@@ -13,8 +13,12 @@ from grader.verdict.value import Value
 
 AUTO = "auto"
 """The device that suits each submission."""
-DEVICE_CHOICES = (AUTO, *(device.value for device in Device))
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
+
+
+def device_choices() -> tuple[str, ...]:
+    """Values of the option `device`."""
+    return (AUTO, *(device.value for device in Device))
 
 
 class GraderOptions(Value):
@@ -45,8 +49,8 @@ class GraderOptions(Value):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if device not in DEVICE_CHOICES:
-            raise ValueError(f"unknown device {device!r}; choose {', '.join(DEVICE_CHOICES)}")
+        if device not in (choices := device_choices()):
+            raise ValueError(f"unknown device {device!r}; choose {', '.join(choices)}")
         return device
 
     def replace(self, **changes: Any) -> GraderOptions:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from grader.options import AUTO, DEVICE_CHOICES, GraderOptions, flag
+from grader.options import AUTO, GraderOptions, device_choices, flag
 from grader.verdict.models import Device
 
 DATABASE = "grader.db"
@@ -23,7 +23,7 @@ ProblemFolders = Annotated[
 ]
 Database = Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where verdicts are stored.")]
 AnyDevice = Annotated[
-    str, typer.Option("--device", metavar="|".join(DEVICE_CHOICES), help="auto: every device.", show_default=False)
+    str, typer.Option("--device", metavar="|".join(device_choices()), help="auto: every device.", show_default=False)
 ]
 _METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N"}
 
@@ -84,7 +84,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     annotation: Any = field.annotation
     default, values = field.default, get_args(annotation) if get_origin(annotation) is Literal else ()
     if name == "device":
-        values = DEVICE_CHOICES
+        values = device_choices()
     if values:
         annotation = _choices(name, values)
         default = annotation(default)

@@ -22,10 +22,9 @@ from grader.executor.worker_process import (
     describe_exit,
     start_process,
 )
-from grader.machine.backends import backend
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Sandbox, Zygote
-from grader.verdict.models import Device, Status
+from grader.verdict.models import Status
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
@@ -178,7 +177,7 @@ class WorkerClient:
         """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
         if kind == "host":
             return max(nbytes, LEAST_HOST_BYTES)
-        if self.options.roomy and backend(Device.CUDA).ample_memory():
+        if self.options.roomy():
             return nbytes + min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
         return nbytes
 

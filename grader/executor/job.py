@@ -190,7 +190,7 @@ class JobBuilder:
         seal = self._make_seal()
         if self._largest_inbox() + self._outbox.nbytes > LARGE_JOB_BYTES:
             self._backend.empty_cache()
-        timed = self._at_once and self._device is Device.CPU
+        timed = self._at_once and self._backend.on_host
         waited_before = self._worker.waited_ms() if timed else 0.0
         # From here on the worker could see the values that it computes with, so the clock runs.
         started = time.perf_counter()

@@ -121,12 +121,13 @@ class Launcher:
 
     def start(self, role: Role, device: Device, *, niceness: int = 0) -> WorkerClient:
         """Start a worker, which does not listen yet. Safe in any thread."""
-        gpu = device is Device.CUDA and role is not Role.BUILD
+        gpu = backend(device).gpu and role is not Role.BUILD
         options = WorkerOptions(
             limits=limits(),
             role=role,
             gpu=gpu,
-            roomy=role is Role.RUN,  # a reference at full size needs all memory that it can get
+            # A reference at full size needs all memory that it can get.
+            roomy=backend(device).ample_memory if role is Role.RUN else WorkerOptions.roomy,
             environment=self.worker_template.environment,
             readonly=self.worker_template.readonly,
             hidden=self.worker_template.hidden,

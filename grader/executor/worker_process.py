@@ -43,7 +43,7 @@ class WorkerOptions:
     """Names the worker in the log."""
     gpu: bool = False
     """GPU devices are visible."""
-    roomy: bool = False
+    roomy: Callable[[], bool] = lambda: False
     """Regions have room to grow, on a GPU with ample memory."""
     environment: Mapping[str, str] = field(default_factory=dict)
     readonly: tuple[Path, ...] = ()

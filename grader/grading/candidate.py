@@ -210,7 +210,11 @@ class Candidate:
         doing = f"constructing ModelNew for variant {case.variant}"
         large = any(is_large(value) for value in case.state.values())
         step = p.Construct(
-            model=key, init_inputs=case.init_inputs, device=self.device.value, seed=seed, on_device=large
+            model=key,
+            init_inputs=case.init_inputs,
+            device=backend(self.device).torch_device,
+            seed=seed,
+            on_device=large,
         )
         evidence = self._do([step], doing)
         if evidence.failure is not None:

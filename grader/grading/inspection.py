@@ -23,7 +23,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
-from grader.verdict.models import Device, Diagnosis
+from grader.verdict.models import Diagnosis
 from grader.verdict.stages import KernelUse
 
 
@@ -92,7 +92,7 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
         shares[kernel.name] = shares.get(kernel.name, 0.0) + (kernel.ms / total if total else 0.0)
     uses = [KernelUse(name=name, calls=calls[name], share=shares[name] if total else None) for name in calls]
     seen = Seen(
-        on_gpu=candidate.device is Device.CUDA,
+        on_gpu=backend(candidate.device).streams,
         calls=calls,
         reference_calls=_reference_calls(oracle, case, backward),
         streams=profiled.streams,

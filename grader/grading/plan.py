@@ -27,7 +27,7 @@ from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.outcome import diagnose
-from grader.grading.timing.rounds import QUICK, THOROUGH, Plan
+from grader.grading.timing.rounds import QUICK, Plan, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 
@@ -109,7 +109,7 @@ def make(
 
 def rounds(device: Device, *, quick: bool) -> Plan:
     """How long timing goes on."""
-    return QUICK if quick else THOROUGH[device]
+    return QUICK if quick else thorough(device)
 
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:

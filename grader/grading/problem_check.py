@@ -15,9 +15,9 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU
 from grader.grading.resources import Resources
-from grader.machine.backends import default_device
+from grader.machine.backends import backend, default_device
 from grader.options import SandboxChoice
-from grader.verdict.models import Device, Problem
+from grader.verdict.models import Problem
 from grader.verdict.value import Value
 
 
@@ -54,7 +54,7 @@ class Checker:
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_load", problem, error)})
         # Larger sizes, such as KernelBench's, are meant for GPUs.
-        if self._device is Device.CPU and size > CHECK_BYTES:
+        if backend(self._device).on_host and size > CHECK_BYTES:
             remark = f"not tried: its inputs have {size / (1 << 30):.1f} GiB; check it on a machine with a GPU"
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from grader.errors import ProblemError
 from grader.grading.resources import Resources
-from grader.grading.timing.statistics import PRECISIONS
 from grader.grading.trials import time_alone
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.stages import PhaseTiming, StageStatus
 
@@ -133,7 +133,7 @@ def run(resources: Resources, device: Device, convolution: Problem, runs: int) -
 
 def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
     """Problems of about 20 microseconds and about a millisecond, and a whole convolution block."""
-    tiny, medium = (12, 20) if device is Device.CPU else (21, 26)  # log2 of the number of elements
+    tiny, medium = (12, 20) if backend(device).on_host else (21, 26)  # log2 of the number of elements
     pointwise = (
         Problem(id=name, path=Path(f"{name}.py"), source=_POINTWISE.format(rows=(1 << log2) // 256))
         for name, log2 in (("tiny", tiny), ("medium", medium))
@@ -143,7 +143,7 @@ def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
 
 def planted_share(device: Device) -> float:
     """Relative slowdown that a thorough timing has to find: three times the margin of longer calls."""
-    return round(3 * PRECISIONS[device].margin, 3)
+    return round(3 * backend(device).timing.precision.margin, 3)
 
 
 def itself(problem: Problem, *, planted: float = 0.0) -> Submission:

@@ -122,7 +122,7 @@ class Construct(Step):
     answer = Constructed
     model: str
     init_inputs: Any
-    device: Literal["cpu", "cuda"]
+    device: str
     float64: bool = False
     seed: int
     on_device: bool = False

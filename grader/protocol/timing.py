@@ -110,4 +110,4 @@ class Gauge(Step):
 
     do: Literal["gauge"] = "gauge"
     answer = Gauged
-    device: Literal["cpu", "cuda"]
+    device: str

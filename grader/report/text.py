@@ -179,7 +179,7 @@ def _kernels(verdict: Verdict) -> Table | None:
     """Kernels in one untimed pass, the largest share of the time first."""
     if not verdict.kernels:
         return None
-    table = plain_table("kernel" if verdict.device is Device.CUDA else "operator", "calls", "share")
+    table = plain_table("operator" if verdict.device is Device.CPU else "kernel", "calls", "share")
     for use in verdict.kernels[:SHOWN_KERNELS]:
         table.add_row(one_line(use.name[:100]), str(use.calls), "" if use.share is None else f"{use.share:.1%}")
     return table

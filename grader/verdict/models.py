@@ -60,10 +60,30 @@ class Status(StrEnum):
 
 
 class Device(StrEnum):
-    """Kind of device that submissions run on."""
+    """Kind of device that submissions run on: one for each module in `grader/machine/backends/`."""
 
     CPU = "cpu"
     CUDA = "cuda"
+
+    @classmethod
+    def add(cls, name: str) -> Device:
+        """The member of this name, which is a new one if there is none yet."""
+        if name not in cls._value2member_map_:
+            member = str.__new__(cls, name)
+            member._name_, member._value_ = name.upper(), name
+            cls._member_names_.append(member._name_)
+            cls._member_map_[member._name_] = cls._value2member_map_[name] = member
+        return cls(name)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Device | None:
+        """A member that was added after pydantic had listed the members."""
+        member = cls._value2member_map_.get(value)
+        return member if isinstance(member, cls) else None
+
+
+for _path in sorted((Path(__file__).parents[1] / "machine" / "backends").glob("[a-z]*.py")):
+    Device.add(_path.stem)
 
 
 class Problem(Value):

@@ -9,6 +9,7 @@ from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.tolerance import Expected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, usual_remedy
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 
 
@@ -39,8 +40,8 @@ def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) 
         return "output_shape", f"{name} has shape {shapes}"
     if info.dtype != dtype:
         return "output_dtype", f"{name} has dtype {info.dtype}, the reference's has {dtype}"
-    if info.device != device.value:
-        return "output_device", f"{name} is on {info.device}, the reference's is on {device.value}"
+    if info.device != backend(device).torch_device:
+        return "output_device", f"{name} is on {info.device}, the reference's is on {backend(device).torch_device}"
     return None, ""
 
 

@@ -25,9 +25,10 @@ def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[objec
     with torch.random.fork_rng(devices=backend(device).random_devices()):
         torch.manual_seed(seed)
         init_inputs = list(variant.make_init_inputs())
-        with torch.device(device.value):
+        with torch.device(backend(device).torch_device):
             inputs = [  # drawn on the device unless the problem's code names another
-                value.to(device.value) if isinstance(value, torch.Tensor) else value for value in variant.make_inputs()
+                value.to(backend(device).torch_device) if isinstance(value, torch.Tensor) else value
+                for value in variant.make_inputs()
             ]
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
 
@@ -38,9 +39,9 @@ def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, c
     axis = expandable_axis(shape)
     if constant and axis is not None:
         extents[axis] = 1
-    generator = torch.Generator(device.value).manual_seed(secrets.randbits(62))
+    generator = torch.Generator(backend(device).torch_device).manual_seed(secrets.randbits(62))
     drawn_as = dtype if dtype.is_complex else torch.float32
-    value = torch.randn(extents, generator=generator, device=device.value, dtype=drawn_as).to(dtype)
+    value = torch.randn(extents, generator=generator, device=backend(device).torch_device, dtype=drawn_as).to(dtype)
     return value.expand(shape).contiguous()
 
 
@@ -70,7 +71,7 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     if value.is_complex():
         return torch.view_as_complex(_noisy(torch.view_as_real(value), device, ulps))
     # Relative noise keeps exact zeros, where a candidate must follow the reference's convention.
-    noisy = value.to(device.value, copy=True).contiguous()
+    noisy = value.to(backend(device).torch_device, copy=True).contiguous()
     if is_mask(noisy):
         return noisy
     codes = whole_numbers(noisy)  # truncated to an index, 3.1 is still 3 and 2.9 is not

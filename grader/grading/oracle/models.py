@@ -185,7 +185,7 @@ class ReferenceModels(ReferenceProcess):
         return p.Construct(
             model=model,
             init_inputs=encoded,
-            device=self.device.value,
+            device=backend(self.device).torch_device,
             float64=model == MODEL64,
             on_device=True,
             seed=secrets.randbits(62),

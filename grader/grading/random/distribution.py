@@ -27,6 +27,7 @@ from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.machine.backends import backend
 from grader.machine.cpu_threads import on_one_thread
 from grader.verdict.models import Diagnosis, TimeLimits
 
@@ -189,7 +190,7 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
                 value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{theirs}")
                 due = getattr(case, table)[name].shape
                 if value is None:
-                    value = torch.full(due, math.nan, device=candidate.device.value)
+                    value = torch.full(due, math.nan, device=backend(candidate.device).torch_device)
                 elif table == "buffers":
                     value = candidate.taken(case, name, value)
                 samples[table, name].append(_sample(reals(value), case.seed))

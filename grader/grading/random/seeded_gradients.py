@@ -24,6 +24,7 @@ from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 
 STEP = 1e-3
@@ -100,7 +101,7 @@ def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], tria
 
 def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[float, float] | None:
     """Error of <g, d> and its usual size (norm of u * J d, and rounding). None where less than half of u counts."""
-    operands = {name: case.operand(name).to(candidate.device.value) for name in names}
+    operands = {name: case.operand(name).to(backend(candidate.device).torch_device) for name in names}
     direction = {name: torch.randn_like(of) * max(_rms(reals(of)), STEP) for name, of in operands.items()}
     job = candidate.script(case)
     for factor in (2, -2, 1, -1):

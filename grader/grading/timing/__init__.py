@@ -1,7 +1,6 @@
 """Times reference and candidate in turn on fresh values, and compares every timed result."""
 
 from grader.grading.timing.baselines import BaselineStore, measure_baselines
-from grader.grading.timing.calls import flush_bytes
 from grader.grading.timing.judge import TimingJudgement, judge_timing
 from grader.grading.timing.roofline import Roofline, above_roofline
 
@@ -10,7 +9,6 @@ __all__ = [
     "Roofline",
     "TimingJudgement",
     "above_roofline",
-    "flush_bytes",
     "judge_timing",
     "measure_baselines",
 ]

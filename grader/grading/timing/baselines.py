@@ -23,6 +23,7 @@ from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.calls import PARTS, Phase
 from grader.grading.timing.rounds import QUICK
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Environment, Problem, TimeLimits
 from grader.verdict.stages import Baseline
 from grader.verdict.value import digest
@@ -137,7 +138,7 @@ class _TimedReference:
         construct = p.Construct(
             model=name,
             init_inputs=self._case.init_inputs,
-            device=self._device.value,
+            device=backend(self._device).torch_device,
             seed=secrets.randbits(62),
             compile_mode=MODES[name],
         )

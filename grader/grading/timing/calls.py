@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -33,26 +33,8 @@ FIGURES: dict[Phase, dict[str, tuple[Part, ...]]] = {
 }
 """The parts that each figure of the verdict adds up."""
 
-HOST_FLUSH_BYTES = 64 << 20
-"""Bytes written before each sample on a CPU. A choice: more than the caches of common hosts."""
 _CLEAR = p.Drop(empty_cache=False)
 """Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
-
-
-class _Spacing(NamedTuple):
-    """Number of spacer tensors, their largest size in bytes, and the step between sizes in bytes."""
-
-    number: int
-    most: int
-    step: int
-
-
-_SPACINGS = {Device.CPU: _Spacing(1, 256 << 10, 64), Device.CUDA: _Spacing(2, 200 << 20, 1 << 20)}
-"""The place of a call's tensors costs some percent on a CPU (steps are cache lines), by how they share a cache, and
-half a percent of a GPU's short calls (steps are pages). Long calls depend on their pages: on an H200, a transposed 3D
-convolution took 3.24 or 3.45 ms in one process, for as long as it kept its memory. A place and pages drawn for each
-sample turn that into noise; fixed ones would favour one process throughout, and the next candidate too, which gets the
-pages that the last one freed."""
 
 
 @dataclass
@@ -93,8 +75,9 @@ class Caller:
     def __init__(self, sides: Sequence[Side], candidate: Candidate, oracle: Oracle, case: Case, *, tf32: bool) -> None:
         self._sides, self._candidate, self._oracle, self._case, self._tf32 = sides, candidate, oracle, case, tf32
         self._device = oracle.device
-        self._flush_bytes = flush_bytes(oracle.device)
-        if self._device is Device.CUDA:  # on a CPU, each sample begins by freeing
+        self._backend = backend(oracle.device)
+        self._flush_bytes = self._backend.flush_bytes()
+        if self._backend.timeline:  # else, each sample begins by freeing
             for index in range(len(sides)):
                 self._do(index, _CLEAR)
 
@@ -103,7 +86,7 @@ class Caller:
 
         Raises NotQueued if `queued` and a call could not be queued, and Stopped if the candidate fails.
         """
-        if self._device is Device.CPU:
+        if not self._backend.timeline:
             self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
             return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
         self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
@@ -115,7 +98,7 @@ class Caller:
         """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
         results = []
         for part in PARTS[phase]:
-            job = JobBuilder(self._sides[index].worker, Device.CPU, at_once=True)
+            job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
             if clear and part == PARTS[phase][0]:
                 job.step(_CLEAR)
             self._fill(job, index, phase, part, draw)
@@ -154,7 +137,7 @@ class Caller:
             "tf32": self._tf32,
             "clone_inputs": case.clone_inputs,
         }
-        if self._device is Device.CUDA:
+        if self._backend.timeline:
             job.step(p.Queue(**timed, flush_bytes=self._flush_bytes, alone=alone))
         else:
             job.step(p.Time(**timed))
@@ -201,20 +184,16 @@ class Caller:
         return tuple(self._case.operand(name).shape) if place is None else place.shape
 
 
-def flush_bytes(device: Device) -> int:
-    """Bytes to write so that caches are cold: twice the L2 cache's size on a GPU."""
-    if device is Device.CUDA:
-        return 2 * (backend(device).cache_bytes() or 0)
-    return HOST_FLUSH_BYTES
-
-
 def spacers(device: Device) -> tuple[int, ...]:
     """Random sizes, in bytes, of the tensors that are allocated before a sample's.
 
-    The referee draws them, since a submission cannot seed its generator.
+    The place of a call's tensors costs some percent, and a drawn one turns that into noise. A fixed one would favour
+    one process throughout, and the next candidate too, which gets the pages that the last one freed. The referee draws
+    the sizes, since a submission cannot seed its generator.
     """
-    number, most, step = _SPACINGS[device]
-    return tuple(step * (1 + secrets.randbelow(most // step)) for _ in range(number))
+    timing = backend(device).timing
+    steps = timing.spacer_bytes // timing.spacer_step
+    return tuple(timing.spacer_step * (1 + secrets.randbelow(steps)) for _ in range(timing.spacers))
 
 
 def _call(phase: Phase, results: Sequence[JobResult]) -> Call:

@@ -17,20 +17,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from grader.grading.timing.statistics import Round, speedup, verdict_of
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.verdict.stages import PhaseTiming
 
 AGREEMENT = 0.05
 """Share of the referee's time. A reported time that is shorter by more, noise apart, is replaced by the referee's.
 A choice: benchmarks/clock_agreement.py measures what it costs honest submissions on a machine."""
-LEAST_SHARE = {Device.CPU: 0.1, Device.CUDA: 0.01}
-"""Share of the overhead. The referee's clock does not resolve a shorter time, however steady a few samples look. A
-choice, measured like AGREEMENT."""
 STANDARD_ERRORS = 3.0
 """Standard errors of the difference between both clocks that noise may explain; more for few samples."""
-STEADY_MS = {Device.CPU: 0.0, Device.CUDA: 0.002}
-"""Milliseconds by which the overheads of two processes may differ in one interval, steadily. On an H200, in intervals
-of 0.4 ms, the farthest of twenty honest candidates was 1.7 us from the reference, and most were within 0.9 us."""
 NOISE_SHARE = 0.25
 """Share of the reported time: noise and process overhead excuse no more, so that a report that drowns in noise gains
 no more than this. A choice."""
@@ -96,7 +91,7 @@ class Samples:
 
     def resolution(self) -> float:
         """The shortest time that the referee's clock resolves: a multiple of its median deviation, never 0."""
-        return max(3 * self._deviation(), LEAST_SHARE[self.device] * self.overhead(), 1e-6)
+        return max(3 * self._deviation(), backend(self.device).timing.least_share * self.overhead(), 1e-6)
 
     def excess(self) -> float:
         """Time of the candidate that it does not report, by the referee's clock; near 0 for true reports."""
@@ -135,7 +130,7 @@ class Samples:
     def steady(self) -> float:
         """The difference that may be between two processes' overheads."""
         (first, _), _ = self.rounds[0]
-        return STEADY_MS[self.device] * first.intervals
+        return backend(self.device).timing.steady_ms * first.intervals
 
     def noise(self) -> float:
         """STANDARD_ERRORS of the excess, which is a difference of two medians.

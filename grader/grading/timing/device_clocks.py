@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from grader.grading.outcome import diagnose
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import ClockReading
 
@@ -41,15 +40,11 @@ class DeviceClocks:
     @staticmethod
     def of(device: Device) -> DeviceClocks | None:
         """The clocks of torch's first GPU; None on the CPU and if NVML does not answer."""
-        if device is not Device.CUDA:
+        handle = backend(device).nvml_device()
+        if handle is None:
             return None
         import pynvml
 
-        try:
-            pynvml.nvmlInit()
-            handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
-        except pynvml.NVMLError:
-            return None
         return DeviceClocks(pynvml, handle)
 
     def read(self) -> tuple[int, int, int] | None:

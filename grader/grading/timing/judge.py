@@ -17,6 +17,7 @@ from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Status
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
@@ -63,7 +64,7 @@ def judge_timing(
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (skipped,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
-    if case.nbytes > KEPT_BYTES and device is Device.CUDA:
+    if case.nbytes > KEPT_BYTES and backend(device).own_memory:
         candidate.release("timing")
         workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
         workload.shipped_error(oracle, case, tf32=tf32)
@@ -71,8 +72,10 @@ def judge_timing(
         oracle.forget(case.variant)
         oracle.release()
     # Times of a CPU are too noisy for one candidate's to speak for later ones.
-    known_calls = oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if device is Device.CUDA else {}
-    if case.nbytes > HUGE_BYTES and device is Device.CUDA:
+    known_calls = (
+        oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if not backend(device).on_host else {}
+    )
+    if case.nbytes > HUGE_BYTES and backend(device).own_memory:
         known_calls.update(dict.fromkeys(phases, 1))
     try:
         rounds = Rounds(WorkerPair(candidate, oracle, case, tf32=tf32), phases, device, known_calls, plan)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -40,12 +39,6 @@ A choice: far above any tolerance."""
 SAME_INPUT_NOISE = 1e-3
 """Relative size of the noise added to inputs that a problem draws alike each time. A choice: above the tolerance, and
 small enough to keep the problem's own values."""
-MIDDLE: dict[Device, Callable[[list[float]], float]] = {
-    Device.CPU: statistics.median,
-    Device.CUDA: statistics.fmean,
-}
-"""Reduces a sample's calls to one time. On a CPU a median drops a call that was held up. A GPU's calls are of two kinds
-(see TRIMMED), and one that is held up is trimmed with its pair."""
 
 
 class WorkerPair:
@@ -62,7 +55,7 @@ class WorkerPair:
             Side(candidate.worker, candidate.operands(case), matching),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = oracle.device is Device.CUDA and (
+        self._in_turn = backend(oracle.device).own_memory and (
             case.nbytes > HUGE_BYTES or not backend(oracle.device).ample_memory()
         )
         """Each side gives its memory back before the other is called."""
@@ -104,7 +97,7 @@ class WorkerPair:
         matching = self._sides[1].matching
         comparison = Comparison(self._oracle, self._case, self._sides[1].operands, matching.places, self._tf32)
         wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
-        middle = MIDDLE[self._oracle.device]
+        middle = backend(self._oracle.device).timing.middle
         first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)
         if probed is not None:
             del made[0][probed], made[1][probed]
@@ -112,7 +105,7 @@ class WorkerPair:
 
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
-        if self._oracle.device is Device.CUDA:
+        if not backend(self._oracle.device).on_host:
             with self._other_paused(0):
                 self._caller.calls(0, phase, [self._draw(phase)], queued=self.queued)
 
@@ -166,7 +159,7 @@ class WorkerPair:
 
         On a GPU only a candidate could have left anything that does.
         """
-        if index and self._oracle.device is Device.CUDA:
+        if index and not backend(self._oracle.device).on_host:
             yield
             return
         try:
@@ -186,7 +179,7 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
     """
     cores = os.sched_getaffinity(0)
     with on_one_thread():
-        if device is Device.CPU:
+        if backend(device).on_host:
             os.sched_setaffinity(0, {min(cores)})
         try:
             yield
@@ -199,7 +192,7 @@ def _noisy(value: torch.Tensor, share: float) -> torch.Tensor:
     return noisy.clamp_(-1, 1) if in_unit_range(value) and not is_mask(value) else noisy
 
 
-def _typical(calls: Sequence[Call], middle: Callable[[list[float]], float]) -> dict[Part, Time]:
+def _typical(calls: Sequence[Call], middle: Callable[[Sequence[float]], float]) -> dict[Part, Time]:
     found = {}
     for part in calls[0].times:
         times = [call.times[part] for call in calls]

@@ -120,7 +120,7 @@ def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: De
 def _uncached_bytes(work: p.Work, peaks: Peaks, device: Device) -> int:
     if peaks.cache_bytes is None:
         return 0
-    if device is Device.CUDA:
+    if backend(device).own_memory:
         return work.read_bytes + max(0, work.written_bytes - peaks.cache_bytes)
     return max(0, work.read_bytes + work.written_bytes - peaks.cache_bytes)
 

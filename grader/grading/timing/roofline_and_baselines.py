@@ -8,7 +8,8 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources
-from grader.grading.timing import above_roofline, flush_bytes, measure_baselines, workload
+from grader.grading.timing import above_roofline, measure_baselines, workload
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.stages import Baseline, StageStatus
 
@@ -42,7 +43,7 @@ def _baselines(resources: Resources, problem: Problem, oracle: Oracle, case: Cas
     device = oracle.device
 
     def measure() -> tuple[Baseline, ...]:
-        flush = flush_bytes(device)
+        flush = backend(device).flush_bytes()
         variant = oracle.module.variants[case.variant]
         with resources.launcher.start(Role.REFERENCE, device) as worker:
             return measure_baselines(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)

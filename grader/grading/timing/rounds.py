@@ -9,7 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from grader.grading.outcome import diagnose
 from grader.grading.timing.calls import FIGURES, NotQueued, Part, Phase
@@ -22,22 +21,10 @@ from grader.grading.timing.statistics import (
     HOPELESS,
     MANY_ROUNDS,
     MIN_ROUNDS,
-    PRECISIONS,
     speedup,
 )
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
-
-
-class _Sampling(NamedTuple):
-    """A sample repeats a call until it takes so many milliseconds, but at most so often."""
-
-    milliseconds: float
-    calls: int
-
-
-SAMPLINGS = {Device.CPU: _Sampling(4.0, 16), Device.CUDA: _Sampling(1.0, 4)}
-"""A choice: repeating evens out what disturbs one call. On a GPU little does, and another call costs several
-milliseconds, most of them not the call's."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +43,11 @@ class Plan:
 
 
 QUICK = Plan(min_rounds=MIN_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03)
-THOROUGH = {
-    Device.CPU: Plan(min_rounds=MANY_ROUNDS, max_rounds=25, seconds=20.0),
-    Device.CUDA: Plan(min_rounds=MANY_ROUNDS, max_rounds=60, seconds=20.0),
-}
-"""Rounds and seconds. A GPU's shortest calls need many rounds, which are short as well."""
+
+
+def thorough(device: Device) -> Plan:
+    """The plan of a grading without `quick`."""
+    return Plan(min_rounds=MANY_ROUNDS, max_rounds=backend(device).timing.most_rounds, seconds=20.0)
 
 
 class WrongOutput(Exception):
@@ -99,7 +86,7 @@ class Rounds:
             if plan.stops_when_hopeless and known_calls.get(phase) == 1 and _far_beyond_hopeless(times):
                 self._first_calls[phase] = reference_first, times[1]
             # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
-            if device is Device.CPU and _total(times[0]) > FIRST_CALL_FACTOR * SAMPLINGS[device].milliseconds:
+            if backend(device).on_host and _total(times[0]) > FIRST_CALL_FACTOR * backend(device).timing.sample_ms:
                 known_calls[phase] = 1
         pair.queued = True
         for phase in phases:
@@ -180,7 +167,7 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
             figures = {name: speedup(one.reported()) for name, one in samples.items()}
             ranking = figures.get("total") or figures["forward"]
             widest = max(figure.half_width for figure in figures.values())
-            precise = widest <= PRECISIONS[device].half_width
+            precise = widest <= backend(device).timing.precision.half_width
             enough = count >= plan.min_rounds and precise
             enough |= plan.stops_when_hopeless and ranking.ci_high < HOPELESS
         if enough or (late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
@@ -190,8 +177,8 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
 
 def repeats(call_ms: float, device: Device) -> int:
     """Calls in one sample."""
-    sampling = SAMPLINGS[device]
-    return max(1, min(sampling.calls, math.ceil(sampling.milliseconds / max(call_ms, 1e-6))))
+    timing = backend(device).timing
+    return max(1, min(timing.sample_calls, math.ceil(timing.sample_ms / max(call_ms, 1e-6))))
 
 
 def _total(times: Mapping[Part, Time]) -> float:

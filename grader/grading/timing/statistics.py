@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import torch
 
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 
 RESAMPLES = 2000
@@ -31,38 +31,6 @@ call by call and in turn."""
 FIRST_CALL_FACTOR = 3
 """A first call, which loads and allocates, takes less than this many times what later calls take."""
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
-
-
-@dataclass(frozen=True)
-class Precision:
-    """The differences that a device resolves: two processes of one program differ a little, steadily."""
-
-    margin: float
-    """Relative difference that is called none."""
-    half_width: float
-    """Half width of the interval, relative to the speedup, at which rounds end."""
-    least_ms: float = 0.0
-    """A difference below this many milliseconds is called none either, unless it is more than `most`."""
-    most: float = 1.0
-    """Relative."""
-    process_spread: float = 0.0
-    """Relative: by this much more than the margin must two sides differ after a few rounds of one pair of processes."""
-
-    def margin_at(self, ms: float) -> float:
-        """Relative margin for a call of so many milliseconds."""
-        return max(self.margin, min(self.most, self.least_ms / max(ms, 1e-9)))
-
-
-PRECISIONS = {
-    Device.CUDA: Precision(margin=0.01, half_width=0.005, least_ms=0.0008, most=0.025, process_spread=0.028),
-    Device.CPU: Precision(margin=0.05, half_width=0.02),
-}
-"""On a CPU the place of a process's memory is worth some percent, which the margin holds.
-
-On an H200, processes of like pace (`Resources.align`) differ by up to 0.1 us in a call of 16 us in two kernels, others
-by 0.4 us and more, steadily, and mostly by 0.2% from 0.3 ms on; 0.2 us of noise come on top. The farthest that two
-identical processes were apart in long calls was 1.4%: the spread is twice that, 1.4% for each of them.
-benchmarks/timing_rule.py simulates what this costs."""
 
 
 class Round(NamedTuple):
@@ -121,7 +89,7 @@ def students_t(degrees: int) -> float:
 
 def verdict_of(low: float, high: float, rounds: int, device: Device, reference_ms: float) -> Verdict:
     """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call."""
-    precision = PRECISIONS[device]
+    precision = backend(device).timing.precision
     margin = precision.margin_at(reference_ms)
     different = margin + (precision.process_spread if rounds < MANY_ROUNDS else 0.0)
     precise = (high - low) / (high + low) <= precision.half_width

@@ -16,7 +16,7 @@ from grader.grading.oracle.evaluation import MODEL, evaluate
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
-from grader.verdict.models import Device
+from grader.machine.backends import backend
 
 SHORT_MS = 0.1
 """Milliseconds of an operation, below which launch costs show. In one process a launch costs a GPU 0.1 us more than in
@@ -34,7 +34,7 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     traits = oracle.traits(case)
     given = case.inputs, case.state, case.cotangents
     runs = [evaluate(oracle, MODEL, traits, *given, case.wrt, case.training, tf32=tf32)]
-    if tf32 and oracle.device is Device.CUDA and work(oracle, case).forward.convolution:
+    if tf32 and backend(oracle.device).tf32 and work(oracle, case).forward.convolution:
         # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
         inputs, state, cotangents = (
@@ -116,6 +116,6 @@ def _ms_each(oracle: Oracle, case: Case) -> float:
 def measure_peaks(oracle: Oracle) -> p.Gauged:
     """Peak rates of the device, measured by the reference's worker."""
     oracle.release()
-    measured = oracle.step(p.Gauge(device=oracle.device.value))
+    measured = oracle.step(p.Gauge(device=backend(oracle.device).torch_device))
     assert isinstance(measured, p.Gauged)
     return measured

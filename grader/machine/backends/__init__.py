@@ -1,24 +1,84 @@
 """What the grader needs to know of a device, one module a device.
 
-To add a device: a member of `grader.verdict.models.Device`, and a module here that is named after its value and has a
-`BACKEND`. What the device's workers do differently lies in `grader.worker`.
+To add a device: a module here that has a `BACKEND`; its name becomes a member of `grader.verdict.models.Device`. A
+backend outside this package is registered by `register`. What the device's workers do differently lies in
+`grader.worker`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.verdict.models import Device
 
 
+@dataclass(frozen=True)
+class Precision:
+    """The differences that a device resolves: two processes of one program differ a little, steadily."""
+
+    margin: float
+    """Relative difference that is called none."""
+    half_width: float
+    """Half width of the interval, relative to the speedup, at which rounds end."""
+    least_ms: float = 0.0
+    """A difference below this many milliseconds is called none either, unless it is more than `most`."""
+    most: float = 1.0
+    """Relative."""
+    process_spread: float = 0.0
+    """Relative: by this much more than the margin must two sides differ after a few rounds of one pair of processes."""
+
+    def margin_at(self, ms: float) -> float:
+        """Relative margin for a call of so many milliseconds."""
+        return max(self.margin, min(self.most, self.least_ms / max(ms, 1e-9)))
+
+
+@dataclass(frozen=True)
+class TimingTraits:
+    """How calls on a device are timed."""
+
+    precision: Precision
+    sample_ms: float
+    """A sample repeats a call until it takes so many milliseconds,"""
+    sample_calls: int
+    """but at most so often."""
+    middle: Callable[[Sequence[float]], float]
+    """Reduces a sample's calls to one time."""
+    most_rounds: int
+    """Rounds of a thorough grading."""
+    spacers: int
+    """Tensors that are allocated before a sample's, so that its place in memory is drawn."""
+    spacer_bytes: int
+    """Their largest size."""
+    spacer_step: int
+    """Bytes between their sizes."""
+    least_share: float
+    """Share of the overhead. The referee's clock does not resolve a shorter time, however steady a few samples look."""
+    steady_ms: float
+    """Milliseconds by which the overheads of two processes may differ in one interval, steadily."""
+
+
 class DeviceBackend(Protocol):
     """One kind of device. Methods import torch only when needed, and only `select` raises GraderError."""
 
     device: Device
+    torch_device: str
+    """Its name in PyTorch."""
+    on_host: bool
+    """Calls run on the host's own cores, beside the referee, and are timed by the host's clock."""
+    timeline: bool
+    """Calls are timed on the referee's own timeline on the device (`executor/gpu_timeline.py`)."""
+    gpu: bool
+    """Its workers see the machine's GPU devices."""
+    streams: bool
+    """Work is queued on streams, and a kernel's launch returns before the kernel runs."""
+    tf32: bool
+    """Convolutions may run in TensorFloat-32 by default."""
+    timing: TimingTraits
     region_kind: Literal["host", "cuda"]
     """Where tensors lie that are shared with a worker."""
     own_memory: bool
@@ -78,16 +138,35 @@ class DeviceBackend(Protocol):
     def cache_bytes(self) -> int | None:
         """Size of the last-level cache, where the driver or the kernel says it."""
 
+    def flush_bytes(self) -> int:
+        """Bytes to write so that the caches are cold."""
+
+    def nvml_device(self) -> Any | None:
+        """NVML's handle of the device; None without one."""
+
+
+_REGISTERED: dict[Device, DeviceBackend] = {}
+
 
 def backend(device: Device) -> DeviceBackend:
     """The backend of a device, imported when it is first used."""
-    own: DeviceBackend = importlib.import_module(f"{__name__}.{device.value}").BACKEND
+    own: DeviceBackend = _REGISTERED.get(device) or importlib.import_module(f"{__name__}.{device.value}").BACKEND
     return own
+
+
+def register(own: DeviceBackend) -> None:
+    """Make a backend outside this package known; its device comes from `Device.add`."""
+    _REGISTERED[own.device] = own
+
+
+def accelerators() -> list[Device]:
+    """Every device that is not the host itself."""
+    return [device for device in Device if not backend(device).on_host]
 
 
 def default_device() -> Device:
     """The device for submissions that run on any: the first accelerator that is available, else the CPU."""
-    return next((device for device in Device if device is not Device.CPU and backend(device).available()), Device.CPU)
+    return next((device for device in accelerators() if backend(device).available()), Device.CPU)
 
 
 def select_index(device: str, index: int) -> None:
@@ -98,7 +177,7 @@ def select_index(device: str, index: int) -> None:
     if device != AUTO:
         backend(Device(device)).select(index)
     elif index:
-        for accelerator in set(Device) - {Device.CPU}:
+        for accelerator in accelerators():
             backend(accelerator).select(index)
 
 

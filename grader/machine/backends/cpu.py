@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 import re
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from grader.errors import UserError
+from grader.machine.backends import Precision, TimingTraits
 from grader.verdict.models import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -19,6 +21,27 @@ class CpuBackend:
     """Memory, allocator and clock are the host's own, so that most of a device's questions are moot."""
 
     device = Device.CPU
+    torch_device = "cpu"
+    on_host = True
+    timeline = False
+    gpu = False
+    streams = False
+    tf32 = False
+    timing = TimingTraits(
+        precision=Precision(margin=0.05, half_width=0.02),
+        sample_ms=4.0,
+        sample_calls=16,
+        middle=statistics.median,
+        most_rounds=25,
+        spacers=1,
+        spacer_bytes=256 << 10,
+        spacer_step=64,
+        least_share=0.1,
+        steady_ms=0.0,
+    )
+    """Choices: the place of a process's memory is worth some percent, by how its tensors share a cache (steps are cache
+    lines), which the margin holds. Repeating a call evens out what disturbs it, and a median drops one that was held
+    up. `benchmarks/clock_agreement.py` measures what the least share costs."""
     region_kind: Literal["host", "cuda"] = "host"
     own_memory = False
     builds_apart = False
@@ -82,6 +105,13 @@ class CpuBackend:
             if size:
                 sizes.append(int(size[1]) * _UNITS[size[2]])
         return max(sizes, default=None)
+
+    def flush_bytes(self) -> int:
+        """More than the caches of common hosts. A choice."""
+        return 64 << 20
+
+    def nvml_device(self) -> None:
+        return None
 
 
 BACKEND = CpuBackend()

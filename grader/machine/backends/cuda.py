@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
 from grader.errors import UserError
+from grader.machine.backends import Precision, TimingTraits
 from grader.verdict.models import Device
 
 AMPLE_SHARE = 0.75
@@ -21,6 +23,39 @@ class CudaBackend:
     """torch's first CUDA device, which is the one that `select` leaves visible."""
 
     device = Device.CUDA
+    torch_device = "cuda"
+    on_host = False
+    timeline = True
+    gpu = True
+    streams = True
+    tf32 = True
+    timing = TimingTraits(
+        precision=Precision(margin=0.01, half_width=0.005, least_ms=0.0008, most=0.025, process_spread=0.028),
+        sample_ms=1.0,
+        sample_calls=4,
+        middle=statistics.fmean,
+        most_rounds=60,
+        spacers=2,
+        spacer_bytes=200 << 20,
+        spacer_step=1 << 20,
+        least_share=0.01,
+        steady_ms=0.002,
+    )
+    """Precision: on an H200, processes of like pace (`Resources.align`) differ by up to 0.1 us in a call of 16 us in
+    two kernels, others by 0.4 us and more, steadily, and mostly by 0.2% from 0.3 ms on; 0.2 us of noise come on top.
+    The farthest that two identical processes were apart in long calls was 1.4%: the spread is twice that, 1.4% for each
+    of them. `benchmarks/timing_rule.py` simulates what this costs.
+
+    Samples: little disturbs a call, and another one costs several milliseconds, most of them not the call's. Calls are
+    of two kinds (see TRIMMED in `grading/timing/statistics.py`), and one that is held up is trimmed with its pair. The
+    shortest calls need many rounds, which are short as well.
+
+    Spacers: the place of a call's tensors costs half a percent of a short call (steps are pages). Long calls depend on
+    their pages: on an H200, a transposed 3D convolution took 3.24 or 3.45 ms in one process, for as long as it kept its
+    memory.
+
+    Clocks: in intervals of 0.4 ms on an H200, the farthest of twenty honest candidates was 1.7 us from the reference,
+    and most were within 0.9 us. `benchmarks/clock_agreement.py` measures what the least share costs."""
     region_kind: Literal["host", "cuda"] = "cuda"
     own_memory = True
     builds_apart = True
@@ -121,10 +156,22 @@ class CudaBackend:
         free, total = torch.cuda.mem_get_info()
         return free >= AMPLE_SHARE * total
 
-    def cache_bytes(self) -> int | None:
+    def cache_bytes(self) -> int:
         import torch
 
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
+
+    def flush_bytes(self) -> int:
+        """Twice the L2 cache's size."""
+        return 2 * self.cache_bytes()
+
+    def nvml_device(self) -> Any | None:
+        import pynvml
+
+        try:
+            return _nvml_device()
+        except pynvml.NVMLError:
+            return None
 
 
 def _device_count() -> int:

@@ -112,7 +112,7 @@ def devices(rows: Iterable[Row]) -> list[DeviceRows]:
         if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
     groups = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
-    return sorted(groups, key=lambda one: (one.kind is not Device.CUDA, -len(one.rows), one.name))
+    return sorted(groups, key=lambda one: (one.kind is Device.CPU, -len(one.rows), one.name))
 
 
 def fast_p(rows: Sequence[Row]) -> FastP:

@@ -14,7 +14,8 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import same_bits
 from grader.grading.outcome import diagnose, first_line
 from grader.grading.random.seeded_gradients import check_gradients
-from grader.verdict.models import Device, Diagnosis
+from grader.machine.backends import backend
+from grader.verdict.models import Diagnosis
 
 REPEATS = 5
 """Backwards that must agree: atomics on a busy GPU differ in nearly every one."""
@@ -52,7 +53,7 @@ def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis |
 )
 def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Work that goes to another stream than the current one reads its inputs too early."""
-    if candidate.device is not Device.CUDA:
+    if not backend(candidate.device).streams:
         return None
     result = candidate.attempt(ask(candidate, cases.first, side_stream=True), "backward", "running on a side stream")
     if result.failure is not None:
