@@ -25,7 +25,6 @@ SEARCHES: Sequence[Search] = (
     missing_factor,
     grouped,
     function_of_one,
-    vague_region,
 )
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
 
@@ -43,9 +42,12 @@ def find_pattern(
     subject = _subject(oracle, case, name, actual, expected)
     if subject is None:
         return None
-    searches = SEARCHES if bool(subject.wrong.any()) else ()
-    found = (search(subject) for search in searches)
-    return next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
+    if not bool(subject.wrong.any()):
+        return by_evaluation(oracle, subject)
+    found = (search(subject) for search in SEARCHES)
+    explained = next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
+    # Last, because it says where, and not what stands there.
+    return explained or vague_region(subject)
 
 
 def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:

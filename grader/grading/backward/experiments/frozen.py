@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from grader.grading.backward.experiments._compare import first_wrong
 from grader.grading.backward.experiments._registry import Cases, experiment
@@ -12,7 +13,7 @@ from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
 from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import MAX_LISTED, diagnose, first_line
+from grader.grading.outcome import MAX_LISTED, diagnose, first_line, in_eval
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48
@@ -31,43 +32,54 @@ NEEDS = "check ctx.needs_input_grad"
     question="With some operands frozen, and with all but one, the others' gradients stay right.",
     remedy=NEEDS,
     rank=70,
+    both_modes=True,
 )
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    present = [name for name, expected in case.gradients.items() if expected is not None]
-    for frozen, answer in _with_frozen(candidate, case, _subsets(present)):
-        few = len(frozen) <= MAX_LISTED
-        shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
-        if answer.result.failure is not None:
-            what = f"with {shown} frozen, {first_line(answer.result.failure)} is raised"
-            return diagnose("ignores_needs_input_grad", what, remedy=NEEDS)
-        operand = first_wrong(candidate, case, answer.result, key=answer.key, skip=frozen)
-        if operand is not None:
-            what = f"with {shown} frozen, the gradient of `{operand}` is wrong"
-            return diagnose("ignores_needs_input_grad", what, remedy=NEEDS)
+    """All inputs and all parameters are frozen in both modes, as for a fixed layer; the rest in a mode drawn for it."""
+    modes = [cases.first] if cases.in_eval is None else [cases.first, cases.in_eval.first]
+    present = [name for name, expected in cases.first.gradients.items() if expected is not None]
+    groups, rest = _subsets(present)
+    asked = [*product(modes, groups), *((random.choice(modes), subset) for subset in rest)]
+    for case, frozen, answer in _with_frozen(candidate, asked):
+        diagnosis = _wrong(candidate, case, frozen, answer)
+        if diagnosis is not None:
+            return diagnosis if case is cases.first else in_eval(diagnosis)
     return None
 
 
+def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: Answer) -> Diagnosis | None:
+    if answer.result.failure is None:
+        operand = first_wrong(candidate, case, answer.result, key=answer.key, skip=frozen)
+        if operand is None:
+            return None
+        wrong = f"the gradient of `{operand}` is wrong"
+    else:
+        wrong = f"{first_line(answer.result.failure)} is raised"
+    few = len(frozen) <= MAX_LISTED
+    shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
+    return diagnose("ignores_needs_input_grad", f"with {shown} frozen, {wrong}", remedy=NEEDS)
+
+
 def _with_frozen(
-    candidate: Candidate, case: Case, subsets: Sequence[tuple[str, ...]]
-) -> Iterator[tuple[tuple[str, ...], Answer]]:
-    """Each subset with its answer, while there is time and none raises."""
+    candidate: Candidate, asked: Sequence[tuple[Case, tuple[str, ...]]]
+) -> Iterator[tuple[Case, tuple[str, ...], Answer]]:
+    """Each case and subset with its answer, while there is time and none raises."""
     started = time.monotonic()
     fitting = int(FROZEN_SECONDS / max(candidate.slowest_seconds, 1e-9))
     of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
-    for first in range(0, len(subsets), of_a_job):
+    for first in range(0, len(asked), of_a_job):
         if time.monotonic() - started > FROZEN_SECONDS:
             return
-        some = subsets[first : first + of_a_job]
-        parts = [one_product(candidate, case, frozen=frozen) for frozen in some]
+        some = asked[first : first + of_a_job]
+        parts = [one_product(candidate, case, frozen=frozen) for case, frozen in some]
         answers = attempt_each(candidate, parts, "backward with some operands frozen")
-        yield from zip(some, answers, strict=False)
+        yield from ((*one, answer) for one, answer in zip(some, answers, strict=False))
 
 
-def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
-    """Subsets of the operands to freeze: all inputs, all parameters, then single operands and all but one.
+def _subsets(operands: Sequence[str]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Subsets of the operands to freeze: all inputs and all parameters; then single operands and all but one.
 
-    If these are more than MAX_SUBSETS, a random choice of them, and random halves of the operands.
+    If these are more than MAX_SUBSETS, a random choice of the latter, and random halves of the operands.
     """
     singles = [(name,) for name in operands]
     groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
@@ -79,7 +91,7 @@ def _subsets(operands: Sequence[str]) -> list[tuple[str, ...]]:
         third = MAX_SUBSETS // 3
         halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
         rest = [*random.sample(rest, 2 * third - len(first)), *halves]
-    return [*first, *random.sample(rest, len(rest))]
+    return first, random.sample(rest, len(rest))
 
 
 @experiment(
