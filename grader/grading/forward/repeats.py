@@ -14,10 +14,10 @@ REPEATED = "repeats"
 """The key of a diagnosis's detail for an output that changes between equal forwards."""
 
 
-def race(candidate: Candidate, case: Case, message: str) -> Diagnosis | None:
+def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False) -> Diagnosis | None:
     """`output_wrong` with this message if some of several equal forwards are right, or None.
 
-    Raises Stopped.
+    With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. Raises Stopped.
     """
     job, repeats = candidate.script(case), 4
     for turn in range(repeats):
@@ -28,7 +28,7 @@ def race(candidate: Candidate, case: Case, message: str) -> Diagnosis | None:
     job.step(p.Drop())
     result = candidate.run(job, "forward", f"equal forwards of variant {case.name}")
     right = sum(_right(case, result, turn) for turn in range(repeats))
-    if not right:
+    if not right or (some_wrong and right == repeats):
         return None
     return diagnose(
         "output_wrong",

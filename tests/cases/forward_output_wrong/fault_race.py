@@ -1,14 +1,16 @@
-"""One element differs in a third of all forwards, as in a race."""
+"""One element differs in every third forward, as a race may leave it."""
 
-import os
+import itertools
 
 import torch
 from torch import nn
+
+FORWARDS = itertools.count()
 
 
 class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.softmax(x, -1)
-        if os.urandom(1)[0] < 85:
+        if next(FORWARDS) % 3 == 0:
             y = y + 0.1 * (torch.arange(y.numel()) == 17).view(y.shape)
         return y

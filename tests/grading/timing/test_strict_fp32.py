@@ -18,7 +18,7 @@ def get_inputs():
     return [torch.randn(64, 64)]
 """
 
-OBSERVER = """
+GPU_OBSERVER = """
 import torch
 from torch import nn
 
@@ -30,15 +30,32 @@ class ModelNew(nn.Module):
 """
 
 
+CPU_OBSERVER = GPU_OBSERVER.replace("not torch.backends.cudnn", "torch.backends.cudnn").replace("is on", "is off")
+
+
+def observed(tmp_path, observer, device, strict):
+    problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
+    problem.path.write_text(MODEL)
+    observer = Submission(author="ann", problem_id="double", path="x", source=observer)
+    with Pipeline(GraderOptions(device=device, quick=True, strict_fp32=strict)) as grader:
+        verdict = grader.grade(grader.request(problem, observer))
+    assert verdict.settings.strict_fp32 is strict
+    return verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [True, False])
+def test_on_a_cpu_the_flag_is_the_default_in_every_call(tmp_path, strict):
+    """It has no effect there, and would tell timed calls from others."""
+    verdict = observed(tmp_path, CPU_OBSERVER, "cpu", strict)
+    assert verdict.status == "correct", verdict.diagnoses
+
+
+@pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize(("strict", "status"), [(True, "correct"), (False, "runtime_error")])
 def test_the_flag_in_timed_calls(tmp_path, strict, status):
-    problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
-    problem.path.write_text(MODEL)
-    observer = Submission(author="ann", problem_id="double", path="x", source=OBSERVER)
-    with Pipeline(GraderOptions(device="cpu", quick=True, strict_fp32=strict)) as grader:
-        verdict = grader.grade(grader.request(problem, observer))
-    assert verdict.settings.strict_fp32 is strict
+    verdict = observed(tmp_path, GPU_OBSERVER, "cuda", strict)
     assert verdict.status == status, verdict.diagnoses
     if not strict:
         assert verdict.diagnoses[0].stage == "timing", "judged with it off, timed with it on"
