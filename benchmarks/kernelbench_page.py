@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 Row = dict[str, Any]
 LIMIT_GIB = 76.0
 """Device memory that a problem should stay below, so that a device of 80 GB grades it like a larger one."""
+PLACE = re.compile(r"\S*/(?=level\d/)")
+"""Where this machine keeps the checkout, in a message."""
 COUNTS = {"faster", "slower"}
 """Verdicts on a figure that are wrong for a submission that is the reference."""
 
@@ -71,7 +74,7 @@ def summary(rows: Sequence[Row]) -> dict[str, str]:
     return {
         "machine": ", ".join(sorted({row["machine"] for row in rows})),
         "date and version": ", ".join(sorted({f"{row['date']} {row['version']}" for row in rows})),
-        "problems": str(len(rows)),
+        "problems": f"{len(rows)} of 250",
         "verdicts": ", ".join(f"{count} `{status}`" for status, count in Counter(r["status"] for r in rows).items()),
         "seconds a problem": f"median {statistics.median(seconds):.1f}, 95th percentile "
         f"{seconds[int(0.95 * (len(seconds) - 1))]:.1f}, in all {sum(seconds):.0f}",
@@ -109,7 +112,7 @@ def first(row: Row) -> str:
 def limits(row: Row) -> list[str]:
     """What was left out because neither reference nor device can do it; sizes that are graded on fewer rows are not."""
     return [
-        message
+        PLACE.sub("", message)
         for code, message in zip(row["codes"], row["messages"], strict=True)
         if code == "checks_left_out" and ("differentiated" in message or "memory is too short" in message)
     ]
