@@ -35,7 +35,7 @@ NEEDS = "check ctx.needs_input_grad"
     both_modes=True,
 )
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """All inputs and all parameters are frozen in both modes, as for a fixed layer; the rest in a mode drawn for it."""
+    """All inputs and all parameters are frozen in both modes, each other subset in a drawn one."""
     modes = [cases.first] if cases.in_eval is None else [cases.first, cases.in_eval.first]
     present = [name for name, expected in cases.first.gradients.items() if expected is not None]
     groups, rest = _subsets(present)
