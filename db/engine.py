@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 
-from grader.errors import StoreError
+from grader.errors import StoreBusy, StoreError
 
 BUSY_TIMEOUT_SECONDS = 30.0
 """How long a writer waits for another one; a verdict takes milliseconds to write."""
@@ -108,12 +108,13 @@ def explained(where: URL) -> Iterator[None]:
     except IntegrityError:
         raise
     except _UNREADABLE as error:
-        raise StoreError(f"{where.database or where}: {_remedy(error)}") from error
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        kind = StoreBusy if _REMEDIES.get(code) == _LOCKED else StoreError
+        raise kind(f"{where.database or where}: {_remedy(cause, code)}") from error
 
 
-def _remedy(error: Exception) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+def _remedy(cause: BaseException, code: int) -> str:
     if code in _REMEDIES:
         return _REMEDIES[code]
     text = " ".join(str(cause).split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from sqlalchemy import insert
 from sqlmodel import Session, col, select
@@ -48,6 +49,18 @@ def standing_key(verdict: Verdict) -> dict[str, object]:
         "label": verdict.label,
         "strict_fp32": verdict.settings.strict_fp32,
     }
+
+
+def submission(row: SubmissionRow, source: SourceRow) -> Submission:
+    """The submission as it was when it was graded first."""
+    return Submission(
+        author=row.author, problem_id=row.problem, label=row.label, sample=row.sample, path=row.path, source=source.text
+    )
+
+
+def problem(row: ProblemRow) -> Problem:
+    """The problem as it was when it was graded first."""
+    return Problem(id=row.problem, path=Path(row.path), source=row.text)
 
 
 def flushed(row_id: int | None) -> int:

@@ -19,7 +19,7 @@ from sqlmodel import Session
 from db import records, standings
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
-from db.tables import ProblemRow, RunRow, SourceRow, verdicts
+from db.tables import ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
 from grader.errors import StoreError
 from grader.verdict.columns import iso_utc
@@ -76,6 +76,11 @@ class Store:
             raise
         return cls(engine, url)
 
+    @property
+    def path(self) -> Path:
+        """The database's file."""
+        return Path(self._where.database or "")
+
     def __enter__(self) -> Self:
         return self
 
@@ -114,6 +119,23 @@ class Store:
             verdict_id = records.add(session, verdict, submission, problem, run.id)
             standings.update(session.connection(), records.standing_key(verdict))
         return verdict.model_copy(update={"verdict_id": verdict_id})
+
+    def of_run(self, run: Run) -> list[tuple[Verdict, Submission, Problem]]:
+        """What was saved under a run, oldest first, with what it was graded from."""
+        c = verdicts.c
+        query = select(c.document, c.submission_id, c.source_hash, c.problem_hash).where(c.run_id == run.id)
+        with self.reading() as session:
+            rows = session.execute(query.order_by(c.id)).all()
+            return [
+                (
+                    Verdict.model_validate_json(row.document),
+                    records.submission(
+                        session.get_one(SubmissionRow, row.submission_id), session.get_one(SourceRow, row.source_hash)
+                    ),
+                    records.problem(session.get_one(ProblemRow, row.problem_hash)),
+                )
+                for row in rows
+            ]
 
     def _finish(self, run: Run, outcome: str) -> None:
         with self.writing() as session:

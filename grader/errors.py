@@ -6,6 +6,7 @@ GraderError
 │   │   ├── ReferenceLost
 │   │   └── ReferenceOutOfMemory
 │   └── StoreError
+│       └── StoreBusy
 ├── DeviceError
 ├── ReferenceKilled
 └── SandboxError
@@ -56,6 +57,10 @@ class ReferenceKilled(GraderError):
 
 class StoreError(UserError):
     """The database cannot be opened, read or written: it is locked, read-only, not SQLite or too new."""
+
+
+class StoreBusy(StoreError):
+    """Another process has kept the database locked for as long as one waits."""
 
 
 class DeviceError(GraderError):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from db import Run, Store
+from db import Keeper, Store
 from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import Catalog
-from grader.catalog.requests import Pair, Request, RequestReader
+from grader.catalog.requests import Pair, RequestReader
 from grader.catalog.submissions import find_submissions
+from grader.cli._batch import Batch
 from grader.cli._catalog import offered
 from grader.cli._lines import STDIN, arriving, readable
 from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
@@ -25,7 +25,7 @@ from grader.errors import UserError, printable
 from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
 from grader.report.progress import BatchProgress
 from grader.report.text import tally
-from grader.verdict.models import Problem, Status, Verdict
+from grader.verdict.models import Problem, Status
 
 if TYPE_CHECKING:
     from grader.api import Grader
@@ -94,7 +94,10 @@ def grade(
         open_grader(options) as grader,
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
     ):
-        batch = _Batch(grader, store, run, progress, regrade=regrade)
+        keeper = Keeper(store, run, lambda message: progress.say(f"grader: {message}"))
+        if taken_over := keeper.take_over():
+            progress.say(f"grader: saved {taken_over} of an earlier run's verdicts, which the database could not take")
+        batch = Batch(grader, store, keeper, progress, regrade=regrade)
         for message in refused:
             batch.refuse(message)
         try:
@@ -103,14 +106,15 @@ def grade(
                 for name, lines in arriving(stream):
                     batch.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, batch.refuse))
         except (KeyboardInterrupt, SystemExit):
-            kept = "1 verdict" if len(batch.verdicts) == 1 else f"{len(batch.verdicts)} verdicts"
+            count = batch.statuses.total()
+            kept = "1 verdict" if count == 1 else f"{count} verdicts"
             with suppress(OSError):  # a terminal that hung up
                 progress.say(f"grader: interrupted; {kept} kept; run the same command to continue")
             raise
-    print(tally(batch.verdicts, reused=batch.reused), file=sys.stderr)
+    print(tally(batch.statuses, reused=batch.reused, copied=batch.copied), file=sys.stderr)
     if batch.refused:
         raise typer.Exit(2)
-    if any(verdict.status is Status.GRADER_ERROR for verdict in batch.verdicts):
+    if batch.statuses[Status.GRADER_ERROR]:
         raise typer.Exit(1)
 
 
@@ -130,50 +134,6 @@ def open_grader(options: GraderOptions) -> Grader:
         return Grader(options)
     finally:
         worker_template.close_ahead()
-
-
-@dataclass
-class _Batch:
-    """Grades requests without a stored verdict; shows and stores verdicts in order."""
-
-    grader: Grader
-    store: Store
-    run: Run
-    progress: BatchProgress
-    regrade: bool
-    verdicts: list[Verdict] = field(default_factory=list)
-    reused: int = 0
-    refused: int = 0
-
-    def grade(self, pairs: Iterable[Pair]) -> None:
-        pending: deque[Request] = deque()
-        for verdict in self.grader.grade_many(self._without_verdict(pairs, pending)):
-            request = pending.popleft()
-            self._show(self.store.save(verdict, request.submission, request.problem, self.run))
-
-    def refuse(self, message: str) -> None:
-        """Print why a line cannot be graded; the batch continues."""
-        self.refused += 1
-        self.progress.say(f"grader: {message}")
-
-    def _without_verdict(self, pairs: Iterable[Pair], pending: deque[Request]) -> Iterator[Request]:
-        """Requests without a stored verdict, also appended to `pending`; stored verdicts are shown."""
-        for request in map(self.grader.request, pairs):
-            stored = None if self.regrade else self._stored(request)
-            if stored is None:
-                pending.append(request)
-                yield request
-            else:
-                self.reused += 1
-                self._show(stored)
-
-    def _stored(self, request: Request) -> Verdict | None:
-        environment, settings = self.grader.environment_for(request), self.grader.settings_for(request)
-        return self.store.find(request.submission, request.problem, environment, settings)
-
-    def _show(self, verdict: Verdict) -> None:
-        self.verdicts.append(verdict)
-        self.progress.show(verdict)
 
 
 def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:

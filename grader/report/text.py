@@ -41,12 +41,12 @@ def verdict_line(verdict: Verdict) -> Text:
     )
 
 
-def tally(verdicts: Iterable[Verdict], reused: int) -> str:
+def tally(counts: Counter[Status], *, reused: int = 0, copied: int = 0) -> str:
     """One line: the number of verdicts with each status."""
-    counts = Counter(verdict.status for verdict in verdicts)
     parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     known = f" ({reused} from the database; --regrade grades again)" if reused else ""
-    return f"{counts.total()} graded: {parts}{known}" if counts else "nothing to grade"
+    twins = f" ({copied} of a source that others in this batch have as well, graded once)" if copied else ""
+    return f"{counts.total()} graded: {parts}{known}{twins}" if counts else "nothing to grade"
 
 
 def problem_check_line(check: ProblemCheck) -> Text:

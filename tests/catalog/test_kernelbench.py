@@ -116,9 +116,11 @@ def test_a_batch_in_jsonl_is_graded_and_kept_like_files(cli, checkout, tmp_path)
         ("bob", "1_Scale"),
         ("unknown", "1_Scale"),
     ]
+    assert len(FakeGrader.graded) == 2, "one source is graded once, whoever submits it"
+    assert "(1 of a source that others in this batch have as well, graded once)" in result.err
     again = cli("grade", "batch.jsonl", "--problems", checkout, "--json")
     assert again.objects == result.objects
-    assert len(FakeGrader.graded) == 3
+    assert len(FakeGrader.graded) == 2
     assert "(3 from the database" in again.err
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections import Counter
 
 import pytest
 
@@ -40,9 +41,9 @@ def test_without_a_timing_it_says_so():
 
 
 def test_the_tally():
-    assert tally([], 0) == "nothing to grade"
-    two = [samples.verdict(), samples.verdict(), samples.verdict(status=Status.TIMEOUT)]
-    assert tally(two, 0) == "3 graded: 2 correct, 1 timeout"
+    assert tally(Counter()) == "nothing to grade"
+    counts = Counter({Status.CORRECT: 2, Status.TIMEOUT: 1})
+    assert tally(counts) == "3 graded: 2 correct, 1 timeout"
 
 
 def test_the_whole_verdict_begins_with_the_cause():

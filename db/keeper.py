@@ -1,0 +1,117 @@
+"""Saves the verdicts of a run, and keeps what the database cannot take in a file beside it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from db.store import Run, Store
+from grader.errors import StoreBusy, StoreError
+from grader.verdict.models import Problem, Submission, Verdict
+from grader.verdict.value import Value
+
+SUFFIX = ".unsaved.jsonl"
+"""Follows the database's name in the name of the file with unsaved verdicts."""
+
+
+class Unsaved(Value):
+    """One line of the file: a verdict with its sources."""
+
+    verdict: Verdict
+    submission: Submission
+    problem: Problem
+
+
+class Keeper:
+    """Saves verdicts under one run, whatever happens to the database meanwhile.
+
+    While another process keeps it locked, saving waits. If it was deleted or replaced, or fails otherwise, the verdict
+    goes to the file, with all earlier ones of the run that went with the database; the next run takes them over.
+    """
+
+    def __init__(self, store: Store, run: Run, say: Callable[[str], None]) -> None:
+        """`say` prints a line for the user."""
+        self._store, self._run, self._say = store, run, say
+        self._file = _identity(store.path)
+
+    def save(self, verdict: Verdict, submission: Submission, problem: Problem) -> Verdict:
+        """The verdict with its id. Raises StoreError, which names the file, if it is kept there instead."""
+        one = Unsaved(verdict=verdict, submission=submission, problem=problem)
+        kept = [one]
+        try:
+            if _identity(self._store.path) != self._file:
+                kept = [*self._lost(), one]
+                raise StoreError(f"{self._store.path}: the database was deleted or replaced meanwhile")
+            return self._saved(one)
+        except BaseException as error:
+            place = _append(kept, self._store.path)
+            count = "1 verdict is" if len(kept) == 1 else f"{len(kept)} verdicts are"
+            message = f"{count} kept in {place}; the next run with this database takes over what lies beside it"
+            if isinstance(error, StoreError):
+                raise StoreError(f"{error}; {message}") from error
+            self._say(message)
+            raise
+
+    def take_over(self) -> int:
+        """Save what an earlier run could not, and delete its file. Returns the number of verdicts.
+
+        Raises StoreError for a damaged file.
+        """
+        path = _beside(self._store.path)
+        if not path.exists():
+            return 0
+        try:
+            kept = [Unsaved.model_validate_json(line) for line in path.read_text().splitlines()]
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: this is no file of unsaved verdicts, or it is damaged; move it away") from error
+        for one in kept:
+            self._saved(one)
+        path.unlink()
+        return len(kept)
+
+    def _saved(self, one: Unsaved) -> Verdict:
+        waiting = False
+        while True:
+            try:
+                return self._store.save(one.verdict, one.submission, one.problem, self._run)
+            except StoreBusy:
+                if not waiting:
+                    self._say(
+                        f"{self._store.path}: another process keeps the database locked; waiting until it is done"
+                    )
+                waiting = True
+
+    def _lost(self) -> list[Unsaved]:
+        """Earlier verdicts of this run: the open connection still reads the file that is gone."""
+        try:
+            return [Unsaved(verdict=a, submission=b, problem=c) for a, b, c in self._store.of_run(self._run)]
+        except StoreError:
+            return []
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file from another of this name; None without one, as for a database in memory."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
+
+
+def _beside(database: Path) -> Path:
+    return database.with_name(database.name + SUFFIX)
+
+
+def _append(kept: Sequence[Unsaved], database: Path) -> Path:
+    """Write the lines beside the database, or, if that folder is gone, to the temporary folder. Returns the file."""
+    text = "".join(one.model_dump_json() + "\n" for one in kept)
+    places = (_beside(database), Path(tempfile.gettempdir()) / (database.name + SUFFIX))
+    for place in places:
+        with suppress(OSError), place.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            return place
+    raise StoreError(f"neither {places[0]} nor {places[1]} can be written, for {len(kept)} unsaved verdicts")

@@ -1,0 +1,110 @@
+"""Verdicts in hand survive a database that is locked, deleted, replaced or given up on."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from db import Keeper, Store
+from db.keeper import SUFFIX
+from grader.errors import StoreError
+from tests import samples
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "grader.db"
+
+
+def save(keeper, author):
+    of = samples.submission(author=author)
+    return keeper.save(samples.verdict(of), of, samples.problem())
+
+
+def authors(path):
+    connection = sqlite3.connect(path)
+    try:
+        return [author for (author,) in connection.execute("select author from verdicts order by id")]
+    finally:
+        connection.close()
+
+
+def lock(path):
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("begin immediate")
+    return connection
+
+
+def test_saving_waits_while_the_database_is_locked_and_says_so_once(path, said):
+    with Store.open(path, busy_timeout_seconds=0.1) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        other = lock(path)
+        threading.Timer(1.0, other.rollback).start()
+        assert save(keeper, "ann").verdict_id == 1
+    assert said == [f"{path}: another process keeps the database locked; waiting until it is done"]
+
+
+def test_a_wait_that_is_interrupted_keeps_the_verdict(path):
+    said = []
+
+    def interrupt(message):
+        said.append(message)
+        if "locked" in message:
+            raise KeyboardInterrupt
+
+    with Store.open(path, busy_timeout_seconds=0.1) as store, store.run([]) as run:
+        keeper, other = Keeper(store, run, interrupt), lock(path)
+        with pytest.raises(KeyboardInterrupt):
+            save(keeper, "ann")
+        other.rollback()
+        assert said[1].startswith(f"1 verdict is kept in {path}{SUFFIX}")
+        assert Keeper(store, run, said.append).take_over() == 1
+    assert authors(path) == ["ann"]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_all_verdicts_of_a_run_survive_a_database_that_is_gone(path, said, replaced):
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        save(keeper, "ann")
+        save(keeper, "bob")
+        for file in path.parent.iterdir():
+            file.unlink()
+        if replaced:
+            Store.open(path).close()
+        with pytest.raises(StoreError, match=f"replaced meanwhile; 3 verdicts are kept in {path}{SUFFIX}"):
+            save(keeper, "cid")
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        assert keeper.take_over() == 3
+        assert keeper.take_over() == 0
+    assert authors(path) == ["ann", "bob", "cid"]
+    assert not path.with_name(path.name + SUFFIX).exists()
+
+
+def test_a_folder_that_is_gone_leaves_the_temporary_folder(tmp_path, said, monkeypatch):
+    path = tmp_path / "gone" / "grader.db"
+    path.parent.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        path.parent.rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreError, match=f"1 verdict is kept in {tmp_path}/grader.db{SUFFIX}"):
+            save(keeper, "ann")
+
+
+def test_a_file_that_is_something_else_stays(path, said):
+    file = path.with_name(path.name + SUFFIX)
+    file.write_text("notes\n")
+    with (
+        Store.open(path) as store,
+        store.run([]) as run,
+        pytest.raises(StoreError, match="damaged; move it away"),
+    ):
+        Keeper(store, run, said.append).take_over()
+    assert file.read_text() == "notes\n"
