@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 
 from grader.protocol import BuildEvent
-from grader.worker.compile.lean_headers import lean_headers
+from grader.worker.compile.lean_headers import lean_headers, may_be_at_fault
 
 with mock.patch.object(torch.cuda, "is_available", return_value=True):
     # The import calls it, which would start CUDA's driver in a process whose copies then could not use it.
@@ -117,7 +117,7 @@ class Builder:
 
 
 def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments, folder: Path) -> None:
-    """Compile with lean headers if possible, else with the stock headers, whose errors are reported."""
+    """Compile with lean headers, then with the stock ones if the lean ones may be at fault."""
     arguments = bound.arguments
     flags = [*arguments["extra_cflags"], *arguments["extra_cuda_cflags"]]
     sources = [Path(source) for source in arguments["sources"]]
@@ -125,9 +125,13 @@ def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments,
     if headers is not None:
         lean = inspect.BoundArguments(bound.signature, arguments.copy())
         lean.arguments["extra_include_paths"] = headers
-        with contextlib.suppress(RuntimeError), _halves_side_by_side():
-            stock(*lean.args, **lean.kwargs)
+        try:
+            with _halves_side_by_side():
+                stock(*lean.args, **lean.kwargs)
             return
+        except RuntimeError as error:
+            if not may_be_at_fault(str(error)):
+                raise
     if "clang" not in Path(cpp_extension.get_cxx_compiler()).name:  # type: ignore[no-untyped-call]
         arguments["extra_cflags"] = [*arguments["extra_cflags"], ERROR_LIMIT]
         arguments["extra_cuda_cflags"] = [*arguments["extra_cuda_cflags"], f"-Xcompiler={ERROR_LIMIT}"]

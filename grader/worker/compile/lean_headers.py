@@ -2,7 +2,8 @@
 
 A declaration can change the meaning of a source only if the source can name it. So the lean headers omit what no word
 of the source refers to; for a source that may depend on headers in another way, `lean_headers` returns None. A source
-that does not compile with the lean headers is compiled with the stock ones, whose errors are the ones reported.
+that does not compile with the lean headers is compiled with the stock ones, whose errors are the ones reported; unless
+no header can change the error.
 """
 
 from __future__ import annotations
@@ -57,6 +58,15 @@ _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*
 _CALLED = re.compile(r"(?<![\w.:])(?<!->)([A-Za-z_]\w*)\s*\(")
 """Functions called without a namespace, which may be found through the type of their arguments, at::Tensor."""
 _INCLUDES_ELSEWHERE = re.compile(r"^(-I|-i|--include|-include|-Xclang|@)|include")
+_ERROR = re.compile(r"\berror *:|\bfatal *:|\bError:")
+_WHATEVER_THE_HEADERS = re.compile(r"fatal error: [^:]+: No such file or directory|\.s:\d+: Error:|^ptxas ")
+"""Errors of missing files, of the assembler and of ptxas. A missing name may be the headers' fault."""
+
+
+def may_be_at_fault(log: str) -> bool:
+    """Whether a build that failed with this log may pass with the stock headers."""
+    errors = [line for line in log.splitlines() if _ERROR.search(line)]
+    return not errors or not all(map(_WHATEVER_THE_HEADERS.search, errors))
 
 
 def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) -> list[str] | None:

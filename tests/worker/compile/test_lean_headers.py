@@ -139,6 +139,28 @@ def test_flags_that_add_headers_get_the_stock_ones(tmp_path, flag):
     assert offer(tmp_path, "int x;", flags=[flag]) is None
 
 
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        ("main.cpp:1:10: fatal error: cutlass/gemm.h: No such file or directory", False),
+        ("/tmp/ccFg1.s:12: Error: file not found: /etc/os-release", False),
+        (
+            "ptxas main.ptx, line 3; error   : Unknown symbol 'x'\nptxas fatal   : Ptx assembly aborted due to errors",
+            False,
+        ),
+        ("main.cpp:3:9: error: 'exp_' is not a member of 'at'", True),
+        ("main.cpp:3:9: error: expected initializer before 'f'", True),
+        ('main.cu(3): error: identifier "expf_" is undefined', True),
+        ('main.cpp:1:10: fatal error: a.h: No such file or directory\nmain.cu(3): error: expected a ";"', True),
+        ("main.o: in function `f': undefined reference to `g'\ncollect2: error: ld returned 1 exit status", True),
+        ("ninja: build stopped: subcommand failed.", True),
+    ],
+)
+def test_stock_headers_are_tried_where_they_may_help(error, again):
+    log = f"Error building extension 'f': [1/2] c++ -c main.cpp\nFAILED: main.o\n{error}\nninja: build stopped."
+    assert lean_headers.may_be_at_fault(log) is again
+
+
 @pytest.mark.parametrize("header", ["torch/extension.h", "torch/types.h"])
 def test_no_function_of_the_c_library_changes_its_overloads(tmp_path, header):
     """Without <math.h>, exp(x) of a float is computed in double; without <cstdlib>, abs(x) of a float in int."""
