@@ -11,6 +11,8 @@ from grader.errors import UserError
 from grader.verdict.models import Device, Settings, TimeLimits
 from grader.verdict.value import Value
 
+QUICK_SECONDS, FULL_SECONDS = 3.0, 15.0
+"""Default of the option `seconds`, with `quick` and without."""
 AUTO = "auto"
 """The device that suits each submission."""
 SandboxChoice = Literal["auto", "bubblewrap", "weak"]
@@ -34,6 +36,10 @@ class GraderOptions(Value):
     """Grade only this variant; such verdicts are not ranked."""
     quick: bool = False
     """Fewer rounds of correctness and timing."""
+    seconds: Annotated[float | None, Field(gt=0)] = None
+    """About how long the checks and the timing of a submission may take, without its build; 3 with --quick, else 15. A
+    slow problem gets fewer checks, drawn at random, and the verdict names the others. Verdicts that are already stored
+    need --regrade."""
     sandbox: SandboxChoice = "auto"
     """weak: without bubblewrap; the verdict says so."""
     strict_fp32: bool = False
@@ -45,6 +51,11 @@ class GraderOptions(Value):
     """Where compiled extensions are kept; without it ~/.cache/grader/builds."""
     limits: TimeLimits = TimeLimits()
     """How long a submission may take, in seconds."""
+
+    @property
+    def budget(self) -> float:
+        """`seconds`, or its default."""
+        return self.seconds or (QUICK_SECONDS if self.quick else FULL_SECONDS)
 
     @field_validator("device")
     @classmethod

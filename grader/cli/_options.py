@@ -25,7 +25,7 @@ Database = Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where v
 AnyDevice = Annotated[
     str, typer.Option("--device", metavar="|".join(device_choices()), help="auto: every device.", show_default=False)
 ]
-_METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N"}
+_METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N", "seconds": "N"}
 
 
 class Format(StrEnum):

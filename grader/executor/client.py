@@ -12,7 +12,7 @@ from grader.errors import SandboxError
 from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
 from grader.executor.job_log import compressed_kinds, log_job
 from grader.executor.pause import NeverStill, stopped
-from grader.executor.run_queue import waited_ms
+from grader.executor.run_queue import busy_seconds, waited_ms
 from grader.executor.shared_memory import Region, RegionKind, RegionName
 from grader.executor.worker_process import (
     Killer,
@@ -28,7 +28,6 @@ from grader.verdict.models import Status
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
-
 LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
 """Bounds on a region's spare space: a backward shares about twice as much as the forward before it."""
 LEAST_HOST_BYTES = 64 << 20
@@ -147,6 +146,10 @@ class WorkerClient:
     def waited_ms(self) -> float:
         """How long its threads have waited for a core."""
         return waited_ms(self._process.roots)
+
+    def busy_seconds(self) -> float:
+        """The host's clock, without what the worker and this process waited for a core."""
+        return busy_seconds(self._process.roots)
 
     def regions(self, kind: RegionKind, inbox: int, outbox: int) -> tuple[Region, Region]:
         """Return inbox and outbox of at least these bytes, made in one job if there are none yet."""

@@ -197,6 +197,10 @@ class Candidate:
         """Pair by names again."""
         self._names_doubted, self._made, self._active = False, [], None
 
+    def clock(self) -> float:
+        """Seconds; of calls on the host, without what its worker waited for a core."""
+        return self.worker.busy_seconds() if backend(self.device).on_host else time.monotonic()
+
     def _model(self, case: Case) -> Made:
         """The model of the case's sizes, constructed when it is first needed. Raises Stopped."""
         made = next((made for made in self._made if made.init_inputs == case.init_inputs), None)

@@ -16,10 +16,12 @@ from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.backward import judge_backward
+from grader.grading.budget import Budget
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.narrow import judge_other_inputs
+from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
@@ -45,7 +47,7 @@ class Pipeline:
         self._default_device = default_device() if options.device == AUTO else Device(options.device)
         self.used_before = {of: backend(of).used_bytes() if backend(of).available() else None for of in Device}
         """Bytes of each device's memory that others use."""
-        self.resources = Resources(options.sandbox, options.build_cache, options.limits)
+        self.resources = Resources(options.sandbox, options.build_cache, options.limits, Budget(options.budget))
         self.builds = Builds(self.resources)
 
     def __enter__(self) -> Pipeline:
@@ -213,14 +215,10 @@ class _Grading:
         with self.record.stage("start"):
             self.oracle = self.resources.oracle(self.request.problem, self.request.device)
             if self.upcoming is not None and backend(self.upcoming.device).available():
-                # started by now, so that they are ready before this submission is timed
+                # ready before this submission is timed
                 self.resources.get_ready([self.upcoming.problem], self.upcoming.device)
-            self.todo = plan.make(
-                self.oracle,
-                variant=self.options.variant,
-                quick=self.options.quick,
-                scope=self.scope,
-            )
+            variant, quick = self.options.variant, self.options.quick
+            self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope)
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
         self.record.diagnoses += self.todo.notes
@@ -228,8 +226,9 @@ class _Grading:
     def forward(self) -> bool:
         """Compare outputs and buffers; whether they match."""
         with self.record.stage("forward"):
-            judged = judge_forward(self.candidate, self.oracle, self.todo.cases, self.todo.probed)
-            self.record.forward = judged.result
+            todo, seconds = self.todo, self.oracle.budget.stage
+            judged = judge_forward(self.candidate, self.oracle, todo.cases, todo.probed, seconds=seconds)
+            self.record.forward, self.probes = judged.result, judged.probes
         self.record.diagnoses += judged.diagnoses
         return judged.result.status is StageStatus.PASSED
 
@@ -244,7 +243,7 @@ class _Grading:
                 self.oracle,
                 self.todo.differentiated,
                 self.todo.experiments,
-                seconds=self.todo.experiment_seconds,
+                seconds=self.oracle.budget.stage,
             )
             peak = {"peak_device_bytes": self.memory.peak_bytes}
             self.record.backward = judged.result.model_copy(update=peak)
@@ -289,7 +288,7 @@ class _Grading:
 
     def ask_other_inputs(self) -> None:
         """See whether it is right beyond the drawn inputs too. Last, because it may end the submission's process."""
-        if self.todo.probed and self.record.timing is not None:
+        if NARROW in self.probes and self.record.timing is not None:
             with self.record.stage("inspection"):
                 self.record.add_late(judge_other_inputs(self.candidate, self.oracle, self.todo.cases))
 

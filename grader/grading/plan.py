@@ -11,7 +11,6 @@ Scopes, from the most to the least that is asked:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -39,8 +38,6 @@ DRAWS = 2
 """Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
 """Bytes of a case with its parameters and buffers from which there is one draw of it, and no probes."""
-EXPERIMENT_SECONDS = {True: 1.5, False: 20.0}
-"""Time for the backward's post-checks on a GPU, with --quick and without; beyond it, those that are asked are drawn."""
 
 Scope = Literal["every size", "full size", "essential", "half", "quarter"]
 EVERY_SIZE: Scope = "every size"
@@ -62,7 +59,6 @@ class Todo:
     both."""
     experiments: tuple[Cases, ...]
     """Cases of the backward's experiments, likewise; none if there is nothing to differentiate."""
-    experiment_seconds: float
     timed: Case
     rounds: Plan
     notes: tuple[Diagnosis, ...] = ()
@@ -100,9 +96,8 @@ def make(
         cases=tuple(cases),
         probed=_probed(oracle, cases) if probes else (),
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
-        experiment_seconds=EXPERIMENT_SECONDS[quick] if backend(oracle.device).own_memory else math.inf,
         timed=oracle.case(chosen[-1]),
-        rounds=rounds(oracle.device, quick=quick),
+        rounds=replace(rounds(oracle.device, quick=quick), seconds=oracle.budget.stage),
         notes=(*_notes(oracle, cases, scope), *(_trivial(oracle, cases) if probes else ())),
     )
 
@@ -144,8 +139,9 @@ def _sizes(oracle: Oracle, variant: str | None, scope: Scope) -> list[str]:
 def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) -> list[Case]:
     cases = []
     for name in chosen:
-        thorough = not quick and name not in (FULL, CPU)
-        cases += [oracle.case(name, draw=draw) for draw in range(DRAWS if thorough else 1)]
+        cases.append(oracle.case(name))
+        if not quick and name not in (FULL, CPU) and not oracle.is_slow(cases[-1]):
+            cases += [oracle.case(name, draw=draw) for draw in range(1, DRAWS)]
     if _asks_more(scope) or not cases[0].values_comparable:
         cases.insert(1, _case(oracle, chosen[0], training=False))
     return cases
@@ -216,6 +212,12 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         )
     elif scope == FULL_SIZE:
         texts.append("the submission takes the full size only, so that every check was made there")
+    if _asks_more(scope) and not _is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
+        seconds = oracle.seconds_of(cases[0])
+        texts.append(
+            f"a forward and backward of the reference take {seconds:.2g} s, so that each size has one draw, and its "
+            "baseline error one perturbed run"
+        )
     for case in cases:
         reason = oracle.no_backward.get((case.variant, case.training))
         if reason is not None:

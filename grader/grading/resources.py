@@ -15,6 +15,7 @@ import torch
 from grader.executor import WorkerClient, worker_template
 from grader.executor.launcher import Launcher, Role
 from grader.grading import build
+from grader.grading.budget import Budget
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -43,12 +44,13 @@ class Resources:
         sandbox: SandboxChoice = "auto",
         build_cache: Path | None = None,
         limits: TimeLimits | None = None,
+        budget: Budget | None = None,
     ) -> None:
         """Raises SandboxUnavailable where the sandbox does not work."""
         self._sandbox = choose(sandbox)
         self._toolchain = find_toolchain()
         torch.set_num_threads(thread_count())
-        self.limits = limits or TimeLimits()
+        self.limits, self.budget = limits or TimeLimits(), budget or Budget()
         self.launcher = Launcher(
             self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
         )
@@ -97,7 +99,7 @@ class Resources:
         if oracle is None:
             worker = self.launcher.take(Role.REFERENCE, device)
             try:
-                oracle = Oracle(problem, device, worker)
+                oracle = Oracle(problem, device, worker, self.budget)
             except BaseException:
                 worker.close()
                 raise

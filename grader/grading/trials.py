@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grader.grading import inspection, plan
 from grader.grading.backward.products import judge_products
-from grader.grading.forward.probes import run_probes
+from grader.grading.forward.probes import probe_codes, run_probes
 from grader.grading.oracle.case import Case
 from grader.grading.resources import Resources
 from grader.grading.timing import TimingJudgement, judge_timing
@@ -27,7 +27,10 @@ def judge_draws(
         candidate.reference_constructor = oracle.constructed_under
         for training, draw in itertools.product(modes, range(draws)):
             case = oracle.case(variant, training=training, draw=draw)
-            diagnoses = [*judge_products(candidate, case).diagnoses, *run_probes(candidate, oracle, [case])]
+            diagnoses = [
+                *judge_products(candidate, case).diagnoses,
+                *run_probes(candidate, oracle, [case], probe_codes()),
+            ]
             bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
             diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
             yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from grader.grading.backward.causes import explain
 from grader.grading.backward.control import controlled_experiments
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.products import judge_products
-from grader.grading.backward.run_experiments import drawn_within
+from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH
+from grader.grading.budget import Stopwatch, drawn_within, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -48,12 +50,11 @@ def judge_backward(
     variants: list[VariantResult] = []
     diagnoses: list[Diagnosis] = []
     selected: Sequence[Experiment] = ()
-    took: dict[str, float] = {}
+    watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
     for case in cases:
-        begun = time.monotonic()
-        judged = judge_products(candidate, case)
+        with watch.of(case.variant):
+            judged = judge_products(candidate, case)
         candidate.release_after(case, "backward")
-        took[case.variant] = min(took.get(case.variant, math.inf), time.monotonic() - begun)
         diagnoses = judged.diagnoses
         status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
@@ -69,9 +70,14 @@ def judge_backward(
         break
     else:
         if experiment_cases:
-            each = took.get(experiment_cases[0].first.variant, 0.0)
-            selected = drawn_within(experiments("post-check", "train"), each, seconds)
+            checks, first = experiments("post-check", "train"), experiment_cases[0].first
+            turns = PRODUCTS_EACH * len(experiment_cases)
+            limit = seconds / (turns * len(checks))
+            each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
+            selected = drawn_within(checks, each, seconds, fewest=FEWEST)
             diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, selected)
+            missing = [one.code for one in checks if one not in selected]
+            diagnoses += left_out("post-checks", missing, each)
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     result = BackwardResult(
@@ -93,12 +99,6 @@ def _post_checks(
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
     diagnoses = controlled_experiments(candidate, oracle, in_train, selected)
-    left_out = [one.code for one in experiments("post-check", "train") if one not in selected]
-    if left_out:
-        what = (
-            f"at this size, time was too short for the post-checks {', '.join(left_out)}, which were chosen at random"
-        )
-        diagnoses.append(diagnose("checks_left_out", what, severity="info"))
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:
             in_eval_too = [one for one in experiments("post-check", "eval") if one in selected]

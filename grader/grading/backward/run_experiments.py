@@ -23,18 +23,6 @@ FEWEST = 3
 _CHOICE = random.SystemRandom()
 
 
-def drawn_within(experiments: Sequence[Experiment], product_seconds: float, seconds: float) -> list[Experiment]:
-    """The experiments that fit into `seconds`, in their order.
-
-    The choice is random, so that no submission can rely on a check being left out.
-    """
-    fitting = seconds / max(PRODUCTS_EACH * product_seconds, 1e-9)
-    if fitting >= len(experiments):
-        return list(experiments)
-    chosen = _CHOICE.sample(range(len(experiments)), max(FEWEST, int(fitting)))
-    return [experiments[index] for index in sorted(chosen)]
-
-
 def run_experiments(
     candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
 ) -> list[Diagnosis]:

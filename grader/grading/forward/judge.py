@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
+from grader.grading.budget import Stopwatch, drawn_within, left_out
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
 from grader.grading.forward.explain import explain
-from grader.grading.forward.probes import run_probes
+from grader.grading.forward.probes import FORWARDS_EACH, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
@@ -33,30 +36,38 @@ class ForwardJudgement:
 
     result: ForwardResult
     diagnoses: tuple[Diagnosis, ...]
+    probes: tuple[str, ...]
+    """The codes of the probes for which there is time."""
 
 
 def judge_forward(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case]
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], *, seconds: float = math.inf
 ) -> ForwardJudgement:
     """Judge every case without a graph, up to the first failure, then run the probes. Raises Stopped.
 
-    If values are wrong, they are judged again with parameters paired by their values under equal seeds.
+    If the probes take more than `seconds`, a random choice of them runs. If values are wrong, they are judged again
+    with parameters paired by their values under equal seeds.
     """
-    judged = _judge(candidate, oracle, cases, probed)
+    judged = _judge(candidate, oracle, cases, probed, seconds)
     if any(diagnosis.code == "output_wrong" for diagnosis in judged.diagnoses) and candidate.pairs_differ(cases[0]):
-        again = _judge(candidate, oracle, cases, probed)
+        again = _judge(candidate, oracle, cases, probed, seconds)
         if again.result.status is StageStatus.PASSED:
             return again
         candidate.trust_names()
     return judged
 
 
-def _judge(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case]) -> ForwardJudgement:
+def _judge(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], seconds: float
+) -> ForwardJudgement:
     started = time.monotonic()
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()
+    selected: tuple[str, ...] = ()
+    watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
     for case in cases:
-        checks, diagnosis = judge_case(candidate, oracle, case)
+        with watch.of(case.variant):
+            checks, diagnosis = judge_case(candidate, oracle, case)
         candidate.release_after(case, "forward")
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
@@ -65,8 +76,15 @@ def _judge(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: 
             diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
             break
     else:
-        diagnoses = run_probes(candidate, oracle, probed) if probed else ()
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses)
+        if probed:
+            codes, first = probe_codes(), probed[0]
+            limit = seconds / (FORWARDS_EACH * len(codes))
+            each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
+            selected = drawn_within(codes, each, seconds)
+            missing = [code for code in codes if code not in selected]
+            diagnoses = run_probes(candidate, oracle, probed, selected)
+            diagnoses += tuple(left_out("forward's probes", missing, each))
+    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, selected)
 
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from grader.grading.candidate import Candidate
@@ -27,6 +27,10 @@ class Probe:
     """Probes run by ascending rank; the first error ends them."""
 
 
+FORWARDS_EACH = 16
+"""Forwards of a probe, on average over all of them, on both sides and in both modes."""
+NARROW = "narrow_inputs"
+"""The probe of inputs unlike the drawn ones, which runs last of all (`narrow.py`)."""
 _PROBES: dict[str, Probe] = {}
 
 
@@ -46,19 +50,31 @@ def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:
     return diagnosis if training == case.training else in_eval(diagnosis)
 
 
-def run_probes(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> tuple[Diagnosis, ...]:
-    """Diagnoses of the probes on small cases, errors first; only errors after the first. Raises Stopped."""
-    diagnoses = _probe(candidate, oracle, cases[0])
+def probe_codes() -> tuple[str, ...]:
+    """The codes of all probes, in the order in which they run."""
+    return (*(one.code for one in sorted(_PROBES.values(), key=lambda one: one.rank)), NARROW)
+
+
+def run_probes(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], selected: Collection[str]
+) -> tuple[Diagnosis, ...]:
+    """Diagnoses of selected probes on small cases, errors first.
+
+    Only errors after the first case. Raises Stopped.
+    """
+    diagnoses = _probe(candidate, oracle, cases[0], selected)
     for case in cases[1:]:
         if not any(diagnosis.severity == "error" for diagnosis in diagnoses):
-            more = (diagnosis for diagnosis in _probe(candidate, oracle, case) if diagnosis.severity == "error")
+            more = (one for one in _probe(candidate, oracle, case, selected) if one.severity == "error")
             diagnoses = (*map(in_eval, more), *diagnoses)
     return diagnoses
 
 
-def _probe(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[Diagnosis, ...]:
+def _probe(candidate: Candidate, oracle: Oracle, case: Case, selected: Collection[str]) -> tuple[Diagnosis, ...]:
     diagnoses: list[Diagnosis] = []
     for one in sorted(_PROBES.values(), key=lambda one: one.rank):
+        if one.code not in selected:
+            continue
         diagnosis = one.run(candidate, oracle, case)
         if diagnosis is None:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 import torch
@@ -13,6 +14,7 @@ from grader import protocol as p
 from grader.catalog.problem_module import FULL, Variant
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
+from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
@@ -22,7 +24,7 @@ from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reductions import ReductionLengths
-from grader.grading.oracle.trackers import SLOW_SECONDS, Ask, Trackers, track, with_errors_like
+from grader.grading.oracle.trackers import Ask, Pace, Trackers, track, with_errors_like
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
@@ -37,10 +39,11 @@ _Answer = TypeVar("_Answer")
 class Oracle(ReferenceModels):
     """The reference of one problem on one device: its cases and its answers."""
 
-    def __init__(self, problem: Problem, device: Device, worker: WorkerClient) -> None:
+    def __init__(self, problem: Problem, device: Device, worker: WorkerClient, budget: Budget | None = None) -> None:
         super().__init__(problem, device, worker)
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._answers: dict[Hashable, Any] = {}
+        self.budget = budget or Budget()
         self.essential = False
         """Whether memory is short: no float64 run at full size."""
         self.no_backward: dict[tuple[str, bool], str] = {}
@@ -181,11 +184,8 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        measured = backend(self.device).own_memory  # on a CPU, other work on the host decides as much
-        how: dict[str, Any] = {
-            "affords_float64": self._affords_float64 if whole else None,
-            "seconds": self._seconds.setdefault(variant, {}) if measured else None,
-        }
+        pace = Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))
+        how: dict[str, Any] = {"affords_float64": self._affords_float64 if whole else None, "pace": pace}
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
         except (ReferenceLost, ReferenceOutOfMemory):
@@ -212,7 +212,17 @@ class Oracle(ReferenceModels):
 
     def is_slow(self, case: Case) -> bool:
         """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
-        return self._seconds.get(case.variant, {}).get(MODEL, 0.0) > SLOW_SECONDS
+        return self.seconds_of(case) > self.budget.product
+
+    def seconds_of(self, case: Case) -> float:
+        """Seconds of a forward and backward of this size; measured again if it seems slow."""
+
+        limit, first = self.budget.product, self._seconds.get(case.variant, {}).get(MODEL, 0.0)
+        if first <= limit:
+            return first
+        plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+        again = partial(Stopwatch(self.clock).steady, case.variant, limit, lambda: next(self.ask(case, [plain])))
+        return min(first, self.remember(("seconds", case.variant), again))
 
     def _affords_float64(self, eager: Evaluation) -> bool:
         """Whether a float64 run at full size fits into the device's free memory and into FLOAT64_SECONDS.

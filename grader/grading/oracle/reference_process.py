@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from grader import protocol as p
 from grader.errors import GraderError, ProblemError, ReferenceKilled, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import JobBuilder, JobResult, Killer, WorkerClient, WorkerLost
+from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Status, TimeLimits
 
 REFERENCE_SECONDS = TimeLimits().construction
@@ -19,6 +22,8 @@ class ReferenceProcess:
         self.workers = [worker]
         """The active worker first, then others that were active before and are still running."""
         self._released = False
+        self.seconds_run = 0.0
+        """How long all jobs together took."""
         self._pending: list[p.Step] = []
         """Steps that the next job begins with, whose answers nobody needs."""
 
@@ -26,6 +31,10 @@ class ReferenceProcess:
     def worker(self) -> WorkerClient:
         """The active worker."""
         return self.workers[0]
+
+    def clock(self) -> float:
+        """Seconds; of calls on the host, without what the active worker waited for a core."""
+        return self.worker.busy_seconds() if backend(self.device).on_host else time.monotonic()
 
     def step(self, step: p.Step) -> p.Result:
         """The result of a job of one step. Raises ProblemError if it fails."""
@@ -43,10 +52,13 @@ class ReferenceProcess:
         self._released = False
         job.begin_with(self._pending)
         self._pending = []
+        started = time.monotonic()
         try:
             result = job.run(timeout_seconds)
         except WorkerLost as lost:
             raise self._lost(lost) from lost
+        finally:
+            self.seconds_run += time.monotonic() - started
         result.lost_as(self._lost)
         failure = result.failure
         short = failure is not None and failure.kind == "out_of_memory"

@@ -15,7 +15,7 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trackers import Trackers, track
+from grader.grading.oracle.trackers import Pace, Trackers, track
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload
 from grader.grading.timing.calls import Call, Draw
@@ -128,7 +128,8 @@ class ExactCheck:
         if self._trackers is None:
             wrt = case.wrt if draw.cotangents else ()
             plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
-            _, self._trackers = track(partial(oracle.ask, case), plain, traits, oracle.device)
+            ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)
+            _, self._trackers = track(ask, plain, traits, oracle.device, pace=pace)
         return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
 
 

@@ -1,0 +1,100 @@
+"""Divides the time of a grading over its stages, and draws the checks that fit.
+
+The probes of the forward, the post-checks of the backward and the rounds of timing get a third each. Before the first
+of a stage's checks, the time of a plain call says how many of them fit; which ones is drawn, so that no submission can
+rely on a check being left out. What finds a wrong forward, a missing backward and a wrong gradient of the plain product
+is no part of this: it always runs. So the time is a target, and no limit.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from grader.grading.outcome import diagnose
+from grader.options import FULL_SECONDS
+from grader.verdict.models import Diagnosis
+
+STAGES = 3
+"""Stages that share the time: forward, backward, timing."""
+PRODUCTS = 100
+"""Forwards and backwards of the reference that a grading should have time for; a slower reference has one draw of each
+size. A choice: a --quick grading runs some sixty on either side."""
+TRIES = 2
+"""Calls that are made again before checks are left out. A choice: few beside the checks that run in any case."""
+_CHOICE = random.SystemRandom()
+_Check = TypeVar("_Check")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The time that the checks of one grading should take, without builds and starts."""
+
+    seconds: float = FULL_SECONDS
+
+    @property
+    def stage(self) -> float:
+        """Seconds of one stage."""
+        return self.seconds / STAGES
+
+    @property
+    def product(self) -> float:
+        """Seconds of a forward and backward from which the reference has fewer runs."""
+        return self.seconds / PRODUCTS
+
+
+def drawn_within(
+    checks: Sequence[_Check], seconds_each: float, seconds: float, *, fewest: int = 1
+) -> tuple[_Check, ...]:
+    """The checks that fit into `seconds`, in their order.
+
+    All of them, or a random choice of at least `fewest`.
+    """
+    fitting = seconds / max(seconds_each, 1e-9)
+    if fitting >= len(checks):
+        return tuple(checks)
+    chosen = _CHOICE.sample(range(len(checks)), min(len(checks), max(fewest, int(fitting))))
+    return tuple(checks[index] for index in sorted(chosen))
+
+
+class Stopwatch:
+    """Keeps the shortest time of the plain calls of each variant."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._shortest: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, variant: str) -> Iterator[None]:
+        """Take the time of the block, which is one call."""
+        started = self._clock()
+        yield
+        took = max(0.0, self._clock() - started)
+        self._shortest[variant] = min(took, self._shortest.get(variant, took))
+
+    def steady(self, variant: str, limit: float, call: Callable[[], object]) -> float:
+        """Seconds of the variant's shortest call; above `limit`, TRIES more calls at most are made.
+
+        A first call loads kernels or compiles, and any may be held up by other work on the host.
+        """
+        for _ in range(TRIES):
+            if self._shortest.get(variant, math.inf) <= limit:
+                break
+            with self.of(variant):
+                call()
+        return self._shortest[variant]
+
+
+def left_out(what: str, codes: Sequence[str], seconds_each: float) -> list[Diagnosis]:
+    """The information that these checks were left out because each takes so long."""
+    if not codes:
+        return []
+    text = (
+        f"at this size, time was too short for the {what} {', '.join(codes)}, which were chosen at random; each takes "
+        f"about {seconds_each:.2g} s"
+    )
+    return [diagnose("checks_left_out", text, severity="info")]

@@ -1,0 +1,115 @@
+"""The time of a grading is divided over its stages; checks beyond it are drawn, and essential ones always run."""
+
+import itertools
+
+import pytest
+
+from grader import GraderOptions
+from grader.grading.backward.experiments import experiments
+from grader.grading.backward.run_experiments import FEWEST
+from grader.grading.budget import TRIES, Budget, Stopwatch, drawn_within, left_out
+from grader.grading.forward.probes import probe_codes
+from grader.grading.pipeline import Pipeline
+from tests import expected as cases
+
+CHECKS = "abcdefgh"
+PROBLEM = "two_linears"
+
+
+def clock(*readings):
+    return iter(readings).__next__
+
+
+def test_the_seconds_are_those_of_the_option_or_of_its_mode():
+    assert GraderOptions(quick=True).budget == 3.0
+    assert GraderOptions().budget == 15.0
+    assert GraderOptions(quick=True, seconds=7.5).budget == 7.5
+    assert Budget(6.0).stage == 2.0
+
+
+def test_all_checks_run_where_they_fit():
+    assert drawn_within(CHECKS, 0.1, 0.8) == tuple(CHECKS)
+
+
+def test_what_does_not_fit_is_left_out_at_random_and_the_rest_keeps_its_order():
+    drawn = [drawn_within(CHECKS, 0.1, 0.35) for _ in range(300)]
+    assert {len(one) for one in drawn} == {3}
+    assert all(list(one) == sorted(one) for one in drawn)
+    assert {check for one in drawn for check in one} == set(CHECKS)
+    assert len(drawn_within(CHECKS, 100.0, 1.0, fewest=2)) == 2
+
+
+def test_a_slow_first_call_is_repeated_before_it_counts():
+    watch = Stopwatch(clock(0.0, 9.0, 10.0, 10.5, 20.0))
+    with watch.of("small"):
+        pass
+    calls = []
+    assert watch.steady("small", 1.0, lambda: calls.append(1)) == 0.5
+    assert len(calls) == 1
+
+
+def test_a_call_that_stays_slow_is_repeated_a_few_times_only():
+    readings = itertools.count(step=5.0)
+    calls = []
+    assert Stopwatch(readings.__next__).steady("small", 1.0, lambda: calls.append(1)) == 5.0
+    assert len(calls) == TRIES
+
+
+def test_what_is_left_out_is_named_with_the_reason():
+    (diagnosis,) = left_out("post-checks", ["stale_saved_state"], 2.0)
+    assert (diagnosis.code, diagnosis.severity) == ("checks_left_out", "info")
+    assert "time was too short for the post-checks stale_saved_state" in diagnosis.message
+    assert "2 s" in diagnosis.message
+    assert left_out("post-checks", [], 2.0) == []
+
+
+SOURCE = (cases.CASES / "honest_plain" / f"{PROBLEM}.py").read_text()
+LAST = "return self.down(torch.tanh(self.up(x)))"
+SCALES_GRADIENTS = """
+class Scaled(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, y: y.clone())
+    backward = staticmethod(lambda ctx, grad: 1.01 * grad)
+"""
+
+
+def graded(source, **options):
+    submission = cases.submission(cases.CASES / "honest_plain" / f"{PROBLEM}.py", PROBLEM)
+    options = GraderOptions(device="cpu", quick=True, variant="small", **options)
+    with Pipeline(options) as pipeline:
+        request = pipeline.request(cases.problem(PROBLEM), submission.model_copy(update={"source": source}))
+        return pipeline.grade(request)
+
+
+def notes(verdict):
+    return " ".join(diagnosis.message for diagnosis in verdict.diagnoses if diagnosis.code == "checks_left_out")
+
+
+@pytest.mark.alone
+def test_a_small_problem_loses_no_check_by_default():
+    verdict = graded(SOURCE)
+    assert (verdict.status, notes(verdict)) == ("correct", "")
+    assert verdict.backward.experiments == tuple(one.code for one in experiments("post-check", "train"))
+
+
+def test_what_time_is_too_short_for_is_in_the_verdict():
+    verdict = graded(SOURCE, seconds=1e-6)
+    assert verdict.status == "correct"
+    left = notes(verdict)
+    assert sum(code in left for code in probe_codes()) == len(probe_codes()) - 1
+    post_checks = [one.code for one in experiments("post-check", "train")]
+    assert len(verdict.backward.experiments) == FEWEST
+    assert all(code in left for code in set(post_checks) - set(verdict.backward.experiments))
+    assert "so that each size has one draw" in left
+
+
+@pytest.mark.parametrize(
+    ("returned", "status"),
+    [
+        (LAST.replace("return", "return 1.01 *"), "wrong_output"),
+        (f"{LAST}.detach()", "missing_backward"),
+        (LAST.replace("return ", "return Scaled.apply(") + ")", "wrong_backward"),
+    ],
+)
+def test_the_essential_checks_run_however_short_the_time(returned, status):
+    source = SOURCE.replace("class ModelNew", f"{SCALES_GRADIENTS}\n\nclass ModelNew").replace(LAST, returned)
+    assert graded(source, seconds=1e-6).status == status
