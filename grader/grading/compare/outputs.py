@@ -67,7 +67,8 @@ def right_up_to_rounding(check: TensorCheck) -> bool:
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one dtype agree in every bit; NaNs are equal if their bits are."""
-    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8).to(a.device))
+    one, other = (of.contiguous().reshape(-1).view(torch.uint8) for of in (a, b))
+    return torch.equal(one, other.to(one.device))
 
 
 def shape_text(shape: Sequence[int] | None) -> str:

@@ -12,7 +12,7 @@ from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import judge_other_inputs
-from grader.grading.forward.parameter_range import right_for_fewer_parameters
+from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -84,6 +84,10 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
             return epsilon
         narrow = None
     else:
+        if right_after_loading(candidate, case, check.name):
+            what = f"{wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
+            remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
+            return diagnose("output_wrong", what, where=where, remedy=remedy)
         narrow = right_for_fewer_parameters(candidate, oracle, case, check.name)
     if narrow is not None:
         what, remedy = f"{wrong}; {narrow}", "compute it for every value of the parameter, in the reference's order"

@@ -34,6 +34,20 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
     return None
 
 
+def right_after_loading(candidate: Candidate, case: Case, output: str) -> bool:
+    """Whether the output is right once `load_state_dict` has taken the case's parameters. Raises Stopped."""
+    job = candidate.script(case)
+    job.load_state(MODEL, case.state)
+    job.put_inputs("a", case.inputs)
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.export(exports("output", "a", output_specs(case)))
+    job.step(p.Drop())
+    result = candidate.attempt(job, "forward", "forward after load_state_dict")
+    candidate.forget(everything=True)
+    right = check_output(case, result, f"output:a:{output}", output).status == "passed"
+    return result.failure is None and right
+
+
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
     """Whether the candidate's output is the reference's for these parameters."""
     other = replace(case, state=state)
