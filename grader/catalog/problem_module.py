@@ -7,6 +7,7 @@ problems to this form (see `grader.catalog.formats`).
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -86,10 +87,21 @@ def _import(problem: Problem) -> ModuleType:
         exec(compile(problem.source, str(problem.path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
+        if isinstance(error, ModuleNotFoundError) and error.name is not None and _is_missing(error.name):
+            package = error.name.partition(".")[0]
+            raise ProblemError(
+                f"{problem.path}: needs the package `{package}`, which is not installed here; install it (pip install "
+                f"{package}), or make the file importable on its own"
+            ) from error
         raise ProblemError(
             f"{problem.path}: importing the problem raised {_one_line(error)}; make the file importable on its own"
         ) from error
     return module
+
+
+def _is_missing(module: str) -> bool:
+    """Whether the whole package is missing, and not a part of it that another version has."""
+    return importlib.util.find_spec(module.partition(".")[0]) is None
 
 
 def _variants(problem: Problem, module: ModuleType) -> dict[str, Variant]:

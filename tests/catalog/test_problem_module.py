@@ -98,7 +98,11 @@ def test_dataclasses_find_their_module():
         ("class Model: ...", r"there is no `class Model\(nn.Module\)`"),
         (KERNELBENCH.replace("get_inputs", "unused"), r"there is no `get_inputs\(\)`; add one"),
         (KERNELBENCH.replace("def get_inputs():", "get_inputs = 3\ndef unused():"), r"there is no `get_inputs\(\)`"),
-        ("import no_such_module_here", "raised ModuleNotFoundError: No module named .*; make the file importable"),
+        (
+            "from no_such_package.models import Large",
+            "needs the package `no_such_package`, which is .* .pip install no_",
+        ),
+        ("import torch.no_such_part", "raised ModuleNotFoundError: No module named .*; make the file importable"),
         ("raise SystemExit(3)", "raised SystemExit: 3; make"),
         ("def (", "raised SyntaxError"),
         ("raise ValueError('one\\ntwo')", "raised ValueError: one; make"),

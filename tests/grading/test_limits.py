@@ -1,10 +1,12 @@
 """Limits that a submission runs into are named as what they are, and no wait is longer than its job's limit."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from grader.catalog.files import MAX_SOURCE_BYTES
+from grader.executor import launcher
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Status, TimeLimits
@@ -56,12 +58,39 @@ class Scaled(torch.autograd.Function):
 
 @pytest.fixture(scope="module")
 def grader():
-    with Pipeline(GraderOptions(device="cpu", quick=True, limits=LIMITS)) as started:
+    with Pipeline(GraderOptions(device="cpu", quick=True, seconds=cases.AMPLE_SECONDS, limits=LIMITS)) as started:
         yield started
 
 
 def grade(grader, source):
     return grader.grade(grader.request(cases.problem(PROBLEM), HONEST.model_copy(update={"source": source})))
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A grader whose workers may use a gigabyte each."""
+    little = replace(launcher.limits(), memory_bytes=1 << 30)
+    monkeypatch.setattr(launcher, "limits", lambda: little)
+    with Pipeline(GraderOptions(device="cpu", quick=True, limits=LIMITS)) as started:
+        yield started
+
+
+TAKES_MEMORY = "        torch.ones(1 << 30).sum()\n"
+FORWARD = "    def forward(self, x):\n"
+
+
+def test_memory_that_the_submission_takes_is_its_own(little_memory):
+    verdict = grade(little_memory, HONEST.source.replace(FORWARD, FORWARD + TAKES_MEMORY))
+    assert verdict.status is Status.OUT_OF_MEMORY, verdict.diagnoses
+
+
+def test_memory_that_the_reference_takes_is_not_the_submissions(little_memory):
+    problem = cases.problem(PROBLEM)
+    large = problem.model_copy(update={"source": problem.source.replace(FORWARD, FORWARD + TAKES_MEMORY)})
+    assert large.source != problem.source
+    verdict = little_memory.grade(little_memory.request(large, HONEST))
+    assert verdict.status is Status.NOT_RUN, verdict.diagnoses
+    assert "does not fit into this device's memory" in verdict.diagnoses[0].message
 
 
 @pytest.mark.parametrize("what", ["open('/dev/null')", "os.pipe()", "socket.socketpair()"])
