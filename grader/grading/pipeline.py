@@ -229,6 +229,7 @@ class _Grading:
             todo, seconds = self.todo, self.oracle.budget.stage
             judged = judge_forward(self.candidate, self.oracle, todo.cases, todo.probed, seconds=seconds)
             self.record.forward, self.probes = judged.result, judged.probes
+            self.todo = todo.without(judged.left_out)
         self.record.diagnoses += judged.diagnoses
         return judged.result.status is StageStatus.PASSED
 

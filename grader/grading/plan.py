@@ -11,7 +11,7 @@ Scopes, from the most to the least that is asked:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -63,6 +63,10 @@ class Todo:
     rounds: Plan
     notes: tuple[Diagnosis, ...] = ()
     """What is left out, and why."""
+
+    def without(self, sizes: Collection[str]) -> Todo:
+        """The same without the cases of some sizes."""
+        return replace(self, cases=tuple(case for case in self.cases if case.variant not in sizes))
 
     @property
     def differentiated(self) -> tuple[Case, ...]:

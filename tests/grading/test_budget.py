@@ -11,6 +11,7 @@ from grader.grading.budget import TRIES, Budget, Stopwatch, drawn_within, left_o
 from grader.grading.forward.probes import probe_codes
 from grader.grading.pipeline import Pipeline
 from tests import expected as cases
+from tests import samples
 
 CHECKS = "abcdefgh"
 PROBLEM = "two_linears"
@@ -72,12 +73,10 @@ class Scaled(torch.autograd.Function):
 """
 
 
-def graded(source, **options):
-    submission = cases.submission(cases.CASES / "honest_plain" / f"{PROBLEM}.py", PROBLEM)
-    options = GraderOptions(device="cpu", quick=True, variant="small", **options)
-    with Pipeline(options) as pipeline:
-        request = pipeline.request(cases.problem(PROBLEM), submission.model_copy(update={"source": source}))
-        return pipeline.grade(request)
+def graded(source, problem=PROBLEM, **options):
+    submission = samples.submission(problem_id=problem, source=source)
+    with Pipeline(GraderOptions(**{"device": "cpu", "quick": True, "variant": "small", **options})) as pipeline:
+        return pipeline.grade(pipeline.request(cases.problem(problem), submission))
 
 
 def notes(verdict):
@@ -100,6 +99,18 @@ def test_what_time_is_too_short_for_is_in_the_verdict():
     assert len(verdict.backward.experiments) == FEWEST
     assert all(code in left for code in set(post_checks) - set(verdict.backward.experiments))
     assert "so that each size has one draw" in left
+
+
+def test_a_submission_that_starts_slowly_is_judged_in_one_size_between_the_first_and_the_timed_one():
+    problem = "conv2d_mul_leaky_relu_gelu"
+    source = cases.problem(problem).source.replace("class Model(", "class ModelNew(")
+    verdict = graded(source, problem, seconds=1e-6, variant=None)
+    assert verdict.status == "correct", verdict.diagnoses
+    judged = {one.variant.partition(" ")[0] for one in verdict.forward.variants}
+    assert judged == {one.variant.partition(" ")[0] for one in verdict.backward.variants}
+    (left,) = {"odd", "batch1"} - judged
+    assert judged == {"small", "odd", "batch1", "cpu"} - {left}
+    assert f"the size `{left}`, drawn at random, was left out" in notes(verdict)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.budget import Stopwatch, drawn_within, left_out
+from grader.grading.budget import STAGES, Stopwatch, drawn_within, left_out
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
 from grader.grading.forward.explain import explain
-from grader.grading.forward.probes import FORWARDS_EACH, probe_codes, run_probes
+from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
@@ -38,6 +38,8 @@ class ForwardJudgement:
     diagnoses: tuple[Diagnosis, ...]
     probes: tuple[str, ...]
     """The codes of the probes for which there is time."""
+    left_out: frozenset[str] = frozenset()
+    """The sizes for which there is none."""
 
 
 def judge_forward(
@@ -64,8 +66,13 @@ def _judge(
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()
     selected: tuple[str, ...] = ()
+    skipped = frozenset[str]()
     watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
     for case in cases:
+        if case.variant != cases[0].variant and not skipped and starts_slowly(candidate, seconds):
+            skipped = _left_out(cases)
+        if case.variant in skipped:
+            continue
         with watch.of(case.variant):
             checks, diagnosis = judge_case(candidate, oracle, case)
         candidate.release_after(case, "forward")
@@ -82,9 +89,26 @@ def _judge(
             each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
             selected = drawn_within(codes, each, seconds)
             missing = [code for code in codes if code not in selected]
+            if starts_slowly(candidate, seconds):
+                selected = tuple(code for code in selected if code not in INFORMATION)
             diagnoses = run_probes(candidate, oracle, probed, selected)
             diagnoses += tuple(left_out("forward's probes", missing, each))
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, selected)
+        if skipped:
+            why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
+            what = f"{why}: the size {names(sorted(skipped))}, drawn at random, was left out"
+            diagnoses += (diagnose("checks_left_out", what, severity="info"),)
+    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, selected, skipped)
+
+
+def starts_slowly(candidate: Candidate, seconds: float) -> bool:
+    """Whether a first call takes longer than the whole time, as one does that compiles."""
+    return candidate.slowest_seconds > STAGES * seconds
+
+
+def _left_out(cases: Sequence[Case]) -> frozenset[str]:
+    """All but a random one of the sizes between the first and the last, which is timed."""
+    between = list(dict.fromkeys(case.variant for case in cases))[1:-1]
+    return frozenset(between) - frozenset(drawn_within(between, 1.0, 1.0))
 
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
