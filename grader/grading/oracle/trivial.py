@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -30,10 +31,13 @@ def trivial_outputs(oracle: Oracle, case: Case) -> str | None:
 
 
 def _passes(case: Case, outputs: Mapping[str, torch.Tensor]) -> bool:
-    """Whether a submission that returned these outputs would pass."""
+    """Whether a submission that returned these outputs would pass, wherever the reference is smooth.
+
+    Otherwise outputs for other inputs would each ask for the runs behind the spread.
+    """
     return all(
         outputs[name].shape == expected.reference64.shape
-        and tolerance.check(expected, outputs[name]).status == "passed"
+        and tolerance.check(replace(expected, spread=None), outputs[name]).status == "passed"
         for name, expected in case.outputs.items()
     )
 
