@@ -32,7 +32,8 @@ from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 BLOCKS = 8
-"""Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time."""
+"""Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time. A slow reference
+answers for a quarter of them."""
 Structures = Mapping[int, Structure]
 """The structure of each tensor argument, by position."""
 _CHOICE = random.SystemRandom()
@@ -129,7 +130,8 @@ def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
     nbytes = sum(of.reference64.nbytes for of in case.outputs.values())
     nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
     output = _CHOICE.choice(floats)
-    blocks = min(BLOCKS, max(1, CHECK_BYTES // nbytes), case.outputs[output].reference64.numel())
+    most = BLOCKS // 4 if oracle.is_slow(case) else BLOCKS
+    blocks = min(most, max(1, CHECK_BYTES // nbytes), case.outputs[output].reference64.numel())
     elements = list(_one_in_each(case.outputs[output].reference64.numel(), blocks))
     gradients = questions.element_gradients(oracle, case, output, elements)
     made = [
