@@ -110,7 +110,7 @@ def test_a_submission_that_starts_slowly_is_judged_in_one_size_between_the_first
     assert judged == {one.variant.partition(" ")[0] for one in verdict.backward.variants}
     (left,) = {"odd", "batch1"} - judged
     assert judged == {"small", "odd", "batch1", "cpu"} - {left}
-    assert f"the size `{left}`, drawn at random, was left out" in notes(verdict)
+    assert f"the size `{left}`, drawn at random, and strided inputs were left out" in notes(verdict)
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,10 @@ def _judge(
                 selected = tuple(code for code in selected if code not in INFORMATION)
             diagnoses = run_probes(candidate, oracle, probed, selected)
             diagnoses += tuple(left_out("forward's probes", missing, each))
-        if skipped:
+        if probed and starts_slowly(candidate, seconds):
             why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
-            what = f"{why}: the size {names(sorted(skipped))}, drawn at random, was left out"
+            sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
+            what = f"{why}: {sizes}strided inputs were left out"
             diagnoses += (diagnose("checks_left_out", what, severity="info"),)
     return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, selected, skipped)
 
