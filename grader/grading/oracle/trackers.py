@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
@@ -143,7 +144,7 @@ class Pace:
 
     def note(self, model: str, started: float, *, runs: int = 1) -> None:
         """Keep the time of runs that have just ended."""
-        took = max(0.0, (self.clock() - started) / runs)
+        took = max(LEAST_SECONDS, (self.clock() - started) / runs)
         self.seconds[model] = min(self.seconds.get(model, took), took)
 
 
