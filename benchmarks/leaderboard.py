@@ -20,6 +20,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from db import Store
+from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
 from db.standings import rebuild
 
@@ -63,10 +64,14 @@ def main() -> None:
             "forward": {"board": "forward"},
             "one problem": {"problem": "problem_7"},
             "pass@k": {"pass_at": (1, 5)},
-            "without": {"without_labels": ("no_custom_kernel",)},
-            "without two": {"without_labels": ("no_custom_kernel", "torch_fallback"), "board": "forward"},
-            "with": {"with_labels": ("vendor_library",)},
-            "with, pass@k": {"with_labels": ("vendor_library",), "pass_at": (1, 5)},
+            "all": {"labels": EVERYTHING},
+            "without": {"labels": LabelChoice(without=("no_custom_kernel",))},
+            "without two": {
+                "labels": LabelChoice(without=("no_custom_kernel", "torch_fallback")),
+                "board": "forward",
+            },
+            "with": {"labels": LabelChoice(having=("vendor_library",))},
+            "with, pass@k": {"labels": LabelChoice(having=("vendor_library",)), "pass_at": (1, 5)},
         }.items():
             seconds = [timed(lambda query=query: leaderboard(store, **query)) for _ in range(options.rounds)]
             entries = len(leaderboard(store, **query).entries)

@@ -2,8 +2,8 @@
 
 - Entries rank by the lower end of the speedup's 95% interval. Submissions whose interval overlaps the leader's lower
   bound share its rank.
-- `db.standings` says which of an author's verdicts counts. Filters on labels select among these: a source whose newest
-  verdict has other labels is not ranked by an older verdict.
+- `db.standings` says which of an author's verdicts counts. `db.labels` selects among these: a source whose newest
+  verdict has other labels is not ranked by an older verdict. Copies of the reference are left out by default.
 - Only verdicts on the problem's newest source count. Each device name has its own board, because speedups on different
   devices do not compare.
 - A speedup more than 10% above the roofline bound is not ranked.
@@ -15,7 +15,6 @@ import contextlib
 import gc
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -25,9 +24,11 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
+from db.labels import SOLUTIONS, LabelChoice
+from db.ranks import shared_ranks
 from db.standings import BEYOND_LIGHT
 from db.store import Store
-from db.summaries import Entry, Summary, sample_counts, summaries
+from db.summaries import Entry, Summary, attempts, summaries
 from grader.verdict.models import Device
 from grader.verdict.value import Value
 
@@ -40,8 +41,12 @@ class Leaderboard(Value):
     """A board with its summary by author."""
 
     board: Board
+    labels: LabelChoice = SOLUTIONS
+    left_out: int = 0
+    """Number of submissions that would be on the board but for a label in `labels.without`."""
     entries: tuple[Entry, ...]
     summaries: tuple[Summary, ...]
+    """By author, best first on each device."""
 
 
 def leaderboard(
@@ -50,16 +55,12 @@ def leaderboard(
     board: Board = "total",
     problem: str | None = None,
     device: Device | None = None,
-    with_labels: Sequence[str] = (),
-    without_labels: Sequence[str] = (),
+    labels: LabelChoice = SOLUTIONS,
     pass_at: Sequence[int] = (),
 ) -> Leaderboard:
-    """The board, by problem and device, best first.
-
-    Selects the verdicts that have all of `with_labels` and none of `without_labels`. `pass_at` are the k of pass@k.
-    """
+    """The board, by problem and device, best first. `pass_at` are the k of pass@k."""
     figure = _figure(board)
-    standings, values = _standings(board, problem, device, with_labels, without_labels)
+    standings, values = _standings(board, problem, device, labels)
     query = f"""
         select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, v.id as verdict_id, s.device, s.label,
             v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels, v.{figure}_speedup, v.{figure}_ci_low,
@@ -69,9 +70,16 @@ def leaderboard(
     with store.reading() as session, _no_collection():
         rows = session.execute(text(query), values).all()
         entries = _ranked([_Placed(row) for row in rows if row.verdict_id is not None])
-        counts = sample_counts(rows)
+        tried = attempts(rows)
+        left_out = session.execute(text(_left_out(figure, labels)), values).scalar_one() if labels.without else 0
 
-    return Leaderboard(board=board, entries=tuple(entries), summaries=tuple(summaries(entries, counts, pass_at)))
+    return Leaderboard(
+        board=board,
+        labels=labels,
+        left_out=left_out,
+        entries=tuple(entries),
+        summaries=tuple(summaries(entries, tried, pass_at)),
+    )
 
 
 @contextlib.contextmanager
@@ -93,27 +101,33 @@ def _no_collection() -> Iterator[None]:
 
 
 def _standings(
-    board: Board,
-    problem: str | None,
-    device: Device | None,
-    with_labels: Sequence[str],
-    without_labels: Sequence[str],
+    board: Board, problem: str | None, device: Device | None, labels: LabelChoice
 ) -> tuple[str, dict[str, object]]:
-    """SQL for the standings `s` of a board, on the problems' newest sources, and its parameters."""
+    """SQL for the standings `s` of a board, and the parameters of all SQL here."""
     values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem}
     values["device"] = "cpu" if board == "cpu" else device
-    labelled: list[str] = []
-    for comparison, names in ((">", with_labels), ("=", without_labels)):
-        for name in names:
-            key = f"label_{len(labelled)}"
-            values[key] = json.dumps(name)
-            labelled.append(f"instr(labels, :{key}) {comparison} 0")
+    for name, chosen in labels:
+        values |= {f"{name}_{number}": json.dumps(label) for number, label in enumerate(chosen)}
+    labelled = [*_each("having", labels), *(f"not {one}" for one in _each("without", labels))]
     source = _taken(_figure(board), " and ".join(labelled)) if labelled else "standings"
-    chosen = f"""(
-        select * from {source} where strict_fp32 = :strict and (:problem is null or problem = :problem)
-            and (:device is null or device = :device) and problem_hash in ({_NEWEST_SOURCES})
-    ) s"""
-    return chosen, values
+    return f"(select * from {source} where {_ON_BOARD}) s", values
+
+
+def _each(name: Literal["having", "without"], labels: LabelChoice) -> list[str]:
+    """SQL conditions: one for each label, that a part of a standing has it."""
+    return [f"(instr(labels, :{name}_{number}) > 0)" for number in range(len(getattr(labels, name)))]
+
+
+def _left_out(figure: str, labels: LabelChoice) -> str:
+    """SQL for the number of submissions that only `labels.without` keeps from the board."""
+    taken = " and ".join([*_each("having", labels), f"({' or '.join(_each('without', labels))})"])
+    return f"""
+        select coalesce(sum(part.right_{figure}), 0)
+        from standings join (
+            select standing_id, right_{figure} from standings_by_labels where {taken}
+        ) as part on part.standing_id = standings.id
+        where {_ON_BOARD}
+    """
 
 
 def _taken(figure: str, condition: str) -> str:
@@ -128,11 +142,15 @@ def _taken(figure: str, condition: str) -> str:
     )"""
 
 
-_NEWEST_SOURCES = """
-    select problem_hash from standings join (
-        select problem as name, max(newest_id) as newest from standings group by problem
-    ) on problem = name and newest_id = newest
+_ON_BOARD = """
+    strict_fp32 = :strict and (:problem is null or problem = :problem) and (:device is null or device = :device)
+        and problem_hash in (
+            select problem_hash from standings join (
+                select problem as name, max(newest_id) as newest from standings group by problem
+            ) on problem = name and newest_id = newest
+        )
 """
+"""SQL condition on standings: those of the board, on the problems' newest sources."""
 
 
 def _figure(board: Board) -> Literal["total", "forward"]:
@@ -181,7 +199,7 @@ def _plausible(
     if speedup is None or ci_low is None or (share_of_light is not None and share_of_light > BEYOND_LIGHT):
         return None
     interval = ci_low, ci_low if ci_high is None else ci_high
-    return interval if math.isfinite(speedup) and math.isfinite(interval[0]) and math.isfinite(interval[1]) else None
+    return interval if all(math.isfinite(figure) and figure > 0 for figure in (speedup, *interval)) else None
 
 
 def _ranked(rows: Sequence[_Placed]) -> list[Entry]:
@@ -189,11 +207,8 @@ def _ranked(rows: Sequence[_Placed]) -> list[Entry]:
     ranked = []
     for _, group in groupby(sorted(rows, key=attrgetter("order")), key=attrgetter("group")):
         placed = list(group)
-        ranks = shared_ranks([one.interval for one in placed])
-        shared = Counter(ranks)
-        for one, rank in zip(placed, ranks, strict=True):
-            if rank is not None:
-                one.fields["rank"], one.fields["tied"] = rank, shared[rank] > 1
+        for one, (rank, tied) in zip(placed, shared_ranks([one.interval for one in placed]), strict=True):
+            one.fields["rank"], one.fields["tied"] = rank, tied
             ranked.append(one.fields)
     return _ENTRIES.validate_python(ranked)
 
@@ -205,20 +220,3 @@ _ENTRIES = TypeAdapter(list[Entry])
 @lru_cache(maxsize=1024)
 def _labels(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
-
-
-def shared_ranks(intervals: Sequence[tuple[float, float] | None]) -> list[int | None]:
-    """Ranks of intervals sorted by their lower ends, highest first; None for an interval that is None.
-
-    An interval that overlaps the lower end of the leader of the preceding rank shares that rank.
-    """
-    ranks: list[int | None] = []
-    leader, rank = None, 0
-    for position, interval in enumerate(intervals, start=1):
-        if interval is None:
-            ranks.append(None)
-            continue
-        if leader is None or interval[1] < leader:
-            leader, rank = interval[0], position
-        ranks.append(rank)
-    return ranks

@@ -1,21 +1,30 @@
-"""Metrics over many problems: fast_p and pass@k."""
+"""Metrics over many problems: the mean speedup, fast_p and pass@k."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from math import comb
 
 FAST_P = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Values of p at which summaries give fast_p."""
 
 
-def fast_p(speedups: Iterable[float | None], p: float, tried: int) -> float:
-    """The share of `tried` problems that are correct and more than p times as fast as the reference.
+def mean_speedup(speedups: Iterable[float], problems: int) -> float:
+    """The geometric mean over `problems`; a problem without a speedup counts as 1.0.
+
+    `speedups` has at most one per problem, each above 0; PyTorch itself would get 1.0. Slow solutions to more problems
+    cannot raise the mean.
+    """
+    return math.exp(math.fsum(map(math.log, speedups)) / problems)
+
+
+def fast_p(speedups: Iterable[float | None], p: float, problems: int) -> float:
+    """The share of `problems` whose submission is correct and more than p times as fast as the reference.
 
     `speedups` has the best correct one of each problem; an untimed one is None and counts for p = 0 alone. From
     KernelBench (Ouyang et al., 2025, arXiv:2502.10517).
     """
-    return sum(1 for speedup in speedups if (p == 0 if speedup is None else speedup > p)) / tried
+    return sum(1 for speedup in speedups if (p == 0 if speedup is None else speedup > p)) / problems
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
@@ -25,4 +34,4 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
     """
     if not 0 < k <= samples:
         raise ValueError(f"pass@{k} of {samples} samples")
-    return 1.0 - comb(samples - right, k) / comb(samples, k)
+    return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal
 
 from sqlalchemy import func, select
@@ -57,6 +58,7 @@ class Row:
     device: Device
     device_name: str
     status: Status
+    labels: tuple[str, ...]
     variant: str | None
     quick: bool
     sandbox: str
@@ -148,6 +150,8 @@ def _row(columns: dict[str, Any]) -> Row:
             raise ValueError(f"verdict {columns['id']}: {column.name} is {str(cell)[:40]!r}")
         if issubclass(column.kind, StrEnum):
             columns[column.name] = column.kind(str(cell))
+        elif column.kind is tuple:
+            columns[column.name] = _texts(str(cell))
     return Row(
         **columns,
         built=build == StageStatus.PASSED,
@@ -156,6 +160,11 @@ def _row(columns: dict[str, Any]) -> Row:
         total_light=_share(*figures[6:8]),
         forward_light=_share(*figures[8:]),
     )
+
+
+@lru_cache(maxsize=1024)
+def _texts(cell: str) -> tuple[str, ...]:
+    return tuple(map(str, json.loads(cell)))
 
 
 def _speedup(figures: list[Any]) -> Speedup | None:

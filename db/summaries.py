@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import geometric_mean
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from db import metrics
+from db.ranks import shared_ranks
 from grader.verdict.models import Device, Status
 from grader.verdict.value import Value
 
-SampleCounts = dict[tuple[str, str], Counter[tuple[int, int]]]
-"""By (author, device name): the number of problems by (samples, correct samples)."""
+
+class Attempts(NamedTuple):
+    """What was attempted on a board."""
+
+    samples: dict[tuple[str, str], Counter[tuple[int, int]]]
+    """By (author, device name): the number of problems by (samples, correct samples)."""
+    problems: dict[str, int]
+    """By device name: the number of problems that anyone attempted, the board's problems."""
 
 
 class Entry(Value):
@@ -45,40 +51,58 @@ class Entry(Value):
     created_at: str
 
     @property
-    def floored_speedup(self) -> float | None:
-        """The speedup, at most that of the roofline bound: one impossible time must not dominate a mean."""
-        if self.speedup is None or self.share_of_light is None:
-            return self.speedup
-        return self.speedup / max(1.0, self.share_of_light)
+    def floored(self) -> tuple[float, float, float] | None:
+        """Speedup and interval, at most the roofline bound's: one impossible time must not dominate a mean.
+
+        None without a rank.
+        """
+        if self.rank is None or self.speedup is None or self.ci_low is None:
+            return None
+        share = max(1.0, self.share_of_light or 0.0)
+        ci_high = self.ci_low if self.ci_high is None else self.ci_high
+        return self.speedup / share, self.ci_low / share, ci_high / share
 
 
 class Summary(Value):
-    """One author's best entries of a board, over all problems on one device."""
+    """One author's best entries of a board, over all of the board's problems on one device."""
 
+    rank: int | None = None
+    """On the device, by `geometric_mean_ci_low`; None for an author without a ranked problem."""
+    tied: bool = False
+    """Whether others have the same rank."""
     author: str
     device_name: str
     problems: int
-    """Number of problems with a rank; the means are over these."""
-    tried: int = 0
-    """Number of attempted problems; fast_p is over these."""
-    geometric_mean_speedup: float | None
-    """Of speedups limited by the roofline bound."""
-    geometric_mean_ci_low: float | None
+    """Number of problems with a rank."""
+    tried: int
+    """Number of attempted problems."""
+    of: int
+    """Number of the board's problems: those that anyone attempted. Means and fast_p are over these."""
+    geometric_mean_speedup: float
+    """Of speedups limited by the roofline bound; a problem without a ranked entry counts as 1.0."""
+    geometric_mean_ci_low: float
+    """The same mean of the intervals' lower ends."""
+    geometric_mean_ci_high: float
     fast_p: dict[str, float] = Field(default_factory=dict)
-    """By p, as text: the share of attempted problems that are correct and more than p times as fast."""
+    """By p, as text: the share of the board's problems that are correct and more than p times as fast."""
     pass_at_k: dict[str, float | None] = Field(default_factory=dict)
     """By k, as text: mean over the problems with at least k samples; None if there is none."""
 
 
-def sample_counts(standings: Iterable[Sequence[Any]]) -> SampleCounts:
+def attempts(standings: Iterable[Sequence[Any]]) -> Attempts:
     """Counts from rows that begin with author, device name, problem, samples and correct samples."""
     drawn: dict[tuple[str, str], dict[str, tuple[int, int]]] = defaultdict(dict)
+    names: dict[str, set[str]] = defaultdict(set)
     for row in standings:
         author, device_name, problem, samples, right = row[:5]
+        names[device_name].add(problem)
         problems = drawn[author, device_name]
         others, right_others = problems.get(problem, (0, 0))
         problems[problem] = samples + others, right + right_others
-    return {key: Counter(problems.values()) for key, problems in drawn.items()}
+    return Attempts(
+        samples={key: Counter(problems.values()) for key, problems in drawn.items()},
+        problems={device_name: len(problems) for device_name, problems in names.items()},
+    )
 
 
 def _pass_at(k: int, problems: Mapping[tuple[int, int], int]) -> float | None:
@@ -88,33 +112,51 @@ def _pass_at(k: int, problems: Mapping[tuple[int, int], int]) -> float | None:
     return passed / sum(enough.values()) if enough else None
 
 
-def summaries(entries: Iterable[Entry], counts: SampleCounts, pass_at: Sequence[int]) -> list[Summary]:
-    """Summaries by author and device, of everybody in `counts`."""
+def summaries(entries: Iterable[Entry], tried: Attempts, pass_at: Sequence[int]) -> list[Summary]:
+    """Summaries of everybody who attempted anything, by device, best first."""
     best: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
     for entry in entries:
         best[entry.author, entry.device_name].setdefault(entry.problem, entry)
-    summaries = [
-        _summary(*key, best[key], problems.total(), {str(k): _pass_at(k, problems) for k in pass_at})
-        for key, problems in counts.items()
-    ]
-    return sorted(
-        summaries, key=lambda one: (one.device_name, -one.problems, -(one.geometric_mean_ci_low or 0.0), one.author)
-    )
+    unranked: dict[str, list[Summary]] = defaultdict(list)
+    for (author, device_name), problems in tried.samples.items():
+        chances = {str(k): _pass_at(k, problems) for k in pass_at}
+        summary = _summary(author, device_name, best[author, device_name].values(), problems.total(), tried, chances)
+        unranked[device_name].append(summary)
+    return [one for _, group in sorted(unranked.items()) for one in _ranked(group)]
 
 
 def _summary(
-    author: str, device_name: str, best: Mapping[str, Entry], tried: int, chances: dict[str, float | None]
+    author: str,
+    device_name: str,
+    best: Collection[Entry],
+    attempted: int,
+    tried: Attempts,
+    chances: dict[str, float | None],
 ) -> Summary:
-    ranked = [entry for entry in best.values() if entry.rank is not None]
-    floored = [entry.floored_speedup if entry.rank is not None else None for entry in best.values()]
-    speedups = [speedup for speedup in floored if speedup]
+    of = tried.problems[device_name]
+    floored = [entry.floored for entry in best]
+    figures = [figure for figure in floored if figure]
+    speedup, low, high = (metrics.mean_speedup([figure[part] for figure in figures], of) for part in range(3))
+    speedups = [figure[0] if figure else None for figure in floored]
     return Summary(
         author=author,
         device_name=device_name,
-        problems=len(ranked),
-        tried=tried,
-        geometric_mean_speedup=geometric_mean(speedups) if speedups else None,
-        geometric_mean_ci_low=geometric_mean(e.ci_low for e in ranked if e.ci_low) if ranked else None,
-        fast_p={f"{p:g}": metrics.fast_p(floored, p, tried) for p in metrics.FAST_P},
+        problems=len(figures),
+        tried=attempted,
+        of=of,
+        geometric_mean_speedup=speedup,
+        geometric_mean_ci_low=low,
+        geometric_mean_ci_high=high,
+        fast_p={f"{p:g}": metrics.fast_p(speedups, p, of) for p in metrics.FAST_P},
         pass_at_k=chances,
     )
+
+
+def _ranked(group: Iterable[Summary]) -> list[Summary]:
+    """The authors on one device with their ranks; those without a ranked problem last."""
+    ordered = sorted(group, key=lambda one: (not one.problems, -one.geometric_mean_ci_low, one.author))
+    intervals = [(one.geometric_mean_ci_low, one.geometric_mean_ci_high) if one.problems else None for one in ordered]
+    return [
+        one.model_copy(update={"rank": rank, "tied": tied})
+        for one, (rank, tied) in zip(ordered, shared_ranks(intervals), strict=True)
+    ]

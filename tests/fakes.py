@@ -1,5 +1,6 @@
 """A grader without workers, in place of the one that the command line uses."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,10 @@ Work = tuple[Problem, Submission]
 
 
 class FakeGrader:
-    """Returns the status that the first line of the source names (`# status: wrong_output`)."""
+    """Returns the status that the first line of the source names (`# status: wrong_output`).
+
+    The verdict has the labels of lines such as `# label: cuda_graph`.
+    """
 
     seconds_each = 0.0
     graded: list[str] = []
@@ -51,6 +55,7 @@ class FakeGrader:
             problem_source=request.problem.source,
             where=self.environment_for(request),
             settings=self.settings_for(request),
+            labels=tuple(re.findall(r"^# label: (\w+)$", submission.source, re.MULTILINE)),
         )
 
     def grade_many(self, work: Iterable[Request]) -> Iterator[Verdict]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -9,17 +10,16 @@ import typer
 from db.leaderboard import Leaderboard, leaderboard
 from db.read_only import open_to_read
 from grader.catalog.shipped import shipped
+from grader.cli._labels import Everything, Having, Without, label_choice
 from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
-from grader.report.boards import leaderboard_table
+from grader.report.boards import leaderboard_table, left_out_line
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
 from grader.report.markdown import leaderboard_markdown
-from grader.verdict.labels import LABELS
 
 _MOST_NAMED = 20
-_LABELS = f"one of {', '.join(sorted(LABELS))}; may be repeated"
 
 
 def show_leaderboard(
@@ -32,14 +32,9 @@ def show_leaderboard(
         ),
     ] = BoardChoice.TOTAL,
     device: AnyDevice = AUTO,
-    having: Annotated[
-        list[str] | None,
-        typer.Option("--having", metavar="LABEL", help=f"Only submissions with this label: {_LABELS}."),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option("--without", metavar="LABEL", help="Leave out submissions with this label; may be repeated."),
-    ] = None,
+    having: Having = None,
+    without: Without = None,
+    everything: Everything = False,
     pass_at: Annotated[
         str | None,
         typer.Option("--pass-at", metavar="K,...", help="Also show pass@k by author, over samples of one problem."),
@@ -50,14 +45,17 @@ def show_leaderboard(
     """Rank stored verdicts by the lower end of the speedup's 95% interval.
 
     Only the newest verdict for a source counts, and an author's best source under one label; --having and --without
-    select among these. Each device has its own board. Submissions whose interval overlaps the leader's lower bound
-    share its rank (=). A speedup more than 10% above the roofline bound is not ranked.
+    select among these. Copies of the reference (wraps_reference) are left out. Each device has its own board.
+    Submissions whose interval overlaps the leader's lower bound share its rank (=). A speedup more than 10% above the
+    roofline bound is not ranked. Authors rank by the geometric mean of their speedups over all problems of the board; a
+    problem without a ranked submission counts as 1.0.
 
     \b
     Examples:
       grader leaderboard
       grader leaderboard --problem conv2d_mul_leaky_relu_gelu --board forward
-      grader leaderboard --without no_custom_kernel --without wraps_reference
+      grader leaderboard --without no_custom_kernel --without vendor_library
+      grader leaderboard --all
       grader leaderboard --pass-at 1,5,10 --format json | jq .summaries
       grader leaderboard --format md >> README.md
     """
@@ -69,8 +67,7 @@ def show_leaderboard(
             board=board.value,
             problem=problem,
             device=device_of(device),
-            with_labels=_known(having),
-            without_labels=_known(without),
+            labels=label_choice(having, without, everything),
             pass_at=_counts(pass_at),
         )
     _print(found, output)
@@ -80,6 +77,8 @@ def _print(found: Leaderboard, output: Format) -> None:
     if output is Format.TABLE:
         console().print(leaderboard_table(found))
         return
+    if output is Format.CSV and (left_out := left_out_line(found)):
+        print(left_out, file=sys.stderr)
     forms = {Format.JSON: leaderboard_json, Format.CSV: leaderboard_csv, Format.MD: leaderboard_markdown}
     print(forms[output](found))
 
@@ -89,13 +88,6 @@ def _require(problem: str, graded: list[str]) -> None:
     if graded and problem not in graded and not (shipped("problems") / f"{problem}.py").is_file():
         some = ", ".join(graded[:_MOST_NAMED]) + (" ..." if len(graded) > _MOST_NAMED else "")
         raise UserError(f"no verdict on problem {problem!r}; there are verdicts on {some}")
-
-
-def _known(names: list[str] | None) -> list[str]:
-    for name in names or []:
-        if name not in LABELS:
-            raise UserError(f"unknown label {name!r}; the labels are {', '.join(sorted(LABELS))}")
-    return names or []
 
 
 def _counts(text: str | None) -> list[int]:

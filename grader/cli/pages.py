@@ -9,26 +9,33 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
+from grader.cli._labels import Everything, Having, Without, label_choice
 from grader.cli._options import DATABASE, Database
 
 
 def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="An empty or new folder, or an earlier report.")],
+    having: Having = None,
+    without: Without = None,
+    everything: Everything = False,
     db: Database = DATABASE,
 ) -> None:
     """Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.
 
-    The site needs no server and no network: open index.html, or publish the folder.
+    The site needs no server and no network: open index.html, or publish the folder. Its boards, means, fast_p and
+    shares of the roofline bound leave out copies of the reference, and what --having and --without leave out.
 
     \b
     Examples:
       grader report --out report/
       grader report --out report/ --db runs/grader.db
+      grader report --out report/ --without vendor_library
     """
     from grader.report.site import write_site
 
+    labels = label_choice(having, without, everything)
     with open_to_read(db) as store:
-        written = write_site(store, out)
+        written = write_site(store, out, labels)
     if written.unreadable:
         print(
             f"{written.unreadable} verdicts written by another version of the grader are shown in short",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from grader.cli._labels import Everything, Having, Without, label_choice
 from grader.errors import UserError
 
 
@@ -31,13 +32,20 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Another host name of this server; may be repeated."),
     ] = None,
+    having: Having = None,
+    without: Without = None,
+    everything: Everything = False,
 ) -> None:
     """Serve the report live from the database, with a progress page and a JSON API.
+
+    --having, --without and --all select what the pages rank, as for `grader report`; /api/leaderboard has parameters of
+    the same names.
 
     \b
     Examples:
       grader serve
       grader serve --db runs/grader.db --port 8080
+      grader serve --without vendor_library
       GRADER_TOKEN=$(openssl rand -hex 16) grader serve --submit
     """
     try:
@@ -54,4 +62,5 @@ def serve(
         problem_folders=problems or (),
         allowed_hosts=allow_host or (),
         limit_seconds=limit,
+        labels=label_choice(having, without, everything),
     )

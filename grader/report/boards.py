@@ -8,21 +8,33 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from db.labels import NOT_SOLUTIONS
 from db.leaderboard import Leaderboard
 from db.standings import BEYOND_LIGHT
 from db.summaries import Entry, Summary
 from grader.report.console import one_line
 from grader.report.text import plain_table, style_of
 
+AUTHORS_RULE = (
+    "geometric mean of speedups over all problems of the board; one without a ranked submission counts as 1.0x"
+)
+"""What authors rank by."""
+
 
 def leaderboard_table(board: Leaderboard) -> RenderableType:
     """The board, and the summary by author if there are several problems or samples."""
-    if not board.entries:
-        return Text(f"no verdict on the {board.board} board yet")
-    parts: list[RenderableType] = [_entries(board)]
-    if len({entry.problem for entry in board.entries}) > 1 or any(one.pass_at_k for one in board.summaries):
-        parts.append(_summaries(board))
+    parts: list[RenderableType] = [_entries(board) if board.entries else Text(empty_line(board))]
+    several = len({entry.problem for entry in board.entries}) > 1
+    if board.entries and (several or any(one.pass_at_k for one in board.summaries)):
+        parts += [Text(f"by author: {AUTHORS_RULE}"), _summaries(board)]
+    if left_out := left_out_line(board):
+        parts.append(Text(left_out))
     return Group(*parts)
+
+
+def empty_line(board: Leaderboard) -> str:
+    """What is printed instead of an empty board."""
+    return f"no verdict on the {board.board} board yet"
 
 
 def remarks(entry: Entry) -> Iterator[str]:
@@ -38,9 +50,9 @@ def remarks(entry: Entry) -> Iterator[str]:
     yield from entry.labels
 
 
-def rank_of(entry: Entry) -> str:
+def shown_rank(rank: int | None, tied: bool) -> str:
     """`1`, `=1` for a shared rank, `-` for none."""
-    return "-" if entry.rank is None else f"{'=' if entry.tied else ''}{entry.rank}"
+    return "-" if rank is None else f"{'=' if tied else ''}{rank}"
 
 
 def entrant(entry: Entry) -> str:
@@ -48,13 +60,25 @@ def entrant(entry: Entry) -> str:
     return entry.author + (f"__{entry.label}" if entry.label else "")
 
 
+def left_out_line(board: Leaderboard) -> str | None:
+    """How many submissions the board leaves out for their labels; None if there is none."""
+    if not board.left_out:
+        return None
+    many = "1 submission" if board.left_out == 1 else f"{board.left_out} submissions"
+    remedy = "; --all ranks copies of the reference too" if set(NOT_SOLUTIONS) & set(board.labels.without) else ""
+    return f"{many} left out, labelled {' or '.join(board.labels.without)}{remedy}"
+
+
 def summary_header(summaries: tuple[Summary, ...]) -> list[str]:
     """Column titles of `summary_cells`."""
     first = summaries[0]
     return [
+        "rank",
         "author",
         "device",
-        "ranked of tried",
+        "ranked",
+        "tried",
+        "problems",
         "geometric mean",
         "at least",
         *(f"fast_{p}" for p in first.fast_p),
@@ -65,9 +89,12 @@ def summary_header(summaries: tuple[Summary, ...]) -> list[str]:
 def summary_cells(one: Summary) -> list[str]:
     """An author's figures as text; an absent one is empty."""
     return [
+        shown_rank(one.rank, one.tied),
         one.author,
         one.device_name,
-        f"{one.problems} of {one.tried}",
+        str(one.problems),
+        str(one.tried),
+        str(one.of),
         _times(one.geometric_mean_speedup),
         _times(one.geometric_mean_ci_low),
         *(f"{share:.0%}" for share in one.fast_p.values()),
@@ -85,7 +112,7 @@ def _entries(board: Leaderboard) -> Table:
     for entry in board.entries:
         share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
         table.add_row(
-            rank_of(entry),
+            shown_rank(entry.rank, entry.tied),
             one_line(entry.problem),
             one_line(entrant(entry)),
             one_line(entry.device_name),
@@ -101,7 +128,6 @@ def _entries(board: Leaderboard) -> Table:
 
 def _summaries(board: Leaderboard) -> Table:
     table = plain_table(*summary_header(board.summaries))
-    table.title = "by author; means over ranked problems, shares over attempted problems"
     for one in board.summaries:
         table.add_row(*(one_line(cell) for cell in summary_cells(one)))
     return table

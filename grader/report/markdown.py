@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from db.leaderboard import Leaderboard
-from grader.report.boards import entrant, rank_of, remarks, summary_cells, summary_header
+from grader.report.boards import (
+    AUTHORS_RULE,
+    empty_line,
+    entrant,
+    left_out_line,
+    remarks,
+    shown_rank,
+    summary_cells,
+    summary_header,
+)
 from grader.report.console import clean
 
 
 def leaderboard_markdown(board: Leaderboard) -> str:
-    """A table of the entries and one of the authors."""
+    """A table of the entries and one of the authors, with what they rank by."""
+    left_out = left_out_line(board)
+    below = f"\n\n{_cell(left_out)}." if left_out else ""
     if not board.entries:
-        return f"no verdict on the {board.board} board yet"
+        return empty_line(board) + below
     rows = [
         [
-            rank_of(entry),
+            shown_rank(entry.rank, entry.tied),
             entry.problem,
             entrant(entry),
             entry.device_name,
@@ -28,7 +39,7 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     ]
     header = ["rank", "problem", "author", "device", "speedup", "95% interval", "status", "remarks"]
     authors = _table(summary_header(board.summaries), map(summary_cells, board.summaries))
-    return f"{_table(header, rows)}\n\n{authors}"
+    return f"{_table(header, rows)}\n\nBy author: {AUTHORS_RULE}.\n\n{authors}{below}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

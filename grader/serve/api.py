@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 from pydantic import Field, create_model
 
 from db import Store
+from db.labels import LabelChoice
 from db.leaderboard import Board, Leaderboard, leaderboard
 from db.rows import Row, Speedup
 from grader.errors import StoreError
 from grader.report.machine import json_line
 from grader.serve.snapshot import Snapshots
 from grader.verdict.columns import LISTED
+from grader.verdict.labels import LABELS
 from grader.verdict.models import Device, Status, Verdict
 from grader.verdict.value import Value
+
+Label = StrEnum("Label", [(label.upper(), label) for label in LABELS])  # type: ignore[misc]
+"""The labels, as the schema lists them."""
 
 _MOST = 1000
 """Verdicts in one response."""
@@ -101,9 +107,17 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         return Response(json_line(stored.verdict), media_type="application/json")
 
     @router.get("/leaderboard", response_model=Leaderboard)
-    def board(board: Board = "total", problem: str | None = None, device: Device | None = None) -> Response:
+    def board(
+        board: Board = "total",
+        problem: str | None = None,
+        device: Device | None = None,
+        having: Annotated[list[Label], Query(description="Only submissions with all of these labels.")] = [],  # noqa: B006
+        without: Annotated[list[Label], Query(description="Leave out submissions with one of these labels.")] = [],  # noqa: B006
+        everything: Annotated[bool, Query(alias="all", description="Rank also copies of the reference.")] = False,
+    ) -> Response:
         """A board by problem and device, best first, with a summary by author."""
-        result = leaderboard(store, board=board, problem=problem, device=device)
+        labels = LabelChoice.of(having, without, everything=everything)
+        result = leaderboard(store, board=board, problem=problem, device=device, labels=labels)
         return Response(json_line(result), media_type="application/json")
 
     @router.get("/problems")

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from db import Store
+from db.labels import LabelChoice
 from grader._version import __version__
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
@@ -28,12 +29,21 @@ _TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
 
 
 def make_app(
-    store: Store, path: Path, *, intake: SubmissionIntake | None, hosts: Collection[str], stopping: Callable[[], bool]
+    store: Store,
+    path: Path,
+    *,
+    intake: SubmissionIntake | None,
+    hosts: Collection[str],
+    labels: LabelChoice,
+    stopping: Callable[[], bool],
 ) -> FastAPI:
-    """The application. `store` is read-only; without an `intake`, submissions are not accepted."""
+    """The application. `store` is read-only; without an `intake`, submissions are not accepted.
+
+    `labels` selects what the pages rank.
+    """
     links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
     frame = Frame(links=links if intake else links[:1], compares=True)
-    snapshots = Snapshots(store, path, frame)
+    snapshots = Snapshots(store, path, frame, labels)
     app = FastAPI(
         title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
     )

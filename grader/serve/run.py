@@ -15,6 +15,7 @@ import uvicorn
 
 from db import Store
 from db.engine import database_url
+from db.labels import LabelChoice
 from db.read_only import open_read_only
 from grader.catalog.problems import find_problems
 from grader.errors import UserError
@@ -36,6 +37,7 @@ def run_server(
     problem_folders: Sequence[Path],
     allowed_hosts: Sequence[str],
     limit_seconds: float,
+    labels: LabelChoice,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start."""
     token = _token() if submissions else ""
@@ -57,6 +59,7 @@ def run_server(
             Path(database_url(database).database or ""),
             intake=intake,
             hosts=known,
+            labels=labels,
             stopping=lambda: server.should_exit,
         )
         config = uvicorn.Config(

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from db import Store
+from db.labels import LabelChoice
 from db.rows import Row, counted, read_rows
 from grader.report.site import names, overview_pages
-from grader.report.site.boards import read_boards
+from grader.report.site.boards import Boards, read_boards
 from grader.report.site.figures import DeviceRows, devices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import Frame
@@ -28,7 +29,7 @@ class Snapshot:
     """The database file's inode; it changes if the file is replaced."""
     rows: list[Row]
     counted: list[Row]
-    boards: overview_pages.Boards
+    boards: Boards
     frame: Frame
 
     @property
@@ -75,8 +76,8 @@ class Snapshot:
 class Snapshots:
     """Returns the newest snapshot; thread-safe."""
 
-    def __init__(self, store: Store, path: Path, frame: Frame) -> None:
-        self._store, self._path, self._frame = store, path, frame
+    def __init__(self, store: Store, path: Path, frame: Frame, labels: LabelChoice) -> None:
+        self._store, self._path, self._frame, self._labels = store, path, frame, labels
         self._lock = threading.Lock()
         self._took = 0.0
         self._behind: threading.Thread | None = None
@@ -111,7 +112,8 @@ class Snapshots:
         rows = before.rows + read_rows(self._store, after=before.newest) if before and before.file == file else []
         if len(rows) != self._store.extent()[0]:
             rows = read_rows(self._store)
-        snapshot = Snapshot(file, rows, counted(rows), read_boards(self._store, rows), self._frame)
+        boards = read_boards(self._store, rows, self._labels)
+        snapshot = Snapshot(file, rows, counted(rows), boards, self._frame)
         # Rendered here, so that no request waits for it.
         _ = snapshot.index
         self._took = time.monotonic() - started

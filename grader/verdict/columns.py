@@ -129,7 +129,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("message", str, lambda v: v.diagnoses[0].message if v.diagnoses else None, "Message of the first diagnosis.",
            optional=True, exported=True),
     Column("labels", tuple, "labels", "Labels that inform and do not reject.",
-           stored="verdicts", default="'[]'", index_position=14, exported=True, shown=True),
+           stored="verdicts", default="'[]'", index_position=14, exported=True, listed=True, shown=True),
     Column("build_status", str, "build.status", "Status of the build.",
            optional=True, exported=True),
     Column("forward_status", str, "forward.status", "Status of the forward's check.",

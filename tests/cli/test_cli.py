@@ -420,6 +420,28 @@ def test_leaderboards_that_cannot_be(cli, batch, arguments, said):
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["report", "--out", "out"], ["serve"], ["leaderboard"]])
+def test_each_command_with_a_board_selects_by_label(cli, batch, command):
+    cli(*batch)
+    result = cli(*command, "--without", "nosuch")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("grader: unknown label 'nosuch'; the labels are cuda_graph, ")
+
+
+def test_a_board_says_how_many_copies_it_leaves_out(cli, batch, tmp_path):
+    path = write(tmp_path, "ann", "correct")
+    path.write_text(f"{path.read_text()}# label: wraps_reference\n")
+    cli(*batch)
+    line = "1 submission left out, labelled wraps_reference; --all ranks copies of the reference too\n"
+    assert cli("leaderboard").out == f"no verdict on the total board yet\n{line}"
+    listed = cli("leaderboard", "--format", "csv")
+    assert (listed.out.count("\n"), listed.err) == (1, line)
+    assert json.loads(cli("leaderboard", "--format", "json").out)["left_out"] == 1
+    assert "ann" in cli("leaderboard", "--all").out
+    assert cli("report", "--out", "out").code == 0
+    assert line.strip() in Path("out/index.html").read_text()
+
+
 def test_pass_at_k_of_a_leaderboard(cli, batch):
     cli(*batch)
     found = json.loads(cli("leaderboard", "--pass-at", "1,2", "--format", "json").out)

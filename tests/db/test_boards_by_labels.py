@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from db import Store
+from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
 from db.standings import BEYOND_LIGHT, rebuild
@@ -24,13 +25,14 @@ LABEL_SETS = [
 ]
 STATUSES = [*[Status.CORRECT] * 5, *[Status.MISSING_BACKWARD] * 2, Status.WRONG_OUTPUT, Status.NOT_RUN]
 FILTERS = [
-    {},
-    {"without_labels": ["no_custom_kernel"]},
-    {"without_labels": ["no_custom_kernel", "torch_fallback"]},
-    {"with_labels": ["torch_fallback"]},
-    {"with_labels": ["torch_fallback", "vendor_library"]},
-    {"with_labels": ["torch_fallback"], "without_labels": ["vendor_library"]},
-    {"with_labels": ["cuda_graph"]},
+    EVERYTHING,
+    SOLUTIONS,
+    LabelChoice.of(without=["no_custom_kernel", "torch_fallback"]),
+    LabelChoice.of(having=["torch_fallback"]),
+    LabelChoice.of(having=["torch_fallback", "vendor_library"]),
+    LabelChoice.of(having=["torch_fallback"], without=["vendor_library"]),
+    LabelChoice.of(having=["wraps_reference"]),
+    LabelChoice.of(having=["cuda_graph"]),
 ]
 
 
@@ -54,10 +56,10 @@ def lines(store, **query):
 def test_a_later_grading_with_other_labels_supersedes(store):
     save(store, total=3.0)
     save(store, total=3.0, labels=("no_custom_kernel",))
-    assert lines(store, without_labels=["no_custom_kernel"]) == []
+    assert lines(store, labels=LabelChoice.of(without=["no_custom_kernel"])) == []
     save(store, total=2.0)
-    assert lines(store, without_labels=["no_custom_kernel"]) == [("ann", 2.0, ())]
-    assert lines(store, with_labels=["no_custom_kernel"]) == []
+    assert lines(store, labels=LabelChoice.of(without=["no_custom_kernel"])) == [("ann", 2.0, ())]
+    assert lines(store, labels=LabelChoice.of(having=["no_custom_kernel"])) == []
 
 
 def test_pass_at_k_is_over_the_samples_that_are_taken(store):
@@ -69,7 +71,7 @@ def test_pass_at_k_is_over_the_samples_that_are_taken(store):
         (3, Status.CORRECT, ("no_custom_kernel",)),
     ):
         save(store, sample=sample, status=status, labels=labels)
-    (summary,) = leaderboard(store, without_labels=["no_custom_kernel"], pass_at=(1, 2, 4)).summaries
+    (summary,) = leaderboard(store, labels=LabelChoice.of(without=["no_custom_kernel"]), pass_at=(1, 2, 4)).summaries
     assert summary.pass_at_k == {"1": pytest.approx(2 / 3), "2": 1.0, "4": None}
 
 
@@ -78,12 +80,13 @@ def test_a_board_is_what_its_verdicts_say(store, seed):
     verdicts = drawn(store, random.Random(seed))
     for board in ("total", "forward", "strict-fp32", "cpu"):
         for labels in FILTERS:
-            entries, pass_at_1, tried = expected(verdicts, board, **labels)
-            found = leaderboard(store, board=board, pass_at=(1,), **labels)
+            entries, pass_at_1, tried = expected(verdicts, board, labels)
+            found = leaderboard(store, board=board, pass_at=(1,), labels=labels)
             assert {entry.verdict_id for entry in found.entries} == entries, (board, labels)
             assert {(one.author, one.device_name): one.tried for one in found.summaries} == tried
             chances = {(one.author, one.device_name): one.pass_at_k["1"] for one in found.summaries}
             assert chances == pytest.approx(pass_at_1), (board, labels)
+            assert found.left_out == left_out(verdicts, board, labels), (board, labels)
 
 
 def test_standings_are_kept_up_as_they_would_be_made_anew(store):
@@ -135,19 +138,33 @@ def timing(draw):
     )
 
 
-def expected(verdicts, board, with_labels=(), without_labels=()):
-    """(ids of the entries, pass@1, problems tried): by author and device."""
+def on_board(verdicts, board):
+    """The newest verdict for each source that the board has a place for, whatever its labels and its status."""
     newest, newest_text = {}, {}
     for one in verdicts:
         if one.settings.variant is None and one.status not in (Status.GRADER_ERROR, Status.NOT_RUN):
             newest[key(one), one.sample, one.source_hash] = one
             newest_text[one.problem] = one.problem_hash
-    of_key, counts = defaultdict(list), defaultdict(list)
     for one in newest.values():
-        taken = set(with_labels) <= set(one.labels) and not set(without_labels) & set(one.labels)
         strict = one.settings.strict_fp32 == (board == "strict-fp32")
         where = board != "cpu" or one.device is Device.CPU
-        if taken and strict and where and one.problem_hash == newest_text[one.problem]:
+        if strict and where and one.problem_hash == newest_text[one.problem]:
+            yield one
+
+
+def left_out(verdicts, board, labels):
+    """How many of them have a label that is left out, and those that are asked for."""
+    return sum(
+        right(one, board) and set(labels.having) <= set(one.labels) and bool(set(labels.without) & set(one.labels))
+        for one in on_board(verdicts, board)
+    )
+
+
+def expected(verdicts, board, labels):
+    """(ids of the entries, pass@1, problems tried): by author and device."""
+    of_key, counts = defaultdict(list), defaultdict(list)
+    for one in on_board(verdicts, board):
+        if set(labels.having) <= set(one.labels) and not set(labels.without) & set(one.labels):
             counts[one.author, one.environment.device_name, one.problem].append(right(one, board))
             if right(one, board):
                 of_key[key(one)].append(one)

@@ -3,6 +3,7 @@
 import pytest
 
 from db import Store
+from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
@@ -29,6 +30,9 @@ def board(tmp_path):
 
             def summaries(self, **query):
                 return leaderboard(store, **query).summaries
+
+            def left_out(self, **query):
+                return leaderboard(store, **query).left_out
 
         yield Board()
 
@@ -66,7 +70,8 @@ def test_what_is_too_good_to_be_true_is_not_ranked(board):
     board.save("liar", timing=_timing(samples.phase(50.0, bound_ms=1.2)))
     assert [(entry.rank, entry.author) for entry in board.entries()] == [(1, "honest"), (1, "review"), (None, "liar")]
     means = {one.author: one.geometric_mean_speedup for one in board.summaries()}
-    assert means == {"honest": 2.0, "review": pytest.approx(2.0 / 1.08), "liar": None}
+    assert means == pytest.approx({"honest": 2.0, "review": 2.0 / 1.08, "liar": 1.0})
+    assert [one.rank for one in board.summaries() if one.author == "liar"] == [None]
 
 
 def test_an_unbelievable_text_does_not_stand_before_an_honest_one_of_the_same_author(board):
@@ -92,20 +97,35 @@ def test_boards_by_label(board):
     board.save("ann", text="a", labels=("torch_fallback", "no_custom_kernel"), total=4.0)
     board.save("ann", text="b", labels=("vendor_library",), total=3.0)
     board.save("bob", text="c", total=2.0)
-    assert board.lines(with_labels=["no_custom_kernel"]) == [(1, "ann", 4.0)]
-    assert board.lines(without_labels=["no_custom_kernel"]) == [(1, "ann", 3.0), (2, "bob", 2.0)]
-    assert board.lines(without_labels=["no_custom_kernel", "vendor_library"]) == [(1, "bob", 2.0)]
-    assert board.entries(with_labels=["torch_fallback"])[0].labels == ("torch_fallback", "no_custom_kernel")
+    assert board.lines(labels=LabelChoice.of(having=["no_custom_kernel"])) == [(1, "ann", 4.0)]
+    assert board.lines(labels=LabelChoice.of(without=["no_custom_kernel"])) == [(1, "ann", 3.0), (2, "bob", 2.0)]
+    assert board.lines(labels=LabelChoice.of(without=["no_custom_kernel", "vendor_library"])) == [(1, "bob", 2.0)]
+    (entry,) = board.entries(labels=LabelChoice.of(having=["torch_fallback"]))
+    assert entry.labels == ("torch_fallback", "no_custom_kernel")
 
 
-def test_fast_p_is_over_all_problems_that_were_tried(board):
+def test_a_copy_of_the_reference_is_no_solution(board):
+    board.save("ann", text="copy", labels=("wraps_reference",), total=4.0)
+    board.save("ann", text="kernel", total=2.0)
+    board.save("bob", text="copy", labels=("wraps_reference", "no_custom_kernel"), total=3.0)
+    board.save("eve", text="wrong copy", labels=("wraps_reference",), status=Status.WRONG_OUTPUT)
+    assert board.lines() == [(1, "ann", 2.0)]
+    assert board.left_out() == 2
+    everything = [(1, "ann", 4.0), (2, "bob", 3.0)]
+    assert board.lines(labels=EVERYTHING) == everything
+    assert board.left_out(labels=EVERYTHING) == 0
+    assert board.lines(labels=LabelChoice.of(having=["wraps_reference"])) == everything
+
+
+def test_fast_p_is_over_all_problems_of_the_board(board):
+    board.save("bob", "elsewhere", status=Status.WRONG_OUTPUT)
     board.save("ann", "scale", total=1.2)
     board.save("ann", "add", total=0.6)
     board.save("ann", "untimed", timing=None)
     board.save("ann", "wrong", status=Status.MISSING_BACKWARD, total=9.0)
-    (summary,) = board.summaries()
-    assert (summary.problems, summary.tried) == (2, 4)
-    assert summary.fast_p == {"0": 0.75, "0.5": 0.5, "0.8": 0.25, "1": 0.25, "1.5": 0.0, "2": 0.0}
+    summary = board.summaries()[0]
+    assert (summary.problems, summary.tried, summary.of) == (2, 4, 5)
+    assert summary.fast_p == {"0": 0.6, "0.5": 0.4, "0.8": 0.2, "1": 0.2, "1.5": 0.0, "2": 0.0}
 
 
 def test_pass_at_k_counts_samples(board):
@@ -210,12 +230,39 @@ def test_authors_are_summed_up_by_the_geometric_mean(board):
     board.save("ann", "scale", total=2.0)
     board.save("ann", "scale", label="worse", total=0.1)
     board.save("ann", "add", total=8.0)
-    board.save("bob", "add", total=100.0)
+    board.save("bob", "add", total=9.0)
     first, second = board.summaries()
-    assert (first.author, first.problems) == ("ann", 2)
+    assert (first.author, first.problems, first.of) == ("ann", 2, 2)
     assert first.geometric_mean_speedup == pytest.approx(4.0)
     assert first.geometric_mean_ci_low == pytest.approx(3.6)
-    assert (second.author, second.problems) == ("bob", 1)
+    assert (second.author, second.problems, second.of) == ("bob", 1, 2)
+    assert second.geometric_mean_speedup == pytest.approx(3.0)
+
+
+def test_breadth_at_less_than_pytorchs_speed_does_not_win(board):
+    """And on each device the problems of that device count."""
+    for number in range(9):
+        board.save("broad", f"problem {number}", total=0.66)
+    board.save("fast", "problem 0", total=4.0)
+    board.save("wrong", "problem 0", status=Status.WRONG_OUTPUT)
+    board.save("broad", "problem 0", where=GPU, total=0.5)
+    found = [(one.device_name, one.author, one.rank, one.geometric_mean_speedup) for one in board.summaries()]
+    assert found == [
+        ("NVIDIA H200", "broad", 1, pytest.approx(0.5)),
+        ("a CPU", "fast", 1, pytest.approx(4.0 ** (1 / 9))),
+        ("a CPU", "broad", 2, pytest.approx(0.66)),
+        ("a CPU", "wrong", None, 1.0),
+    ]
+
+
+def test_authors_whose_means_cannot_be_told_apart_share_a_rank(board):
+    for author, speedup in (("ann", 2.0), ("bob", 1.9), ("eve", 1.0)):
+        board.save(author, total=speedup)
+    assert [(one.author, one.rank, one.tied) for one in board.summaries()] == [
+        ("ann", 1, True),
+        ("bob", 1, True),
+        ("eve", 3, False),
+    ]
 
 
 def _timing(total):

@@ -14,6 +14,7 @@ from sqlmodel import SQLModel
 import db
 from db import Store
 from db.engine import database_url, make_engine, writing
+from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
 from db.schema import NEWEST, upgrade
 from db.standings import rebuild
@@ -96,8 +97,8 @@ def test_a_database_of_any_version_is_read(any_version):
         stored = store.get(1)
         assert stored.verdict.author == "ann"
         assert "ModelNew" in stored.submission_source
-        for labels in ({}, {"without_labels": ["no_custom_kernel"]}):
-            assert [entry.author for entry in leaderboard(store, board="forward", **labels).entries] == ["ann", "bob"]
+        for labels in (EVERYTHING, LabelChoice(without=("no_custom_kernel",))):
+            assert [one.author for one in leaderboard(store, board="forward", labels=labels).entries] == ["ann", "bob"]
 
 
 def test_standings_are_made_for_old_verdicts(any_version):

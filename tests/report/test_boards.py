@@ -3,6 +3,9 @@
 import csv
 import io
 
+import pytest
+
+from db.labels import LabelChoice
 from db.leaderboard import Leaderboard
 from db.summaries import Entry, Summary
 from grader.report.boards import leaderboard_table
@@ -40,6 +43,23 @@ def entry(**fields):
     )
 
 
+def summary(**fields):
+    return Summary(
+        **{
+            "rank": 1,
+            "author": "ann",
+            "device_name": "NVIDIA H200",
+            "problems": 1,
+            "tried": 1,
+            "of": 2,
+            "geometric_mean_speedup": 3.0,
+            "geometric_mean_ci_low": 2.9,
+            "geometric_mean_ci_high": 3.1,
+            **fields,
+        }
+    )
+
+
 def test_an_empty_board_says_so():
     board = Leaderboard(board="forward", entries=(), summaries=())
     assert printed(leaderboard_table(board)) == "no verdict on the forward board yet\n"
@@ -58,11 +78,26 @@ def test_a_board_names_its_remarks():
 
 
 def test_several_problems_are_summed_up():
-    summary = Summary(
-        author="ann", device_name="NVIDIA H200", problems=2, geometric_mean_speedup=3.0, geometric_mean_ci_low=2.9
-    )
-    board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary,))
-    assert "3.000x" in printed(leaderboard_table(board))
+    board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary(tied=True),))
+    header, line = printed(leaderboard_table(board)).splitlines()[-2:]
+    assert header.split()[:3] == ["rank", "author", "device"]
+    assert line.split()[:-1] == ["=1", "ann", "NVIDIA", "H200", "1", "1", "2", "3.000x"]
+    assert "one without a ranked submission counts as 1.0x" in printed(leaderboard_table(board))
+
+
+@pytest.mark.parametrize("form", [lambda board: printed(leaderboard_table(board)), leaderboard_markdown])
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"left_out": 2}, "2 submissions left out, labelled wraps_reference; --all ranks copies of the reference too"),
+        ({"left_out": 1, "labels": LabelChoice(without=("cuda_graph",))}, "1 submission left out, labelled cuda_graph"),
+    ],
+)
+@pytest.mark.parametrize("entries", [(), (entry(),)])
+def test_what_was_left_out_for_its_labels_is_said(form, fields, line, entries):
+    board = Leaderboard(board="total", entries=entries, summaries=(summary(),), **fields)
+    assert line in form(board).replace("\\", "")
+    assert "left out" not in form(board.model_copy(update={"left_out": 0}))
 
 
 def test_ties_and_the_roofline_bound_are_shown():
@@ -81,37 +116,21 @@ def test_ties_and_the_roofline_bound_are_shown():
 
 
 def test_pass_at_k_is_shown_for_one_problem_too():
-    summary = Summary(
-        author="ann",
-        device_name="NVIDIA H200",
-        problems=1,
-        tried=1,
-        geometric_mean_speedup=None,
-        geometric_mean_ci_low=None,
-        fast_p={"0": 1.0, "1": 0.5},
-        pass_at_k={"1": 0.25, "10": None},
-    )
+    figures = summary(fast_p={"0": 1.0, "1": 0.5}, pass_at_k={"1": 0.25, "10": None})
     lines = printed(
-        leaderboard_table(Leaderboard(board="total", entries=(entry(),), summaries=(summary,)))
+        leaderboard_table(Leaderboard(board="total", entries=(entry(),), summaries=(figures,)))
     ).splitlines()
     assert [*lines[-2].split()[-4:]] == ["fast_0", "fast_1", "pass@1", "pass@10"]
     assert lines[-1].split()[-3:] == ["100%", "50%", "25%"]
 
 
 def test_markdown_keeps_names_in_their_cells():
-    summary = Summary(
-        author="a|b",
-        device_name="NVIDIA H200",
-        problems=1,
-        tried=1,
-        geometric_mean_speedup=2.0,
-        geometric_mean_ci_low=1.9,
-    )
-    board = Leaderboard(board="total", entries=(entry(author="a|b\n<img src=x>", ci_high=2.1),), summaries=(summary,))
+    hostile = entry(author="a|b\n<img src=x>", ci_high=2.1)
+    board = Leaderboard(board="total", entries=(hostile,), summaries=(summary(author="a|b"),))
     lines = leaderboard_markdown(board).splitlines()
     assert lines[0] == "| rank | problem | author | device | speedup | 95% interval | status | remarks |"
     assert lines[2] == (r"| 1 | scale | a\|b \<img src=x\> | NVIDIA H200 | 2.000x | 1.900 to 2.100 | correct |  |")
-    assert lines[6].startswith(r"| a\|b | NVIDIA H200 | 1 of 1 | 2.000x | 1.900x |")
+    assert lines[8].startswith(r"| 1 | a\|b | NVIDIA H200 | 1 | 1 | 2 | 3.000x | 2.900x |")
 
 
 def test_a_name_cannot_forge_a_line():

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from db.labels import SOLUTIONS
 from db.read_only import open_read_only
 from grader.errors import StoreError
 from grader.report.site import names
@@ -107,7 +108,7 @@ def test_a_verdict_reached_since_is_there_at_once(site):
 
 def test_what_takes_long_to_read_is_read_beside_the_requests(site, monkeypatch):
     full(site)
-    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC)
+    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC, SOLUTIONS)
     site.save("new", text="n = 1\n")
     assert snapshots.current().newest == 8
     monkeypatch.setattr("grader.serve.snapshot._QUICK_SECONDS", -1.0)
@@ -123,7 +124,7 @@ def test_what_takes_long_to_read_is_read_beside_the_requests(site, monkeypatch):
 
 def test_verdicts_that_were_deleted_are_gone(site):
     full(site)
-    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC)
+    snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC, SOLUTIONS)
     with site.store.reading() as session:
         session.connection().exec_driver_sql("delete from verdicts where id in (2, 7)")
         session.commit()
@@ -146,6 +147,12 @@ def test_the_api_lists_filters_and_goes_on(shared):
 def test_the_api_has_whole_verdicts_boards_and_problems(shared):
     assert shared.json("api/verdicts/1")["timing"]["total"]["speedup"] == 2.0
     assert shared.json("api/leaderboard?problem=scale")["entries"][0]["author"] == "ann"
+    boards = {
+        query: shared.json(f"api/leaderboard?problem=add&{query}") for query in ("", "having=cuda_graph", "all=1")
+    }
+    assert [len(found["entries"]) for found in boards.values()] == [2, 0, 2]
+    assert boards["having=cuda_graph"]["labels"] == {"having": ["cuda_graph"], "without": ["wraps_reference"]}
+    assert shared.ask("api/leaderboard?without=nosuch")[0] == 422
     assert {"id": "add", "submissions": 3, "right_forward": 2, "correct": 2} in shared.json("api/problems")
     assert [shared.ask(f"api/verdicts/{one}")[0] for one in ("99", "0", "x", 2**70)] == [404, 422, 422, 422]
 

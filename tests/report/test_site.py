@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from db import Store
-from db.rows import Speedup, counted, read_rows
+from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
+from db.rows import counted, read_rows
 from grader.cli import app
 from grader.errors import UserError
 from grader.report.site import write_site
-from grader.report.site.boards import _ranks, author_board, read_boards
+from grader.report.site.boards import read_boards
 from grader.report.site.code import compare, highlight
 from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
 from grader.report.site.formats import interval, percent, prose, times
@@ -109,8 +110,8 @@ class Site:
             made = samples.verdict(of, problem_source=problem_text, **verdict)
             return self.store.save(made, of, problem, run).verdict_id
 
-    def write(self):
-        self.written = write_site(self.store, self.folder / "out")
+    def write(self, labels=SOLUTIONS):
+        self.written = write_site(self.store, self.folder / "out", labels)
         return {
             path.relative_to(self.folder / "out").as_posix(): Page(path)
             for path in sorted((self.folder / "out").rglob("*.html"))
@@ -423,25 +424,46 @@ def test_fast_p_is_strictly_faster_and_counts_the_untimed_at_zero(site):
     assert len(figures.total) == len(FAST_P_STEPS)
 
 
-def test_overlapping_intervals_share_a_rank():
-    speedups = [Speedup(3, 2.5, 3.5), Speedup(2.6, 2.4, 2.8), Speedup(2, 1.9, 2.1), None]
-    assert _ranks([(0, one) for one in speedups]) == [(1, True), (1, True), (3, False), (None, False)]
-    assert _ranks([(2, speedups[0]), (1, speedups[1])]) == [(1, False), (2, False)]
-
-
 def test_what_is_too_good_to_be_true_ranks_nowhere_and_counts_as_untimed(site):
     slow, liar = samples.phase(2.0, bound_ms=1.0), samples.phase(50.0, bound_ms=1.2)
     for author, phase in (("honest", slow), ("liar", liar)):
         timing = samples.verdict().timing.model_copy(update={"total": phase})
         site.save(author, timing=timing)
     rows = read_rows(site.store)
-    (places,) = read_boards(site.store, rows)["total"].values()
+    board = read_boards(site.store, rows, SOLUTIONS).by_name["total"]
+    (places,) = board.places.values()
     assert [(place.rank, place.row.author) for place in places] == [(1, "honest"), (None, "liar")]
-    means = {one.author: one.speedup for one in author_board(places, rows)}
-    assert means["honest"] == places[0].speedup
-    assert means["liar"] is None
+    (authors,) = board.authors.values()
+    assert [(one.summary.rank, one.summary.author) for one in authors] == [(1, "honest"), (None, "liar")]
+    assert [one.speedup.value for one in authors] == pytest.approx([places[0].speedup.value, 1.0])
     assert fast_p(counted(rows)).at(2.0)[0] == 0.0
     assert fast_p(counted(rows)).at(0.0)[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranked", "left_out"),
+    [
+        (SOLUTIONS, ["ann", "bob"], "1 submission left out"),
+        (LabelChoice.of(without=["vendor_library"]), ["ann"], "2 submissions left out"),
+        (LabelChoice.of(having=["vendor_library"]), ["bob"], "1 submission left out"),
+        (EVERYTHING, ["eve", "ann", "bob"], None),
+    ],
+)
+def test_boards_and_means_leave_out_what_the_labels_say(site, labels, ranked, left_out):
+    site.save("ann", total=3.0)
+    site.save("bob", total=2.0, labels=("vendor_library",))
+    site.save("eve", total=9.0, labels=("wraps_reference", "vendor_library"))
+    pages = site.write(labels)
+    check(pages)
+    board = read_boards(site.store, read_rows(site.store), labels).by_name["total"]
+    assert [place.row.author for place in board.places["a CPU", "scale"]] == ranked
+    assert [one.summary.author for one in board.authors["a CPU"]] == ranked
+    words = pages["index.html"].words
+    assert (left_out or "") in words
+    assert ("left out, labelled" in words) == (left_out is not None)
+    assert "Shares of 3 submissions" in words, "the stages are those of all"
+    (problem,) = (page for name, page in pages.items() if name.startswith("problems/"))
+    assert "wraps_reference, vendor_library" in problem.words
 
 
 def test_an_infinite_speedup_ranks_nowhere(site):
@@ -451,7 +473,7 @@ def test_an_infinite_speedup_ranks_nowhere(site):
     check(site.write())
     rows = read_rows(site.store)
     assert rows[0].total is None
-    (places,) = read_boards(site.store, rows)["total"].values()
+    (places,) = read_boards(site.store, rows, SOLUTIONS).by_name["total"].places.values()
     assert [place.rank for place in places] == [None]
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
-from statistics import geometric_mean
 from typing import Literal
 
-from db.leaderboard import Board, leaderboard, shared_ranks
+from db.labels import LabelChoice
+from db.leaderboard import Board, leaderboard
 from db.rows import Row, Speedup
 from db.store import Store
+from db.summaries import Summary
+from grader.report.boards import left_out_line
 from grader.report.site.figures import FAST_P_STEPS, fast_counts
 
 _SHOWN: tuple[Literal["total", "forward"], ...] = ("total", "forward")
@@ -33,78 +34,59 @@ class Place:
 
 @dataclass(frozen=True)
 class AuthorPlace:
-    """One author's best places over all problems."""
+    """One author's place over all problems of a board on one device."""
 
-    rank: int | None
-    tied: bool
-    author: str
-    ranked: int
-    """Number of problems with a place on the board."""
-    tried: int
-    speedup: Speedup | None
-    """Geometric means of speedups and interval ends; None if nothing was timed."""
+    summary: Summary
     fast: tuple[int, ...]
     """Number of problems that are correct and faster than each of `FAST_P_STEPS`."""
 
+    @property
+    def speedup(self) -> Speedup:
+        """The mean over the board's problems, with the means of the intervals' ends."""
+        one = self.summary
+        return Speedup(one.geometric_mean_speedup, one.geometric_mean_ci_low, one.geometric_mean_ci_high)
 
-def read_boards(store: Store, rows: Iterable[Row]) -> dict[Board, dict[tuple[str, str], list[Place]]]:
-    """The boards `total` and `forward`, by (device name, problem)."""
+
+@dataclass(frozen=True)
+class SiteBoard:
+    """One board of the site, on all devices."""
+
+    places: dict[tuple[str, str], list[Place]]
+    """By (device name, problem)."""
+    authors: dict[str, list[AuthorPlace]]
+    """By device name, best first."""
+    left_out: str | None
+    """A line that says how many submissions the board leaves out; None if it leaves out none."""
+
+
+@dataclass(frozen=True)
+class Boards:
+    """The boards `total` and `forward` of the submissions that `labels` takes."""
+
+    labels: LabelChoice
+    by_name: dict[Board, SiteBoard]
+
+
+def read_boards(store: Store, rows: Iterable[Row], labels: LabelChoice) -> Boards:
+    """The boards of the submissions that `labels` takes."""
     by_id = {row.id: row for row in rows}
-    boards: dict[Board, dict[tuple[str, str], list[Place]]] = {}
-    for board in _SHOWN:
-        groups: dict[tuple[str, str], list[Place]] = defaultdict(list)
-        for entry in leaderboard(store, board=board).entries:
-            # A verdict that arrived since the rows were read belongs to the next report.
-            if entry.verdict_id in by_id:
-                row = by_id[entry.verdict_id]
-                speedup = row.total if board == "total" else row.forward
-                place = Place(entry.rank, entry.tied, row, speedup, row.believed(board))
-                groups[entry.device_name, entry.problem].append(place)
-        boards[board] = dict(groups)
-    return boards
+    return Boards(labels, {board: _read(store, board, by_id, labels) for board in _SHOWN})
 
 
-def author_board(places: Iterable[Place], rows: Iterable[Row]) -> list[AuthorPlace]:
-    """Authors on one device, sorted by number of ranked problems, then by the mean's lower end."""
-    tried: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        tried[row.author].add(row.problem)
-    best: dict[str, dict[str, Place]] = defaultdict(dict)
-    for place in places:
-        best[place.row.author].setdefault(place.row.problem, place)
-    summaries = [_author(author, best[author], len(problems)) for author, problems in tried.items()]
-    summaries.sort(key=lambda one: (-one.ranked, -(one.speedup.low if one.speedup else 0.0), one.author))
-    ranks = _ranks([(one.ranked, one.speedup) for one in summaries])
-    return [
-        AuthorPlace(rank, tied, one.author, one.ranked, one.tried, one.speedup, one.fast)
-        for (rank, tied), one in zip(ranks, summaries, strict=True)
-    ]
-
-
-def _author(author: str, best: dict[str, Place], tried: int) -> AuthorPlace:
-    timed = [place.counted for place in best.values() if place.counted]
-    mean = (
-        Speedup(
-            geometric_mean(one.value for one in timed),
-            geometric_mean(one.low for one in timed),
-            geometric_mean(one.high for one in timed),
-        )
-        if timed
-        else None
-    )
-    fast = fast_counts([place.counted for place in best.values()], FAST_P_STEPS)
-    return AuthorPlace(None, False, author, len(best), tried, mean, fast)
-
-
-def _ranks(ordered: Sequence[tuple[int, Speedup | None]]) -> list[tuple[int | None, bool]]:
-    """Rank and whether it is shared, by overlapping intervals.
-
-    `ordered` is sorted by group, then by the interval's lower end. Ties occur only within a group.
-    """
-    ranks: list[int | None] = []
-    for _, group in groupby(ordered, key=lambda one: one[0]):
-        before = len(ranks)
-        shared = shared_ranks([None if speedup is None else (speedup.low, speedup.high) for _, speedup in group])
-        ranks += [None if rank is None else before + rank for rank in shared]
-    counts = Counter(ranks)
-    return [(rank, rank is not None and counts[rank] > 1) for rank in ranks]
+def _read(store: Store, board: Literal["total", "forward"], by_id: dict[int, Row], labels: LabelChoice) -> SiteBoard:
+    found = leaderboard(store, board=board, labels=labels)
+    places: dict[tuple[str, str], list[Place]] = defaultdict(list)
+    best: dict[tuple[str, str], dict[str, Place]] = defaultdict(dict)
+    for entry in found.entries:
+        # A verdict that arrived since the rows were read belongs to the next report.
+        if entry.verdict_id in by_id:
+            row = by_id[entry.verdict_id]
+            speedup = row.total if board == "total" else row.forward
+            place = Place(entry.rank, entry.tied, row, speedup, row.believed(board))
+            places[entry.device_name, entry.problem].append(place)
+            best[entry.author, entry.device_name].setdefault(entry.problem, place)
+    authors: dict[str, list[AuthorPlace]] = defaultdict(list)
+    for one in found.summaries:
+        counted = [place.counted for place in best[one.author, one.device_name].values()]
+        authors[one.device_name].append(AuthorPlace(one, fast_counts(counted, FAST_P_STEPS)))
+    return SiteBoard(dict(places), dict(authors), left_out_line(found))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from db.leaderboard import Board
 from db.rows import Row
-from grader.report.site.boards import Place
+from grader.report.site.boards import Boards
 
 
 class Others:
     """Finds at most two submissions to compare with, so that pages do not grow with their number."""
 
-    def __init__(self, rows: Iterable[Row], boards: dict[Board, dict[tuple[str, str], list[Place]]]) -> None:
+    def __init__(self, rows: Iterable[Row], boards: Boards) -> None:
         self._boards = boards
         self._before: dict[int, Row] = {}
         sources: dict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
@@ -30,8 +29,8 @@ class Others:
         before = self._before.get(row.id)
         if before:
             yield before, "the author's previous source"
-        for board in ("total", "forward"):
-            places = self._boards[board].get((row.device_name, row.problem), ())
+        for board, found in self._boards.by_name.items():
+            places = found.places.get((row.device_name, row.problem), ())
             leader = next((place.row for place in places if place.row.source_hash != row.source_hash), None)
             if leader:
                 if before is None or leader.source_hash != before.source_hash:

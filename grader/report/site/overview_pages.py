@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from db.leaderboard import Board
 from db.rows import Row
+from grader.report.boards import AUTHORS_RULE
 from grader.report.site import names
-from grader.report.site.boards import AuthorPlace, Place, author_board
+from grader.report.site.boards import AuthorPlace, Boards, Place
 from grader.report.site.charts import fast_p_chart, funnel_chart, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
@@ -29,8 +30,6 @@ from grader.report.site.figures import (
 )
 from grader.report.site.pages import STATIC, Frame, render
 from grader.report.site.timing_charts import intervals_chart
-
-Boards = dict[Board, dict[tuple[str, str], list[Place]]]
 
 _MOST_ROWS = 100
 """Rows of a table on the index, so that it opens fast."""
@@ -89,6 +88,8 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
         funnel=stages,
         funnel_svg=funnel_chart(stages, "funnel"),
         sections=[_section(device, boards) for device in devices(counted)],
+        boards=boards,
+        authors_rule=AUTHORS_RULE,
         latest=list(reversed(rows[-_LATEST:])),
         marks=FAST_P_MARKS,
         one_step=FAST_P_STEPS.index(1.0),
@@ -170,10 +171,11 @@ def list_page(rows: Sequence[Row], number: int, frame: Frame = STATIC) -> str:
 
 def _section(device: DeviceRows, boards: Boards) -> _Section:
     key = names.anchor(device.name)
-    figures, near = fast_p(device.rows), lights(device.rows)
+    taken = [row for row in device.rows if boards.labels.takes(row.labels)]
+    figures, near = fast_p(taken), lights(taken)
     places: dict[Board, list[Place]] = {
-        board: [place for (name, _), found in by_problem.items() if name == device.name for place in found]
-        for board, by_problem in boards.items()
+        board: [place for (name, _), found in one.places.items() if name == device.name for place in found]
+        for board, one in boards.by_name.items()
     }
     timed: dict[Board, list[Place]] = {
         board: [place for place in found if place.speedup] for board, found in places.items()
@@ -183,7 +185,7 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
         device=device,
         funnel=funnel(device.rows),
         matrix=names.matrix_page(device.name),
-        authors={board: author_board(found, device.rows) for board, found in places.items()},
+        authors={board: one.authors.get(device.name, []) for board, one in boards.by_name.items()},
         problems=list(_problem_lines(device, boards)),
         fast=figures,
         fast_svg=fast_p_chart(figures, f"{key}-fast-chart"),
@@ -214,7 +216,7 @@ def _problem_lines(device: DeviceRows, boards: Boards) -> Iterator[_ProblemLine]
 
 def _boards_of(boards: Boards, device_name: str, problem: str) -> dict[Board, list[Place]]:
     """The problem's boards that are not empty."""
-    found = {board: places.get((device_name, problem)) for board, places in boards.items()}
+    found = {board: one.places.get((device_name, problem)) for board, one in boards.by_name.items()}
     return {board: places for board, places in found.items() if places}
 
 

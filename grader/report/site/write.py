@@ -11,11 +11,12 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
+from db.labels import SOLUTIONS, LabelChoice
 from db.rows import Row, counted, read_rows
 from db.store import Store
 from grader.errors import UserError
 from grader.report.site import names, overview_pages
-from grader.report.site.boards import read_boards
+from grader.report.site.boards import Boards, read_boards
 from grader.report.site.figures import devices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import save
@@ -43,16 +44,17 @@ class Written:
     """Number of verdicts written by another version of the grader; their pages are short."""
 
 
-def write_site(store: Store, out: Path) -> Written:
+def write_site(store: Store, out: Path, labels: LabelChoice = SOLUTIONS) -> Written:
     """Write the whole site. Raises UserError if the folder contains anything else.
 
-    Many verdicts are written by several processes, so a script calls this under `if __name__ == "__main__"`.
+    `labels` selects what is ranked. Many verdicts are written by several processes, so a script calls this under
+    `if __name__ == "__main__"`.
     """
     _claim(out)
     writer = _Writer(out)
     rows = read_rows(store)
     counting = counted(rows)
-    boards = read_boards(store, rows)
+    boards = read_boards(store, rows, labels)
     unreadable = _write_verdicts(writer, store, rows, boards)
     for problem, (of, counts) in _grouped(rows, counting, "problem"):
         source = store.problem_source(of[-1].problem_hash)
@@ -100,7 +102,7 @@ def _claim(out: Path) -> None:
         raise UserError(f"{out}: cannot be written ({error.strerror}); choose another folder with --out") from error
 
 
-def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: overview_pages.Boards) -> int:
+def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boards) -> int:
     """Write one page per verdict. Returns the number of those written by another version of the grader."""
     for row in rows:
         writer.written.add(names.verdict_page(row.id))
@@ -115,7 +117,7 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: over
     return unreadable
 
 
-def _tasks(store: Store, rows: list[Row], boards: overview_pages.Boards, out: Path) -> Iterator[VerdictTask]:
+def _tasks(store: Store, rows: list[Row], boards: Boards, out: Path) -> Iterator[VerdictTask]:
     """Yields the tasks in order, a few in memory at a time."""
     source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
     by_id, others, newer = {row.id: row for row in rows}, Others(rows, boards), newer_verdicts(rows)
