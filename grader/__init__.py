@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grader.catalog.requests import Work
     from grader.errors import GraderError, UserError
     from grader.options import GraderOptions
+    from grader.verdict.feedback import feedback
     from grader.verdict.models import Problem, Status, Submission, TimeLimits, Verdict
     from grader.verdict.rewards import reward
 
@@ -38,6 +39,7 @@ __all__ = [
     "UserError",
     "Verdict",
     "Work",
+    "feedback",
     "grade",
     "reward",
 ]
@@ -46,6 +48,7 @@ _HOMES = {
     "grader.api": ("Grader", "grade"),
     "grader.errors": ("GraderError", "UserError"),
     "grader.options": ("GraderOptions",),
+    "grader.verdict.feedback": ("feedback",),
     "grader.verdict.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
     "grader.verdict.rewards": ("reward",),
     "grader.catalog.requests": ("Work",),

@@ -30,6 +30,7 @@ from grader.catalog import requests
 from grader.verdict import models, rewards, stages
 from grader.verdict.codes import CODES
 from grader.verdict.columns import COLUMNS
+from grader.verdict.feedback.text import feedback
 from grader.verdict.labels import LABELS
 
 
@@ -223,6 +224,7 @@ def python() -> str:
         rows = [(f"`{name}`", _code(field.type), field.text) for name, field in _fields(options).items() if field.text]
         parts += ["## GraderOptions", *_docstring(options), _table(("field", "type", ""), rows)]
     parts += ["## Work", *_documented_name(requests, "Work"), "## reward", *_function(rewards.reward)]
+    parts += ["## feedback", *_function(feedback)]
     return _joined(parts)
 
 

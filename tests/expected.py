@@ -16,7 +16,8 @@ from grader.grading import plan
 from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
 from grader.options import GraderOptions
-from grader.verdict.models import Problem, Submission, Verdict
+from grader.verdict.feedback import feedback
+from grader.verdict.models import Problem, Status, Submission, Verdict
 
 CASES = Path(__file__).parent / "cases"
 Expected = dict[str, Any]
@@ -97,6 +98,9 @@ def compare(verdict: Verdict, expected: Expected) -> None:
     assert set(expected.get("folded", [])) <= folded, shown
     assert set(expected.get("info", [])) <= {diagnosis.code for diagnosis in told}, shown
     assert [text for text in expected.get("message_contains", []) if text not in messages] == [], shown
+    first_line = feedback(verdict).partition("\n")[0]
+    named = verdict.diagnoses[0].code if verdict.diagnoses and verdict.status is not Status.CORRECT else ""
+    assert first_line.startswith(f"{verdict.status}: {named}"), first_line
     assert set(expected.get("labels", [])) <= set(verdict.labels), shown
     assert not set(expected.get("not_labels", [])) & set(verdict.labels), shown
     for name in ("forward", "backward", "total"):

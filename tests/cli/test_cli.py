@@ -344,6 +344,16 @@ def test_show_as_json_is_the_verdict_as_graded(cli, batch):
     assert cli("show", "2", "--json").objects == [graded[1]]
 
 
+def test_show_gives_the_feedback_for_a_prompt(cli, batch):
+    cli(*batch)
+    result = cli("show", "2", "--feedback", "--max-tokens", "200")
+    assert result.out.startswith("wrong_output: output_wrong: An output's values are wrong.\n")
+    assert "The output is wrong; look at index (0, 3)." in result.out
+    assert len(result.out) < 600
+    refused = cli("show", "2", "--feedback", "--json")
+    assert (refused.code, refused.err) == (2, "grader: --json and --feedback: choose one of them\n")
+
+
 @pytest.mark.parametrize("unknown", ["99", "99999999999999999999999"])
 def test_show_of_an_unknown_id(cli, batch, unknown):
     cli(*batch)
