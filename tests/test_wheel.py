@@ -46,7 +46,7 @@ def test_the_shipped_problems_come_along(installed, tmp_path):
     assert all(path.startswith(str(installed)) for path in found.values())
 
 
-@pytest.mark.parametrize("folder", ["reference_solutions", "submissions"])
+@pytest.mark.parametrize("folder", ["reference_solutions", "submissions", "starter"])
 def test_the_shipped_solutions_come_along(installed, folder):
     shipped = {path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*.py")}
     along = installed / "grader" / "_shipped" / folder

@@ -10,7 +10,7 @@ from grader.errors import GraderError
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def shipped(folder: Literal["problems", "reference_solutions", "submissions"]) -> Path:
+def shipped(folder: Literal["problems", "reference_solutions", "submissions", "starter"]) -> Path:
     """The shipped folder with this name. Raises GraderError if it is missing."""
     for place in (_PACKAGE / "_shipped" / folder, _PACKAGE.parent / folder):
         if place.is_dir():

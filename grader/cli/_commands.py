@@ -11,6 +11,10 @@ from typer.core import TyperGroup
 
 COMMANDS = {
     "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
+    "init": (
+        "starting:init",
+        "Write a problem, submissions for it in C++, CUDA and Triton, and a test, to start from.",
+    ),
     "show": ("showing:show", "Show a verdict in full: diagnosis, gradients, build log, timing, environment, source."),
     "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
     "report": (
