@@ -1,6 +1,7 @@
 """The documentation and the code describe the same commands, options, codes, fields and files."""
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -47,6 +48,48 @@ def test_both_make_commands_are_on_the_first_screen():
 
 def test_the_readme_is_short():
     assert len(README.split()) <= 900
+
+
+def test_the_readme_has_its_parts_in_order():
+    parts = [
+        "Checks and benchmarks",
+        "![A verdict",
+        "## Install",
+        "## Your own kernel in five lines",
+        "## What a verdict looks like",
+        "## Grade a KernelBench run",
+        "## Train on verdicts",
+        "## Compared",
+        "## Measured",
+        "## Documentation",
+    ]
+    places = [README.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(("language", "label"), [("cuda", "cuda"), ("python", "triton")])
+def test_the_kernels_of_the_readme_are_those_that_init_writes(language, label):
+    (kernel,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    assert len(kernel.splitlines()) == 5
+    assert kernel in (ROOT / "starter" / "submissions" / "me" / f"scale_silu__{label}.py").read_text()
+
+
+@pytest.mark.slow
+def test_the_readmes_own_kernel_is_graded_as_printed(tmp_path):
+    """In a shell without settings, and by the test that comes along. What needs a GPU compiles without one."""
+    section = README.partition("## Your own kernel in five lines")[2].partition("\n`init`")[0]
+    commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert len(commands) == 5
+    as_installed = f'grader() {{ {sys.executable} -m grader "$@"; }}'
+    shell = ["env", "-i", f"PATH={os.environ['PATH']}", f"HOME={tmp_path}", f"PYTHONPATH={ROOT}"]
+    shell += ["bash", "-ec", "\n".join([as_installed, *commands, f"{sys.executable} -m pytest -q mine"])]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "correct            #1 me/scale_silu on cpu" in done.stdout
+    assert "#2 me/scale_silu__cuda on cuda" in done.stdout
+    assert "#3 me/scale_silu__triton on cuda" in done.stdout
+    assert "verdict 1: correct  me/scale_silu" in done.stdout
+    assert re.search("\n1 passed, 2 skipped|\n3 passed", done.stdout), done.stdout
 
 
 def mentioned(pattern):
