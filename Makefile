@@ -20,8 +20,8 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python $(if $(CONSTRAINTS),-
 
 demo: setup
 	$(BIN)/grader grade submissions --db demo.db $(DEMO_FLAGS)
-	$(BIN)/grader leaderboard --db demo.db
-	$(BIN)/grader leaderboard --db demo.db --board forward
+	$(BIN)/grader leaderboard --db demo.db --format table
+	$(BIN)/grader leaderboard --db demo.db --board forward --format table
 
 # Tests that measure time are marked `alone`: they run one by one, after the others.
 test: setup

@@ -13,6 +13,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from grader.options import AUTO, GraderOptions, device_choices, flag
+from grader.report.listing import ListFormat
 from grader.verdict.models import Device
 
 DATABASE = "grader.db"
@@ -25,6 +26,13 @@ Database = Annotated[str, typer.Option("--db", metavar="PATH|URL", help="Where v
 AnyDevice = Annotated[
     str, typer.Option("--device", metavar="|".join(device_choices()), help="auto: every device.", show_default=False)
 ]
+ListFormatOption = Annotated[
+    ListFormat | None,
+    typer.Option(
+        "--format",
+        help="By default a table on a terminal, else plain: cells between tabs. json: one object per line.",
+    ),
+]
 _METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N", "seconds": "N"}
 
 
@@ -32,6 +40,7 @@ class Format(StrEnum):
     """Output formats of a leaderboard."""
 
     TABLE = "table"
+    PLAIN = "plain"
     JSON = "json"
     CSV = "csv"
     MD = "md"

@@ -14,7 +14,7 @@ from grader.cli._labels import Everything, Having, Without, label_choice
 from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
-from grader.report.boards import leaderboard_table, left_out_line
+from grader.report.boards import leaderboard_plain, leaderboard_table, left_out_line
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
 from grader.report.markdown import leaderboard_markdown
@@ -39,7 +39,10 @@ def show_leaderboard(
         str | None,
         typer.Option("--pass-at", metavar="K,...", help="Also show pass@k by author, over samples of one problem."),
     ] = None,
-    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
+    output: Annotated[
+        Format | None,
+        typer.Option("--format", help="By default a table on a terminal, else plain: cells between tabs."),
+    ] = None,
     db: Database = DATABASE,
 ) -> None:
     """Rank stored verdicts by the lower end of the speedup's 95% interval.
@@ -73,14 +76,19 @@ def show_leaderboard(
     _print(found, output)
 
 
-def _print(found: Leaderboard, output: Format) -> None:
-    if output is Format.TABLE:
+def _print(found: Leaderboard, output: Format | None) -> None:
+    if output is Format.TABLE or (output is None and sys.stdout.isatty()):
         console().print(leaderboard_table(found))
         return
     if output is Format.CSV and (left_out := left_out_line(found)):
         print(left_out, file=sys.stderr)
-    forms = {Format.JSON: leaderboard_json, Format.CSV: leaderboard_csv, Format.MD: leaderboard_markdown}
-    print(forms[output](found))
+    forms = {
+        Format.PLAIN: leaderboard_plain,
+        Format.JSON: leaderboard_json,
+        Format.CSV: leaderboard_csv,
+        Format.MD: leaderboard_markdown,
+    }
+    print(forms[output or Format.PLAIN](found))
 
 
 def _require(problem: str, graded: list[str]) -> None:

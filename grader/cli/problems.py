@@ -11,10 +11,10 @@ import typer
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.remembered_folders import forget, registry, remember
 from grader.cli._catalog import offered, to_check
-from grader.cli._options import ProblemFolders, takes_grader_options
+from grader.cli._options import ListFormatOption, ProblemFolders, takes_grader_options
 from grader.errors import UserError, printable
 from grader.options import GraderOptions
-from grader.report.console import console
+from grader.report.listing import ListFormat, print_listing
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -27,7 +27,8 @@ _Folder = Annotated[
 def list_problems(
     context: typer.Context,
     problems: ProblemFolders = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
+    output: ListFormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """List the problems with their variants, and whether forward and backward can be graded; if not, why.
 
@@ -35,23 +36,20 @@ def list_problems(
     Examples:
       grader problems
       grader problems --problems KernelBench/level1 --json
+      grader problems --format csv > problems.csv
       grader problems add ~/KernelBench
       grader problems check 23_Softmax
     """
     if context.invoked_subcommand is not None:
-        if problems or as_json:
+        if problems or as_json or output:
             raise UserError(f"put the options after the command: grader problems {context.invoked_subcommand} ...")
         return
     from grader.catalog.known_facts import known_facts
-    from grader.report.tables import problems_table
+    from grader.report.tables import PROBLEMS
 
     catalog = _with_skipped_named(offered(problems))
     listed = (known_facts(problem) for problem in catalog.problems.values())
-    if as_json:
-        for one in listed:
-            print(one.model_dump_json())
-    else:
-        console().print(problems_table(listed))
+    print_listing(PROBLEMS, listed, ListFormat.JSON if as_json else output)
 
 
 @app.command()
@@ -67,7 +65,8 @@ def check(
     with_shipped: Annotated[
         bool, typer.Option("--shipped", help="Also check the shipped problems; without --problems, only these.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
+    output: ListFormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     *,
     options: GraderOptions,
 ) -> None:
@@ -85,18 +84,14 @@ def check(
       grader problems check 23_Softmax --json | jq .fault
     """
     from grader.grading.problem_check import Checker
-    from grader.report.text import problem_check_line
+    from grader.report.checks import check_listing
 
     catalog = _with_skipped_named(to_check(problems, with_shipped=with_shipped))
     chosen = [catalog.problem(one) for one in ids or ()] or list(catalog.problems.values())
     with Checker(sandbox=options.sandbox) as checker:
-        for left, problem in zip(reversed(range(len(chosen))), chosen, strict=True):
-            result = checker.check(problem, more_to_come=left > 0)
-            if as_json:
-                print(result.model_dump_json(), flush=True)
-            else:
-                console().print(problem_check_line(result), soft_wrap=True)
-                sys.stdout.flush()
+        lefts = reversed(range(len(chosen)))
+        checks = (checker.check(one, more_to_come=left > 0) for left, one in zip(lefts, chosen, strict=True))
+        print_listing(check_listing(), checks, ListFormat.JSON if as_json else output)
 
 
 @app.command()

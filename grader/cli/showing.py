@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
-from grader.cli._options import DATABASE, Database
+from grader.cli._options import DATABASE, Database, ListFormatOption
 from grader.errors import UserError
 from grader.report.console import console
+from grader.report.listing import print_listing
 from grader.report.machine import json_line
 from grader.report.text import verdict_in_full
 from grader.verdict.feedback import feedback
@@ -54,19 +55,20 @@ def show(
         console().print(verdict_in_full(stored, timing=timing))
 
 
-def doctor() -> None:
+def doctor(output: ListFormatOption = None) -> None:
     """Show what this machine offers: GPUs, nvcc, compiler, PyTorch, each layer of the sandbox.
 
     Exits with status 1 if submissions cannot be isolated on this machine.
 
     \b
-    Example:
+    Examples:
       grader doctor
+      grader doctor --format json | jq 'select(.state != "ok")'
     """
     from grader.machine.doctor import can_isolate, examine
-    from grader.report.tables import findings_table
+    from grader.report.tables import FINDINGS
 
     findings = list(examine())
-    console().print(findings_table(findings))
+    print_listing(FINDINGS, findings, output)
     if not can_isolate(findings):
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from db.leaderboard import Leaderboard
 from db.standings import BEYOND_LIGHT
 from db.summaries import Entry, Summary
 from grader.report.console import one_line
+from grader.report.listing import plain_lines
 from grader.report.text import plain_table, style_of
 
 AUTHORS_RULE = (
@@ -24,12 +25,28 @@ AUTHORS_RULE = (
 def leaderboard_table(board: Leaderboard) -> RenderableType:
     """The board, and the summary by author if there are several problems or samples."""
     parts: list[RenderableType] = [_entries(board) if board.entries else Text(empty_line(board))]
-    several = len({entry.problem for entry in board.entries}) > 1
-    if board.entries and (several or any(one.pass_at_k for one in board.summaries)):
+    if _has_summaries(board):
         parts += [Text(f"by author: {AUTHORS_RULE}"), _summaries(board)]
     if left_out := left_out_line(board):
         parts.append(Text(left_out))
     return Group(*parts)
+
+
+def leaderboard_plain(board: Leaderboard) -> str:
+    """The same as lines with tabs between the cells, for a pipe."""
+    lines = [empty_line(board)]
+    if board.entries:
+        lines = list(plain_lines(_columns(known=True), (_cells(entry, known=True) for entry in board.entries)))
+    if _has_summaries(board):
+        lines += ["", *plain_lines(summary_header(board.summaries), map(summary_cells, board.summaries))]
+    left_out = left_out_line(board)
+    return "\n".join([*lines, *([left_out] if left_out else [])])
+
+
+def _has_summaries(board: Leaderboard) -> bool:
+    """Whether a summary says more than the entries: over several problems, or samples."""
+    several = len({entry.problem for entry in board.entries}) > 1
+    return bool(board.entries) and (several or any(one.pass_at_k for one in board.summaries))
 
 
 def empty_line(board: Leaderboard) -> str:
@@ -104,26 +121,33 @@ def summary_cells(one: Summary) -> list[str]:
 
 def _entries(board: Leaderboard) -> Table:
     known = any(entry.share_of_light is not None for entry in board.entries)
-    light = ["% of roofline"] if known else []
-    table = plain_table(
-        "rank", "problem", "author", "device", "speedup", "at least", *light, "status", "verdict", "remarks"
-    )
+    table = plain_table(*_columns(known=known))
     table.title = f"{board.board} board, ranked by the lower end of the 95% interval"
     for entry in board.entries:
-        share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
-        table.add_row(
-            shown_rank(entry.rank, entry.tied),
-            one_line(entry.problem),
-            one_line(entrant(entry)),
-            one_line(entry.device_name),
-            _times(entry.speedup),
-            _times(entry.ci_low),
-            *([share] if known else []),
-            Text(entry.status, style=style_of(entry.status)),
-            str(entry.verdict_id),
-            ", ".join(remarks(entry)),
-        )
+        *cells, status, verdict, remark = map(one_line, _cells(entry, known=known))
+        table.add_row(*cells, Text(status, style=style_of(entry.status)), verdict, remark)
     return table
+
+
+def _columns(*, known: bool) -> list[str]:
+    light = ["% of roofline"] if known else []
+    return ["rank", "problem", "author", "device", "speedup", "at least", *light, "status", "verdict", "remarks"]
+
+
+def _cells(entry: Entry, *, known: bool) -> list[str]:
+    share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
+    return [
+        shown_rank(entry.rank, entry.tied),
+        entry.problem,
+        entrant(entry),
+        entry.device_name,
+        _times(entry.speedup),
+        _times(entry.ci_low),
+        *([share] if known else []),
+        str(entry.status),
+        str(entry.verdict_id),
+        ", ".join(remarks(entry)),
+    ]
 
 
 def _summaries(board: Leaderboard) -> Table:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +13,7 @@ from grader.catalog.problem_facts import ProblemFacts
 from grader.catalog.problems import Skipped
 from grader.machine.doctor import Finding
 from grader.report.console import one_line
+from grader.report.listing import Listing
 
 _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
@@ -31,6 +34,21 @@ def problems_table(problems: Iterable[ProblemFacts]) -> Table:
     return table
 
 
+def _problem_cells(problem: ProblemFacts) -> list[str]:
+    remark = problem.why_not or "; ".join(_left_out(problem))
+    forward, backward = ("yes" if one else "no" for one in (problem.forward, problem.backward))
+    return [problem.id, forward, backward, ", ".join(problem.variants), remark]
+
+
+PROBLEMS: Listing[ProblemFacts] = Listing(
+    columns=("problem", "forward", "backward", "variants", "remark"),
+    cells=_problem_cells,
+    json=lambda problem: problem.model_dump_json(),
+    tables=lambda problems: [problems_table(problems)],
+)
+"""The listing of `grader problems`."""
+
+
 def skipped_lines(skipped: Iterable[Skipped]) -> list[str]:
     """One line per file that is not offered as a problem."""
     return [one_line(f"skipped {one}") for one in skipped]
@@ -42,6 +60,15 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     for finding in findings:
         table.add_row(finding.subject, Text(finding.state, style=_STYLES[finding.state]), finding.detail)
     return table
+
+
+FINDINGS: Listing[Finding] = Listing(
+    columns=("subject", "state", "detail"),
+    cells=lambda finding: [finding.subject, finding.state, finding.detail],
+    json=lambda finding: json.dumps(asdict(finding)),
+    tables=lambda findings: [findings_table(findings)],
+)
+"""The listing of `grader doctor`."""
 
 
 def _left_out(problem: ProblemFacts) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -20,9 +19,6 @@ from grader.verdict.columns import SHOWN
 from grader.verdict.models import Device, Diagnosis, Status, Verdict
 from grader.verdict.stages import PhaseTiming, TensorCheck, TimingResult
 from grader.verdict.value import Value
-
-if TYPE_CHECKING:
-    from grader.grading.problem_check import ProblemCheck  # imports torch, which takes seconds
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
@@ -47,17 +43,6 @@ def tally(counts: Counter[Status], *, reused: int = 0, copied: int = 0) -> str:
     known = f" ({reused} from the database; --regrade grades again)" if reused else ""
     twins = f" ({copied} of a source that others in this batch have as well, graded once)" if copied else ""
     return f"{counts.total()} graded: {parts}{known}{twins}" if counts else "nothing to grade"
-
-
-def problem_check_line(check: ProblemCheck) -> Text:
-    """One line: whether the problem can be graded, and if not, why."""
-    word, style = {True: ("gradable", "green"), False: ("not gradable", "red"), None: ("not tried", "yellow")}[
-        check.gradable
-    ]
-    parts = [f"{check.fault.code}: {check.fault.reason}"] if check.fault else []
-    parts += [check.remark] if check.remark else []
-    reasons = f": {one_line('; '.join(parts))}" if parts else ""
-    return Text.assemble((f"{word:<13}", style), one_line(check.id), reasons)
 
 
 def verdict_in_full(stored: StoredVerdict, *, timing: bool = False) -> RenderableType:

@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints where, how it exits, what it leaves in the database."""
 
+import csv
 import json
 import os
 import pty
@@ -487,11 +488,28 @@ def test_problems_are_listed_with_what_is_gradable(cli, batch, tmp_path):
     assert "int64 has no gradients" in cli("problems").out
 
 
+@pytest.mark.parametrize("command", ["problems", "doctor", "leaderboard"])
+def test_every_listing_has_every_format(cli, batch, monkeypatch, command):
+    cli(*batch)
+    plain = cli(command).out.splitlines()
+    assert plain == cli(command, "--format", "plain").out.splitlines()
+    columns = plain[0].split("\t")
+    assert len(columns) > 2
+    assert {line.count("\t") for line in plain} == {len(columns) - 1}
+    table = cli(command, "--format", "table").out
+    assert "\t" not in table
+    assert len(list(csv.reader(cli(command, "--format", "csv").out.splitlines()))) == len(plain)
+    as_json = cli(command, "--format", "json")
+    assert len(json.loads(as_json.out)["entries"] if command == "leaderboard" else as_json.objects) == len(plain) - 1
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
+    assert "\t" not in cli(command).out
+
+
 def test_doctor_reports_what_is_there(cli):
     result = cli("doctor")
     assert result.code in (0, 1)
     for subject in ("python", "torch", "C++ compiler", "nvcc", "GPU", "sandbox"):
-        assert re.search(rf"^{re.escape(subject)} +(ok|limited|missing) ", result.out, re.MULTILINE), subject
+        assert re.search(rf"^{re.escape(subject)}\t(ok|limited|missing)\t", result.out, re.MULTILINE), subject
 
 
 def test_doctor_exits_with_1_without_isolation(cli, monkeypatch):
@@ -501,7 +519,7 @@ def test_doctor_exits_with_1_without_isolation(cli, monkeypatch):
     monkeypatch.setattr("grader.sandbox.choose", refuse)
     result = cli("doctor")
     assert result.code == 1
-    assert re.search(r"sandbox +missing +bubblewrap is missing; apt-get install bubblewrap", result.out)
+    assert re.search(r"sandbox\tmissing\tbubblewrap is missing; apt-get install bubblewrap", result.out)
 
 
 def test_the_version_is_printed(cli):

@@ -57,6 +57,15 @@ def test_known_problems_are_listed_without_torch_and_without_the_database(tmp_pa
     assert "torch" in imported(*arguments, **environment)
 
 
+@pytest.mark.parametrize(("typed", "offered"), [("grader lea", "leaderboard"), ("grader problems --f", "--format")])
+def test_a_shell_completes_commands_and_options(typed, offered):
+    code = "import sys; sys.argv = ['grader']; import grader.cli; grader.cli.main()"
+    asked = {"_GRADER_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **asked}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.split() == [offered], done.stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_their_help_begins_with(name):
     command = _Commands()[name]
