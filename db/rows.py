@@ -97,8 +97,8 @@ class Row:
         return self.status is Status.CORRECT
 
 
-def read_rows(store: Store, *, after: int = 0) -> list[Row]:
-    """Every verdict, or those with a higher id than `after`, oldest first."""
+def read_rows(store: Store, *, after: int = 0, run: int | None = None) -> list[Row]:
+    """Every verdict, or those with a higher id than `after`, or of one run, oldest first."""
     query = (
         select(
             verdicts.c.id,
@@ -109,6 +109,8 @@ def read_rows(store: Store, *, after: int = 0) -> list[Row]:
         .where(verdicts.c.id > after)
         .order_by(verdicts.c.id)
     )
+    if run is not None:
+        query = query.where(verdicts.c.run_id == run)
     with store.reading() as session:
         return [_row(dict(one._mapping)) for one in session.execute(query)]
 

@@ -43,6 +43,12 @@ def recent_runs(store: Store, limit: int) -> list[RunState]:
     return [_state(run, [(status, count, last) for of, status, count, last in counts if of == run.id]) for run in runs]
 
 
+def run_ids(store: Store) -> list[int]:
+    """The numbers of all runs, oldest first."""
+    with store.reading() as session:
+        return [run or 0 for run in session.execute(select(col(RunRow.id)).order_by(col(RunRow.id))).scalars()]
+
+
 def _state(run: RunRow, counts: list[tuple[str, int, str]]) -> RunState:
     return RunState(
         id=run.id or 0,

@@ -17,6 +17,10 @@ COMMANDS = {
     ),
     "show": ("showing:show", "Show a verdict in full: diagnosis, gradients, build log, timing, environment, source."),
     "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
+    "diff": (
+        "diff:diff",
+        "Compare two databases or runs: which submissions got another result, which authors moved.",
+    ),
     "report": (
         "pages:report",
         "Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.",

@@ -463,6 +463,38 @@ def test_pass_at_k_of_a_leaderboard(cli, batch):
     }
 
 
+def test_two_databases_and_two_runs_are_compared(cli, batch, tmp_path):
+    cli(*batch, "--db", "before.db")
+    write(tmp_path, "bob", "correct")
+    write(tmp_path, "eve", "wrong_output")
+    cli(*batch, "--db", "after.db")
+    result = cli("diff", "before.db", "after.db")
+    assert result.err == "1 fixed, 1 changed, 1 moved, 1 as before\n"
+    assert [line.split("\t")[:3] for line in result.out.splitlines()] == [
+        ["change", "problem", "submission"],
+        ["fixed", "scale", "bob"],
+        ["changed", "scale", "eve"],
+        ["moved", "", "bob"],
+    ]
+    assert cli("diff", "before.db", "after.db", "--format", "table").out.splitlines()[1].startswith("fixed    scale")
+    runs = cli("diff", "1", "1", "--db", "after.db", "--format", "json")
+    assert (runs.out, runs.err) == ("", "3 as before\n")
+
+
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [
+        ("7", "grader.db: no run 7; the newest is 1"),
+        ("99999999999999999999999", "grader.db: no run 99999999999999999999999; the newest is 1"),
+        ("nosuch.db", "nosuch.db: there is no such database; `grader grade` makes one, --db names another"),
+    ],
+)
+def test_a_side_that_does_not_exist_is_one_line(cli, batch, side, said):
+    cli(*batch)
+    result = cli("diff", "1", side)
+    assert (result.code, result.out, result.err) == (2, "", f"grader: {said}\n")
+
+
 def test_another_database_may_be_named(cli, batch, tmp_path):
     cli(*batch, "--db", f"sqlite:///{tmp_path}/other.db")
     assert not (tmp_path / "grader.db").exists()
