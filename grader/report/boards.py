@@ -112,8 +112,8 @@ def summary_cells(one: Summary) -> list[str]:
         str(one.problems),
         str(one.tried),
         str(one.of),
-        _times(one.geometric_mean_speedup),
-        _times(one.geometric_mean_ci_low),
+        _times(None if one.rank is None else one.geometric_mean_speedup),
+        _times(None if one.rank is None else one.geometric_mean_ci_low),
         *(f"{share:.0%}" for share in one.fast_p.values()),
         *("" if chance is None else f"{chance:.0%}" for chance in one.pass_at_k.values()),
     ]

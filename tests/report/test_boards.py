@@ -82,6 +82,8 @@ def test_several_problems_are_summed_up():
     header, line = printed(leaderboard_table(board)).splitlines()[-2:]
     assert header.split()[:3] == ["rank", "author", "device"]
     assert line.split()[:-1] == ["=1", "ann", "NVIDIA", "H200", "1", "1", "2", "3.000x"]
+    unranked = board.model_copy(update={"summaries": (summary(rank=None, problems=0),)})
+    assert printed(leaderboard_table(unranked)).split()[-7:] == ["-", "ann", "NVIDIA", "H200", "0", "1", "2"]
     assert "one without a ranked submission counts as 1.0x" in printed(leaderboard_table(board))
 
 

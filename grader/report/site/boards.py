@@ -41,9 +41,11 @@ class AuthorPlace:
     """Number of problems that are correct and faster than each of `FAST_P_STEPS`."""
 
     @property
-    def speedup(self) -> Speedup:
-        """The mean over the board's problems, with the means of the intervals' ends."""
+    def speedup(self) -> Speedup | None:
+        """The mean over the board's problems, with the means of the intervals' ends; None without a rank."""
         one = self.summary
+        if one.rank is None:
+            return None
         return Speedup(one.geometric_mean_speedup, one.geometric_mean_ci_low, one.geometric_mean_ci_high)
 
 
