@@ -349,7 +349,15 @@ def hostile(site, text=HOSTILE):
         made = samples.verdict(status=status)
         where = samples.environment(Device.CUDA, text)
         diagnosis = Diagnosis(
-            code=text, stage="backward", message=text, detail={"traceback": f"a\n{text}", text: [text], "file": text}
+            code=text,
+            stage="backward",
+            message=text,
+            detail={
+                "consequences": [text, f"grad_zero: {text}"],
+                "traceback": f"a\n{text}",
+                text: [text],
+                "file": text,
+            },
         )
         site.save(
             author=text,

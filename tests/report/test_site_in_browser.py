@@ -138,6 +138,17 @@ def test_a_link_to_a_line_leads_there(opened):
     assert page.locator(".l:target").inner_text() == "x = 1"
 
 
+def test_what_follows_from_a_cause_is_folded_under_it(opened):
+    page = opened("verdicts/21.html")
+    folded = page.locator(".diagnoses .consequences li")
+    assert folded.count() == 2
+    assert not folded.nth(1).is_visible()
+    page.get_by_text("2 more from this cause").click()
+    assert folded.nth(1).is_visible()
+    assert folded.nth(1).locator(".code").inner_text() == "grad_zero"
+    assert "consequences" not in page.locator(".diagnoses").inner_text()
+
+
 def test_no_page_is_wider_than_a_phone(opened):
     for name in ("index.html", "verdicts/1.html", "lists/1.html"):
         page = opened(name)
