@@ -94,7 +94,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
     set_precision(session.device, tf32=step.tf32)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
-    late = late_stream(session.device, [g for _, g in pairs], active=step.side_stream)
+    late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
     with late, dense, no_collection():
         if step.into != "result":
             grads = engine.accumulated(pairs, tape.leaves, step)

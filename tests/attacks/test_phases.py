@@ -23,10 +23,45 @@ SEEN = set()
 
 
 def of(x):
-    return [x.dtype, x.device, x.is_leaf, x.requires_grad, x.grad is None, x.stride(),
+    return [sys.getrefcount(x), sorted(type(one).__name__ for one in gc.get_referrers(x)), x.is_shared(), x.output_nr,
+            sorted(x.__dict__), x.dtype, x.device, x.is_leaf, x.requires_grad, x.grad is None, x.stride(),
             x.storage_offset(), x.untyped_storage().nbytes() == x.nbytes, x.data_ptr() % 64, x.layout,
             x.is_inference(), x.is_conj(), x.is_neg(), x._is_view(), type(x).__name__,
             x._backward_hooks is None]
+
+
+def status():
+    words = ("Sig", "Shd", "Cap", "NoNew", "Seccomp", "_allowed", "THP", "VmLck", "Umask", "Threads")
+    return [line for line in open("/proc/self/status") if line.startswith(words) and not line.startswith("SigQ")]
+
+
+def tasks():
+    return sorted((open(f"/proc/self/task/{task}/comm").read(), sorted(os.sched_getaffinity(int(task))))
+                  for task in os.listdir("/proc/self/task"))
+
+
+def note(graph, facts):
+    for what, value in facts.items():
+        text = json.dumps(value, default=str)
+        line = json.dumps([graph, what, text if len(text) < 900 else hashlib.sha256(text.encode()).hexdigest()])
+        if line not in SEEN:
+            SEEN.add(line)
+            print("seen", line, flush=True)
+
+
+class Watch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y):
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        note(True, {
+            "grad_output": of(g),
+            "backward": [torch.is_grad_enabled(), torch._C._autograd._get_current_graph_task_keep_graph(),
+                         threading.current_thread().name, sorted(os.sched_getaffinity(0)), gc.isenabled()],
+        })
+        return g
 
 
 def stack():
@@ -77,18 +112,15 @@ class ModelNew(nn.Module):
                       self._compiled_call_impl is None],
             "inputs": of(x),
             "parameters": [of(p) for p in self.parameters()],
+            "process": [status(), tasks(), os.sched_getscheduler(0), gc.get_freeze_count(),
+                        [signal.getitimer(n) for n in range(3)], sorted(signal.pthread_sigmask(signal.SIG_BLOCK, []))],
             "stack": stack(),
             "addresses": [x.data_ptr(), id(x), id(self)],
             "input's version": x._version,
             "calls": [self.calls, *(p._version for p in self.parameters())],
         }
-        for what, value in facts.items():
-            text = json.dumps(value, default=str)
-            line = json.dumps([graph, what, text if len(text) < 900 else hashlib.sha256(text.encode()).hexdigest()])
-            if line not in SEEN:
-                SEEN.add(line)
-                print("seen", line, flush=True)
-        return self.down(torch.tanh(self.up(x)))
+        note(graph, facts)
+        return Watch.apply(self.down(torch.tanh(self.up(x))))
 """
 
 EXCEPTIONS = {"stack", "addresses", "calls"}

@@ -74,7 +74,10 @@ def _forward(session: Session, step: TimedPart) -> Callable[[], object]:
 
 def _backward(session: Session, step: TimedPart) -> Callable[[], object]:
     tape = session.tapes[step.tape]
-    pairs = [(tape.outputs[name], cotangent(session, given)) for name, given in step.cotangents.items()]
+    grad_outputs = session.grad_outputs[step.grads] = {
+        name: cotangent(session, given) for name, given in step.cotangents.items()
+    }
+    pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     set_precision(session.device, tf32=step.tf32)
 
     def backward() -> None:
