@@ -43,13 +43,16 @@ class Turn:
     rank=10,
 )
 def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """Runs the case, a few elements changed in place, the case at new addresses, and another draw.
+    """Runs the case, with a few elements changed, at new addresses, and with another draw's values.
+
+    The other draw comes with its own inputs, then with the case's.
 
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.
     """
     edited = questions.edited(oracle, case)
     moved = oracle.case(case.variant, training=case.training, draw=1)
+    mixed = questions.with_parameters_of(oracle, case, moved) if moved.init_inputs == case.init_inputs else case
     turns: list[Turn] = []
     for mode in case.modes:
         one, other = ("a", "b") if mode == case.training else ("c", "d")
@@ -59,10 +62,14 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
             Turn(other, case, False, "for the same values at a new address", mode),
         ]
         if moved.init_inputs == case.init_inputs:
-            turns.append(Turn(other, moved, True, "after inputs and parameters changed in place", mode))
+            again = "when the inputs of an earlier call come with other parameters"
+            turns += [
+                Turn(other, moved, True, "after inputs and parameters changed in place", mode),
+                Turn(other, mixed, True, again, mode),
+            ]
     job, last = candidate.script(case), case
     for index, turn in enumerate(turns):
-        if turn.case is moved or last is moved:
+        if turn.case.state is not last.state:
             candidate.reset(job, turn.case)
         else:
             candidate.reset_buffers(job, turn.case)

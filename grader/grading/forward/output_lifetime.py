@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import replace
+from itertools import product
 
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import check_output
@@ -25,15 +24,14 @@ FRESH = "return a fresh tensor from each forward, not a buffer that is kept"
 def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     if not case.values_comparable or not questions.keeps_outputs(oracle, case):
         return None
-    training = secrets.choice(case.modes)
     job = candidate.script(case)
-    questions.add_forwards(job, oracle, replace(case, training=training))
+    questions.add_forwards(job, oracle, case)
     result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
     if result.failure is not None:
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
-        return of_mode(diagnose("output_overwritten", what, remedy=FRESH), case, training)
-    for name in case.outputs:
-        if check_output(case, result, f"output:a:{name}", name).status == "failed":
+        return diagnose("output_overwritten", what, remedy=FRESH)
+    for training, name in product(case.modes, case.outputs):
+        if check_output(case, result, f"output:{questions.tape_of(training)}:{name}", name).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
             return of_mode(diagnose("output_overwritten", what, remedy=FRESH), case, training)
     return None

@@ -36,6 +36,19 @@ def edited(oracle: Oracle, case: Case) -> Case:
     return oracle.remember(("edited", case.seed, case.training), run)
 
 
+def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
+    """The case with the parameters and buffers of another of its sizes, and the outputs for these."""
+
+    def run() -> Case:
+        mixed = replace(case, state=other.state)
+        try:
+            return replace(mixed, outputs=outputs_for(oracle, mixed, case.inputs))
+        except ProblemError:
+            return case
+
+    return oracle.remember(("parameters of", case.seed, other.seed, case.training), run)
+
+
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
     """The structure of each tensor among the forward's arguments, by position."""
 
@@ -209,8 +222,9 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
         add_forwards(job, oracle, case)
         result = oracle.run(job, tolerate_failure=True)
         return result.failure is None and all(
-            tolerance.check(of, result.sealed[f"output:a:{name}"]).status == "passed"
+            tolerance.check(of, result.sealed[f"output:{tape_of(training)}:{name}"]).status == "passed"
             for name, of in case.outputs.items()
+            for training in case.modes
         )
 
     return oracle.remember(("keeps outputs", case.seed, case.training), run)
@@ -242,11 +256,19 @@ def differentiates_twice(oracle: Oracle, case: Case) -> bool:
 def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
     """Add a forward on the case's inputs and two on others to a job; export the outputs of the first.
 
-    The other inputs differ in all elements: behind a ReLU, a few changed elements may have no effect.
+    In each mode of the case, under its name. The other inputs differ in all elements: behind a ReLU, a few changed
+    elements may have no effect.
     """
     _, others = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
-    for key, inputs in (("a", case.inputs), ("b", others), ("c", others)):
-        job.put_inputs(key, inputs)
-        job.step(p.Forward(model=MODEL, inputs=key, tape=key, training=case.training))
-    job.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
-    job.step(p.Drop(empty_cache=False))
+    for training in case.modes:
+        tape = tape_of(training)
+        for key, inputs in ((tape, case.inputs), ("b", others), ("c", others)):
+            job.put_inputs(key, inputs)
+            job.step(p.Forward(model=MODEL, inputs=key, tape=key, training=training))
+        job.export({f"output:{tape}:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
+        job.step(p.Drop(empty_cache=False))
+
+
+def tape_of(training: bool) -> str:
+    """The tape of `add_forwards` in this mode."""
+    return "train" if training else "eval"
