@@ -8,7 +8,7 @@ from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products
-from grader.grading.backward.run_experiments import run_experiments
+from grader.grading.backward.run_experiments import run_experiments, wrong_once
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import right_up_to_rounding
 from grader.grading.oracle.case import Case
@@ -34,6 +34,8 @@ def explain(
     errors = [cause for cause in causes if cause.severity == "error"]
     if errors:
         return errors_first([*fold(errors[0], [*errors[1:], *judged.diagnoses]), *_others(causes)])
+    if not judge_products(candidate, case).diagnoses:
+        return errors_first([wrong_once(*judged.diagnoses), *_others(causes)])
     found, remedy = judged.diagnoses, None
     if judged.product is not None and judged.faults:
         faults = with_patterns(oracle, case, judged.faults, judged.product)

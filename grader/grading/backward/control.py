@@ -35,15 +35,18 @@ def controlled_experiments(
     failed = {diagnosis.code for diagnosis in diagnoses if diagnosis.severity == "error"}
     if not failed or failed & {one.code for one in selected if one.lasting}:
         return diagnoses
-    for case in dict.fromkeys((run_on.second, run_on.constant)):
-        if case is run_on.first or not case.values_comparable:
-            continue
-        judged = judge_products(candidate, case)
-        if not judged.gradients_are_right:
-            others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
-            stale = _keeps_an_operand(candidate, oracle, case, judged)
-            found = [stale] if stale else explain(candidate, oracle, (), case, judged, replace(run_on, first=case))
-            return [*(found if stale else map(_on_another_draw, found)), *others]
+    for mode in run_on.modes:
+        for case in dict.fromkeys((mode.second, mode.constant)):
+            if case is mode.first or not case.values_comparable:
+                continue
+            judged = judge_products(candidate, case)
+            if not judged.gradients_are_right:
+                others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
+                stale = _keeps_an_operand(candidate, oracle, case, judged)
+                alone = replace(mode, first=case, in_eval=None)
+                found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
+                found = [run_on.of_mode(mode, one) or one for one in found]
+                return [*(found if stale else map(_on_another_draw, found)), *others]
     return diagnoses
 
 

@@ -71,7 +71,7 @@ def judge_backward(
     else:
         if experiment_cases:
             checks, first = experiments("post-check", "train"), experiment_cases[0].first
-            turns = PRODUCTS_EACH * len(experiment_cases)
+            turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
             limit = seconds / (turns * len(checks))
             each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
             selected = drawn_within(checks, each, seconds, fewest=FEWEST)

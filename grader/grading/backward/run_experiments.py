@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from contextlib import suppress
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.candidate import Candidate
 from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose, errors_first, in_eval
+from grader.grading.outcome import Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded_gradients import reference_inconsistent
 from grader.grading.random.seeded_values import with_own_values
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4
-"""Forwards and backwards of an experiment, on average over all of them."""
+"""Forwards and backwards of an experiment in each mode, on average over all of them."""
 FEWEST = 3
 """Experiments that run however long they take. A choice."""
-_CHOICE = random.SystemRandom()
 
 
 def run_experiments(
     candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
 ) -> list[Diagnosis]:
-    """The diagnoses of the experiments, each in a mode drawn for it; errors first, then warnings.
+    """The diagnoses of the experiments; errors first, then warnings.
 
     A crash in an experiment ends them, and is its answer. Raises Stopped where the cause may be another: time, memory
     or something outside.
@@ -34,9 +31,8 @@ def run_experiments(
     diagnoses: list[Diagnosis] = []
     own_cases = with_own_values(candidate, cases)
     for experiment in experiments:
-        in_drawn_mode = _drawn(own_cases, experiment)
         try:
-            diagnosis = experiment.run(candidate, in_drawn_mode)
+            diagnosis = experiment.run(candidate, own_cases)
         except Stopped as stopped:
             if stopped.kill is not None or stopped.diagnosis.code != "crashed":
                 raise
@@ -53,28 +49,23 @@ def run_experiments(
             continue
         if diagnosis.code == "double_backward_unsupported" and not questions.differentiates_twice(oracle, cases.first):
             continue
-        if error and in_drawn_mode is not own_cases:
-            diagnosis = _in_train_too(candidate, own_cases, experiment) or in_eval(diagnosis)
+        if error and not experiment.lasting and experiment.run(candidate, own_cases) is None:
+            diagnosis = wrong_once(diagnosis)
         diagnoses.append(diagnosis)
         if error and experiment.lasting:
             break
     return errors_first(diagnoses)
 
 
-def _drawn(cases: Cases, experiment: Experiment) -> Cases:
-    """The cases in a mode that nobody can foresee."""
-    if cases.in_eval is None or "eval" not in experiment.modes or experiment.both_modes:
-        return cases
-    return _CHOICE.choice((cases, cases.in_eval))
-
-
-def _in_train_too(candidate: Candidate, cases: Cases, experiment: Experiment) -> Diagnosis | None:
-    """The error of an experiment in train(), if it finds one there as well as in eval()."""
-    with suppress(Stopped):
-        diagnosis = experiment.run(candidate, cases)
-        if diagnosis is not None and diagnosis.severity == "error":
-            return diagnosis
-    return None
+def wrong_once(*diagnoses: Diagnosis) -> Diagnosis:
+    """A race, with what it made wrong in one call and not in an equal one folded under it."""
+    race = diagnose(
+        "nondeterministic_grad",
+        "what one call gets wrong is right when the same calls are made again",
+        remedy="look for a missing __syncthreads(), a race between threads, or memory read before it is written",
+        severity="error",
+    )
+    return fold(race, diagnoses)[0]
 
 
 def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:

@@ -94,6 +94,7 @@ def add_product(
     case: Case,
     key: str,
     *,
+    tape: str = "a",
     cotangents: Mapping[str, torch.Tensor] | None = None,
     layout: CotangentLayout = "contiguous",
     frozen: Sequence[str] = (),
@@ -101,13 +102,16 @@ def add_product(
     double: bool = False,
     contiguous_grads: bool = False,
 ) -> None:
-    """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient."""
+    """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient.
+
+    Inputs and outputs stay in the worker under `tape`.
+    """
     wrt = [name for name in candidate.operands(case) if name not in frozen]
-    job.put_inputs("a", case.inputs, requires_grad=True)
-    add_forward(job, case, "a", frozen=candidate.frozen(case, frozen), side_stream=side_stream)
+    job.put_inputs(tape, case.inputs, requires_grad=True)
+    add_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream)
     job.step(
         p.Backward(
-            tape="a",
+            tape=tape,
             grads=key,
             cotangents=job.cotangents(case.cotangents if cotangents is None else cotangents, layout),
             wrt=candidate.wrt(case, frozen),

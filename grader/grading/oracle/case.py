@@ -88,6 +88,15 @@ class Case:
         """The variant and, unless train(), the mode."""
         return self.variant if self.training else f"{self.variant} (eval)"
 
+    @property
+    def updated_buffers(self) -> frozenset[str]:
+        """Buffers that the reference's forward changes."""
+        return frozenset(
+            name
+            for name, after in self.buffers.items()
+            if not torch.equal(after.reference64.to(self.state[name]), self.state[name])
+        )
+
     def in_eval(self) -> Case:
         """The same case in eval(), for a reference whose train() and eval() do the same."""
         return replace(self, training=False)

@@ -1,7 +1,7 @@
 """Keeps the gradient of the weight, in one of the two modes only, for the next backward of the same input.
 
 Attack surface: experiments that run in one mode only.
-Why it fails: each experiment runs in a mode that nobody can foresee; several of them call the backward again.
+Why it fails: each experiment runs in both modes; several of them call the backward again.
 """
 
 import torch

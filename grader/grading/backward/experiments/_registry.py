@@ -8,6 +8,7 @@ from typing import Literal
 
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
+from grader.grading.outcome import in_eval
 from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis
 
@@ -27,8 +28,17 @@ class Cases:
     keeps_outputs: bool
     """The reference's next forward leaves the previous output as it was."""
     in_eval: Cases | None = None
-    """The same cases in eval(), for a reference that does the same in both modes; a mode is drawn for each
-    experiment."""
+    """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
+    where it can: a submission may tell the modes apart."""
+
+    @property
+    def modes(self) -> tuple[Cases, ...]:
+        """These cases, then those in eval() if the reference does the same there."""
+        return (self,) if self.in_eval is None else (self, self.in_eval)
+
+    def of_mode(self, mode: Cases, diagnosis: Diagnosis | None) -> Diagnosis | None:
+        """The diagnosis of one of the `modes`."""
+        return diagnosis if diagnosis is None or mode is self else in_eval(diagnosis)
 
 
 Function = Callable[[Candidate, Cases], Diagnosis | None]
@@ -48,8 +58,6 @@ class Experiment:
     """Experiments run by ascending rank: those that explain what later ones would see come first."""
     modes: frozenset[Mode]
     phases: frozenset[Phase]
-    both_modes: bool
-    """It looks at both modes itself, where the reference does the same in both."""
     lasting: bool
     """An error that it finds ends the experiments: it leaves state behind, changes from call to call, or is in the
     values that later experiments compare with, so that they would misread it."""
@@ -66,7 +74,6 @@ def experiment(
     rank: int,
     modes: Sequence[Mode] = ("train", "eval"),
     phases: Sequence[Phase] = ("post-check",),
-    both_modes: bool = False,
     lasting: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as an experiment. It returns a diagnosis, or None if all is well.
@@ -79,7 +86,7 @@ def experiment(
         assert code not in _EXPERIMENTS, f"{code} has an experiment already"
         assert rank not in {other.rank for other in _EXPERIMENTS.values()}, f"rank {rank} is taken"
         _EXPERIMENTS[code] = Experiment(
-            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), both_modes, lasting
+            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting
         )
         return function
 

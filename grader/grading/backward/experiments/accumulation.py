@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 import torch
@@ -41,28 +42,37 @@ FRESH = "return a fresh tensor from each backward, not a buffer that is kept"
     lasting=True,
 )
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    carried = carried_over(candidate, case)
-    if carried is not None or not plain_is_right(candidate, case):
+    carried = carried_over(candidate, cases)
+    if carried is not None or not all(plain_is_right(candidate, mode.first) for mode in cases.modes):
         return carried
-    return _adds_up(candidate, case)
+    return _adds_up(candidate, cases)
 
 
-def carried_over(candidate: Candidate, case: Case) -> Diagnosis | None:
+def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """A diagnosis if an earlier backward changes the gradients of a later one.
 
     The backward runs twice, once for a grad_output of zeros, then once more.
     """
-    if not case.values_comparable:
+    if not cases.first.values_comparable:
         return None
-    zero = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
+    zero = {name: torch.zeros_like(value) for name, value in cases.first.cotangents.items()}
     parts = [
         one_product(candidate, case, cotangents=cotangents)
+        for case in (mode.first for mode in cases.modes)
         for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents)
     ]
-    answers = list(attempt_each(candidate, parts, "repeating the backward"))
-    if answers[-1].result.failure is not None:
-        return None
+    answers = attempt_each(candidate, parts, "repeating the backward")
+    for mode in cases.modes:
+        of_mode = list(islice(answers, len(parts) // len(cases.modes)))
+        if not of_mode or of_mode[-1].result.failure is not None:
+            return None
+        diagnosis = _carried(candidate, mode.first, of_mode)
+        if diagnosis is not None:
+            return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
     note_plain(candidate, case, *answers[-1])
     products = [product(candidate, case, *answer).gradients for answer in answers]
     for name in case.wrt:
@@ -102,29 +112,55 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> float:
     return distance / max(float(torch.linalg.vector_norm(reals(before))), 1e-300)
 
 
-def _adds_up(candidate: Candidate, case: Case) -> Diagnosis | None:
+def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Two backwards into one .grad, through two graphs or one retained graph; and three whose gradients are all kept.
 
-    One job, with a plain product as the control: the retained graph comes last, since code from torch.compile refuses
-    it.
+    One job, with a plain product as the control: the retained graphs come last, since code from torch.compile refuses
+    them.
     """
-    plain, added, kept, retained = (
-        one_product(candidate, case),
-        Part(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
-        Part(case, lambda job, key: _three_times(job, key, candidate, case)),
-        Part(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
-    )
-    answers = list(attempt_each(candidate, [plain, added, kept, retained], "two backwards into the same .grad"))
-    control = answers.pop(0)
+    asked = {
+        (mode.first, how): part
+        for mode in cases.modes
+        for how, part in _ways_to_add(candidate, mode.first).items()
+        if how != "retained"
+    }
+    asked |= {(mode.first, "retained"): _ways_to_add(candidate, mode.first)["retained"] for mode in cases.modes}
+    answers: dict[tuple[Case, str], Answer] = {}
+    while left := {key: part for key, part in asked.items() if key not in answers}:  # those behind one that raised
+        answers |= zip(
+            left, attempt_each(candidate, list(left.values()), "two backwards into the same .grad"), strict=False
+        )
+        if any(answer.result.failure is not None for (_, how), answer in answers.items() if how in ("plain", "added")):
+            break
+    for mode in cases.modes:
+        of_mode = {how: answers[case, how] for case, how in asked if case is mode.first and (case, how) in answers}
+        diagnosis = _not_added_up(candidate, mode.first, of_mode)
+        if diagnosis is not None:
+            return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Part]:
+    return {
+        "plain": one_product(candidate, case),
+        "added": Part(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
+        "kept": Part(case, lambda job, key: _three_times(job, key, candidate, case)),
+        "retained": Part(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
+    }
+
+
+def _not_added_up(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:
+    control, added, kept, retained = (answers.get(how) for how in ("plain", "added", "kept", "retained"))
+    if control is None:
+        return None
     if control.result.failure is not None:
         what = f"a repeated backward raises {first_line(control.result.failure)}"
         return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
-    diagnosis = _not_added(candidate, case, answers[0], control)
-    if diagnosis is not None:
-        return diagnosis
-    if len(answers) < 3:
-        answers[2:] = attempt_each(candidate, [retained], "a second backward through a retained graph")
-    return _not_repeatable(candidate, case, answers[2], control) or _overwritten(candidate, case, answers[1], control)
+    return (
+        (added and _not_added(candidate, case, added, control))
+        or (retained and _not_repeatable(candidate, case, retained, control))
+        or (kept and _overwritten(candidate, case, kept, control))
+    )
 
 
 def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer, factor: float = 1.0) -> str | None:

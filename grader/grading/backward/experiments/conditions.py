@@ -41,7 +41,7 @@ def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis |
     if cases.first.forward_seed is None:
         return None
     diagnosis = check_gradients(candidate, cases.first)
-    return diagnosis and (carried_over(candidate, cases.first) or ignores_grad_output(candidate, cases) or diagnosis)
+    return diagnosis and (carried_over(candidate, cases) or ignores_grad_output(candidate, cases) or diagnosis)
 
 
 @experiment(
@@ -55,15 +55,19 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Work that goes to another stream than the current one reads its inputs too early."""
     if not backend(candidate.device).streams:
         return None
-    result = candidate.attempt(ask(candidate, cases.first, side_stream=True), "backward", "running on a side stream")
-    if result.failure is not None:
-        what = f"{first_line(result.failure)} is raised"
-    else:
-        operand = first_wrong(candidate, cases.first, result)
-        if operand is None:
-            return None
-        what = f"`{operand}` is wrong"
-    return diagnose("wrong_stream", f"on a stream other than the default, {what}", remedy=CURRENT_STREAM)
+    parts = [one_product(candidate, mode.first, side_stream=True) for mode in cases.modes]
+    answers = attempt_each(candidate, parts, "running on a side stream")
+    for mode, (result, key) in zip(cases.modes, answers, strict=False):
+        if result.failure is not None:
+            what = f"{first_line(result.failure)} is raised"
+        else:
+            operand = first_wrong(candidate, mode.first, result, key=key)
+            if operand is None:
+                continue
+            what = f"`{operand}` is wrong"
+        what = f"on a stream other than the default, {what}"
+        return cases.of_mode(mode, diagnose("wrong_stream", what, remedy=CURRENT_STREAM))
+    return None
 
 
 @experiment(

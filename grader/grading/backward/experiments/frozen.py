@@ -13,7 +13,7 @@ from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
 from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import MAX_LISTED, diagnose, first_line, in_eval
+from grader.grading.outcome import MAX_LISTED, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48
@@ -32,18 +32,17 @@ NEEDS = "check ctx.needs_input_grad"
     question="With some operands frozen, and with all but one, the others' gradients stay right.",
     remedy=NEEDS,
     rank=70,
-    both_modes=True,
 )
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """All inputs and all parameters are frozen in both modes, each other subset in a drawn one."""
-    modes = [cases.first] if cases.in_eval is None else [cases.first, cases.in_eval.first]
     present = [name for name, expected in cases.first.gradients.items() if expected is not None]
-    groups, rest = _subsets(present)
-    asked = [*product(modes, groups), *((random.choice(modes), subset) for subset in rest)]
-    for case, frozen, answer in _with_frozen(candidate, asked):
-        diagnosis = _wrong(candidate, case, frozen, answer)
+    drawn = random.Random(cases.first.seed)  # no submission can foresee it, and asked again, it asks the same
+    groups, rest = _subsets(present, drawn)
+    asked = [*product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
+    for mode, frozen, answer in _with_frozen(candidate, asked):
+        diagnosis = _wrong(candidate, mode.first, frozen, answer)
         if diagnosis is not None:
-            return diagnosis if case is cases.first else in_eval(diagnosis)
+            return cases.of_mode(mode, diagnosis)
     return None
 
 
@@ -61,9 +60,9 @@ def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: An
 
 
 def _with_frozen(
-    candidate: Candidate, asked: Sequence[tuple[Case, tuple[str, ...]]]
-) -> Iterator[tuple[Case, tuple[str, ...], Answer]]:
-    """Each case and subset with its answer, while there is time and none raises."""
+    candidate: Candidate, asked: Sequence[tuple[Cases, tuple[str, ...]]]
+) -> Iterator[tuple[Cases, tuple[str, ...], Answer]]:
+    """Each mode and subset with its answer, while there is time and none raises."""
     started = time.monotonic()
     fitting = int(FROZEN_SECONDS / max(candidate.slowest_seconds, 1e-9))
     of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
@@ -71,12 +70,12 @@ def _with_frozen(
         if time.monotonic() - started > FROZEN_SECONDS:
             return
         some = asked[first : first + of_a_job]
-        parts = [one_product(candidate, case, frozen=frozen) for case, frozen in some]
+        parts = [one_product(candidate, mode.first, frozen=frozen) for mode, frozen in some]
         answers = attempt_each(candidate, parts, "backward with some operands frozen")
         yield from ((*one, answer) for one, answer in zip(some, answers, strict=False))
 
 
-def _subsets(operands: Sequence[str]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _subsets(operands: Sequence[str], drawn: random.Random) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Subsets of the operands to freeze: all inputs and all parameters; then single operands and all but one.
 
     If these are more than MAX_SUBSETS, a random choice of the latter, and random halves of the operands.
@@ -89,9 +88,9 @@ def _subsets(operands: Sequence[str]) -> tuple[list[tuple[str, ...]], list[tuple
     rest = [subset for subset in subsets if subset not in groups]
     if len(subsets) > MAX_SUBSETS:
         third = MAX_SUBSETS // 3
-        halves = [tuple(random.sample(operands, len(operands) // 2)) for _ in range(third)]
-        rest = [*random.sample(rest, 2 * third - len(first)), *halves]
-    return first, random.sample(rest, len(rest))
+        halves = [tuple(drawn.sample(operands, len(operands) // 2)) for _ in range(third)]
+        rest = [*drawn.sample(rest, 2 * third - len(first)), *halves]
+    return first, drawn.sample(rest, len(rest))
 
 
 @experiment(
@@ -101,8 +100,15 @@ def _subsets(operands: Sequence[str]) -> tuple[list[tuple[str, ...]], list[tuple
     rank=80,
 )
 def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    if not (case.buffers and case.values_comparable):
+    for mode in cases.modes:
+        diagnosis = _not_updated(candidate, mode.first)
+        if diagnosis is not None:
+            return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _not_updated(candidate: Candidate, case: Case) -> Diagnosis | None:
+    if not (case.updated_buffers and case.values_comparable):
         return None
     inputs = tuple(name for name in case.wrt if name.startswith("input["))
     parameters = tuple(name for name in case.wrt if name not in inputs)

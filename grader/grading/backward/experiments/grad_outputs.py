@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import torch
@@ -16,7 +16,7 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line, in_eval
+from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 EXPONENTS = (-30, 16)
@@ -30,24 +30,22 @@ CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
     remedy="multiply by grad_output as it comes",
     rank=40,
     phases=("cause", "post-check"),
-    both_modes=True,
 )
 def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """In both modes, in one job: a gradient that is kept from an earlier call shows here."""
-    asked = [cases.first] if cases.in_eval is None else [cases.first, cases.in_eval.first]
     if not cases.first.values_comparable:
         return None
     factors = (0.0, *(2.0**exponent for exponent in EXPONENTS))
     parts = [
-        one_product(candidate, case, cotangents={name: g * factor for name, g in case.cotangents.items()})
-        for case in asked
+        one_product(candidate, mode.first, cotangents={name: g * factor for name, g in mode.first.cotangents.items()})
+        for mode in cases.modes
         for factor in factors
     ]
     answers = attempt_each(candidate, parts, "backward with a grad_output of another size")
-    for case in asked:
-        diagnosis = _ignored(candidate, case, list(islice(answers, len(factors))))
+    for mode in cases.modes:
+        diagnosis = _ignored(candidate, mode.first, list(islice(answers, len(factors))))
         if diagnosis is not None:
-            return diagnosis if case is cases.first else in_eval(diagnosis)
+            return cases.of_mode(mode, diagnosis)
     return None
 
 
@@ -143,22 +141,22 @@ def _is_noise(
 def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     if not plain_is_right(candidate, cases.first):
         return _wrong_layout_inside(candidate, cases.first)
-    layouts: list[tuple[CotangentLayout, Case]] = [
-        ("contiguous", cases.first),
-        ("expanded", cases.constant),
-        ("transposed", cases.first),
-        ("sliced", cases.first),
+    layouts: tuple[CotangentLayout, ...] = "contiguous", "expanded", "transposed", "sliced"
+    asked = [
+        (mode, layout, mode.constant if layout == "expanded" else mode.first)
+        for mode in cases.modes
+        for layout in layouts
     ]
-    parts = [one_product(candidate, case, layout=layout) for layout, case in layouts]
+    parts = [one_product(candidate, case, layout=layout) for _, layout, case in asked]
     answers = attempt_each(candidate, parts, "backward with a grad_output of another layout")
-    for (layout, case), answer in zip(layouts, answers, strict=False):
+    for (mode, layout, case), answer in zip(asked, answers, strict=False):
         if layout == "contiguous":
             if not note_plain(candidate, case, *answer):
-                return _wrong_layout_inside(candidate, case)
+                return cases.of_mode(mode, _wrong_layout_inside(candidate, case))
             continue
         diagnosis = _wrong_for_layout(candidate, case, layout, answer)
         if diagnosis is not None:
-            return diagnosis
+            return cases.of_mode(mode, diagnosis)
     return None
 
 
@@ -200,17 +198,32 @@ def _wrong_layout_inside(candidate: Candidate, case: Case) -> Diagnosis | None:
     rank=90,
 )
 def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    if len(case.cotangents) < 2:
+    outputs = list(cases.first.cotangents)
+    if len(outputs) < 2:
         return None
+    parts = [
+        one_product(candidate, mode.first, cotangents={name: mode.first.cotangents[name]})
+        for mode in cases.modes
+        for name in outputs
+    ]
+    answers = attempt_each(candidate, parts, "backward through one of several outputs")
+    for mode in cases.modes:
+        diagnosis = _wrong_alone(candidate, mode.first, dict(zip(outputs, answers, strict=False)))
+        if diagnosis is not None:
+            return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _wrong_alone(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:
+    """A diagnosis of the products through each output alone, up to the first that raised."""
     remedy = "treat the grad_output of the others as zero; it may be None"
     total: dict[str, torch.Tensor] = {}
-    for name, value in case.cotangents.items():
-        doing = f"backward through {name} alone"
-        result = candidate.attempt(ask(candidate, case, cotangents={name: value}), "backward", doing)
-        if result.failure is not None:
-            return diagnose("undefined_grad_output", f"{doing} raises {first_line(result.failure)}", remedy=remedy)
-        for operand, gradient in product(candidate, case, result).gradients.items():
+    for name, answer in answers.items():
+        failure = answer.result.failure
+        if failure is not None:
+            what = f"backward through {name} alone raises {first_line(failure)}"
+            return diagnose("undefined_grad_output", what, remedy=remedy)
+        for operand, gradient in product(candidate, case, *answer).gradients.items():
             if gradient is not None:
                 total[operand] = total[operand] + gradient if operand in total else gradient
     for operand, expected in case.gradients.items():

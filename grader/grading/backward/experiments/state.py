@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 
 from grader import protocol as p
-from grader.executor import TensorSpec
+from grader.executor import JobBuilder, TensorSpec
 from grader.grading.backward.experiments._compare import first_wrong
 from grader.grading.backward.experiments._registry import Cases, experiment
-from grader.grading.backward.vjp import add_forward, ask, export_gradients, export_outputs
-from grader.grading.candidate import Candidate, names
+from grader.grading.backward.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
+from grader.grading.candidate import Candidate, exports, names, output_specs
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.compare.placement import parts
+from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
@@ -28,18 +32,36 @@ SAVE = "keep what backward needs with ctx.save_for_backward, not in a global or 
     lasting=True,
 )
 def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    case = cases.first
-    job = ask(candidate, case)
-    operands = {f"input:a:{i}": value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    labels = {f"input:a:{i}": case.operand_names.get(f"input[{i}]", f"input[{i}]") for i in range(len(case.inputs))}
+    """Both modes in one job, unless they are large; parameters are compared at its end."""
+    together = len(cases.modes) * cases.first.nbytes <= LARGE_BYTES
+    for modes in [cases.modes] if together else [(mode,) for mode in cases.modes]:
+        diagnosis = _mutated(candidate, modes)
+        if diagnosis is not None:
+            alone = _mutated(candidate, modes[:1]) if len(modes) > 1 else None
+            return alone or cases.of_mode(modes[-1], diagnosis)
+    return None
+
+
+def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
+    """A diagnosis if a forward and backward in one of the modes changes what it is given."""
+    case = modes[0].first
     matching = candidate.matching(case)
     values = matching.values(case.state)
+    before, grad_outputs, labels = dict[str, torch.Tensor](), dict[str, torch.Tensor](), dict[str, str]()
     for theirs, ours in parts(matching.places).items():
         if not set(ours) & set(case.buffers):
-            operands[f"state:model:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
+            before[f"state:model:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
             labels[f"state:model:{theirs}"] = ours[0]
-    grad_outputs = {f"cotangent:a:{name}": value for name, value in case.cotangents.items()}
-    job.export({source: _spec(value) for source, value in {**operands, **grad_outputs}.items()})
+    job = candidate.script(case)
+    for key, mode in zip("ab", modes, strict=False):
+        candidate.reset_buffers(job, mode.first)
+        add_product(job, candidate, mode.first, key, tape=key)
+        for i, value in enumerate(case.inputs):
+            if isinstance(value, torch.Tensor):
+                before[f"input:{key}:{i}"] = value
+                labels[f"input:{key}:{i}"] = case.operand_names.get(f"input[{i}]", f"input[{i}]")
+        grad_outputs |= {f"cotangent:{key}:{name}": value for name, value in case.cotangents.items()}
+    job.export({source: _spec(value) for source, value in {**before, **grad_outputs}.items()})
     result = candidate.attempt(job, "backward", "comparing inputs and parameters after a backward")
     if result.failure is not None:
         return None
@@ -48,11 +70,11 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
         after = result.sealed
         return [source for source, value in before.items() if source in after and not same_bits(after[source], value)]
 
-    overwritten = [source.removeprefix("cotangent:a:") for source in changed(grad_outputs)]
+    overwritten = list(dict.fromkeys(source.split(":", 2)[2] for source in changed(grad_outputs)))
     if overwritten:
         what = f"the backward changes the grad_output of {names(overwritten)} in place"
         return diagnose("grad_output_modified", what, where=f"variant {case.name}", remedy=NEW_TENSOR)
-    mutated = [] if case.clone_inputs else [labels[source] for source in changed(operands)]
+    mutated = [] if case.clone_inputs else list(dict.fromkeys(labels[source] for source in changed(before)))
     if not mutated:
         return None
     what = f"forward or backward changes {names(mutated)} in place without autograd knowing"
@@ -67,23 +89,36 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
 )
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Forward A, two forwards B, then the backward of A, which is not the case of the very first forward."""
+    parts = [Part(mode.second, partial(_interleaved, candidate, mode)) for mode in cases.modes]
+    answers = attempt_each(candidate, parts, "backward of the first of several forwards")
+    for mode, answer in zip(cases.modes, answers, strict=False):
+        diagnosis = _stale(candidate, mode, answer)
+        if diagnosis is not None:
+            return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) -> None:
     first, second = cases.second, cases.first
-    job = candidate.script(first)
-    for key, case in (("a", first), ("b", second), ("c", second)):
-        job.put_inputs(key, case.inputs, requires_grad=True)
-        add_forward(job, case, key)
-    export_outputs(job, first, "a")
+    tapes = [f"{key}.{turn}" for turn in range(3)]
+    for tape, case in zip(tapes, (first, second, second), strict=True):
+        job.put_inputs(tape, case.inputs, requires_grad=True)
+        add_forward(job, case, tape)
+    job.export(exports("output", tapes[0], output_specs(first)))
     wrt = candidate.wrt(first)
-    job.step(p.Backward(tape="a", grads="a", cotangents=job.cotangents(first.cotangents), wrt=wrt))
-    export_gradients(job, candidate, first, "a", first.wrt)
-    result = candidate.attempt(job, "backward", "backward of the first of several forwards")
+    job.step(p.Backward(tape=tapes[0], grads=key, cotangents=job.cotangents(first.cotangents), wrt=wrt))
+    export_gradients(job, candidate, first, key, first.wrt)
+
+
+def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | None:
+    first, (result, key) = cases.second, answer
     if result.failure is not None:
         what = f"the backward of the first of several forwards raises {first_line(result.failure)}"
         return diagnose("stale_saved_state", what, remedy=SAVE)
     overwritten = [
-        name for name in first.outputs if check_output(first, result, f"output:a:{name}", name).status == "failed"
+        name for name in first.outputs if check_output(first, result, f"output:{key}.0:{name}", name).status == "failed"
     ]
-    operand = first_wrong(candidate, first, result)
+    operand = first_wrong(candidate, first, result, key=key)
     if overwritten and cases.keeps_outputs:
         return diagnose(
             "output_overwritten",
