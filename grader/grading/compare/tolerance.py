@@ -17,7 +17,7 @@ elements near one: the others must pass without it.
 The sqrt K follows the probabilistic bound of Higham and Mary, "A New Approach to Probabilistic Rounding Error
 Analysis", SIAM J. Sci. Comput. 41(5), 2019.
 
-Integers and booleans must be equal wherever the runs of the reference agree.
+Integers and booleans must be equal where the reference's runs agree.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ from grader.verdict.stages import TensorCheck
 EPSILON = torch.finfo(torch.float32).eps
 """Spacing of float32 at 1: 2^-23."""
 BASELINE_FACTOR_L2 = 4.0
-"""The norm of an error may be this many times the baseline error's. A choice: the baseline is the worst of four runs,
-and a correct kernel may sum in a less favourable order."""
+"""The norm of an error may be this many times the baseline's, the worst of four runs. A choice: orders of sums vary."""
 BASELINE_FACTOR_MAX = 8.0
-"""An element's error may be this many times the largest baseline error. A choice: a maximum varies more than a norm."""
+"""The same for each element and the largest baseline error. A choice: a maximum varies more than a norm."""
 ROUNDING_UNITS = 32.0
 """Rounding that any chain of operations may accumulate, in units of EPSILON, relative to the norm. A choice."""
 ELEMENT_TOLERANCE = 1e-5
 """Relative rounding error of a short chain of float32 operations in one element: 84 times EPSILON. A choice."""
 HOST_ELEMENTS = 1 << 14
-"""Elements that a CPU compares in less time than a GPU takes to launch the kernels."""
+"""Elements that a CPU compares before a GPU has launched the kernels."""
 COARSE_TOLERANCE = 1e-4
 """Tolerance of an element that no model of rounding covers, as without a float64 reference. A choice."""
 
@@ -58,8 +57,7 @@ class Expected:
     dtype: torch.dtype
     """The dtype of the float32 run, which the candidate must return."""
     reference64: torch.Tensor
-    """The values of the float64 run, rounded to float32 for a large tensor. The values of the float32 run for integers,
-    and if the reference does not run in float64."""
+    """Of the float64 run, rounded to float32 for a large tensor; of the float32 run for integers or without float64."""
     error_l2: float = 0.0
     """||E_e||, the largest of the eager runs."""
     error_max: float = 0.0
