@@ -1,9 +1,9 @@
 """Divides the time of a grading over its stages, and draws the checks that fit.
 
 The probes of the forward, the post-checks of the backward and the rounds of timing get a third each. Before the first
-of a stage's checks, the time of a plain call says how many of them fit; which ones is drawn, so that no submission can
-rely on a check being left out. What finds a wrong forward, a missing backward and a wrong gradient of the plain product
-is no part of this: it always runs. So the time is a target, and no limit.
+of a stage's checks, the time of a plain call says how many of them fit; which ones is drawn, and others follow while
+there is time, so that no submission can rely on a check being left out. What finds a wrong forward, a missing backward
+and a wrong gradient of the plain product is no part of this: it always runs. So the time is a target, and no limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from grader.grading.outcome import diagnose
 from grader.options import FULL_SECONDS
@@ -49,18 +49,44 @@ class Budget:
         return self.seconds / PRODUCTS
 
 
-def drawn_within(
-    checks: Sequence[_Check], seconds_each: float, seconds: float, *, fewest: int = 1
-) -> tuple[_Check, ...]:
-    """The checks that fit into `seconds`, in their order.
+class Drawn(Generic[_Check]):
+    """Checks to iterate over once: those that should fit into a time, then others while there is time.
 
-    All of them, or a random choice of at least `fewest`.
+    All of them in their order if they should fit; else a random choice of at least `fewest`, and the others in a random
+    order. An expected time is an upper bound, since checks share jobs.
     """
-    fitting = seconds / max(seconds_each, 1e-9)
-    if fitting >= len(checks):
-        return tuple(checks)
-    chosen = _CHOICE.sample(range(len(checks)), min(len(checks), max(fewest, int(fitting))))
-    return tuple(checks[index] for index in sorted(chosen))
+
+    def __init__(
+        self,
+        checks: Sequence[_Check],
+        seconds_each: float,
+        seconds: float,
+        clock: Callable[[], float],
+        *,
+        fewest: int = 1,
+    ) -> None:
+        self._seconds, self._clock = seconds, clock
+        fitting = min(seconds / max(seconds_each, 1e-9), len(checks))
+        chosen = sorted(_CHOICE.sample(range(len(checks)), min(len(checks), max(fewest, int(fitting)))))
+        others = [index for index in range(len(checks)) if index not in chosen]
+        self._chosen = [checks[index] for index in chosen]
+        self._others = [checks[index] for index in _CHOICE.sample(others, len(others))]
+        self.begun: list[_Check] = []
+        """Those that were asked for so far."""
+        self.left_out: list[_Check] = []
+        """Those for which there was no time."""
+
+    def __iter__(self) -> Iterator[_Check]:
+        end = self._clock() + self._seconds
+        for check in self._chosen:
+            self.begun.append(check)
+            yield check
+        for number, check in enumerate(self._others):
+            if self._clock() > end:
+                self.left_out = self._others[number:]
+                return
+            self.begun.append(check)
+            yield check
 
 
 class Stopwatch:

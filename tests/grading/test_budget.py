@@ -7,8 +7,8 @@ import pytest
 from grader import GraderOptions
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
-from grader.grading.budget import TRIES, Budget, Stopwatch, drawn_within, left_out
-from grader.grading.forward.probes import probe_codes
+from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
+from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.pipeline import Pipeline
 from tests import expected as cases
 from tests import samples
@@ -28,16 +28,29 @@ def test_the_seconds_are_those_of_the_option_or_of_its_mode():
     assert Budget(6.0).stage == 2.0
 
 
-def test_all_checks_run_where_they_fit():
-    assert drawn_within(CHECKS, 0.1, 0.8) == tuple(CHECKS)
+def run(*arguments, ticks, **options):
+    """(the checks that are run, those that are left out) by a clock with these readings."""
+    drawn = Drawn(CHECKS, *arguments, clock(*ticks), **options)
+    return list(drawn), drawn.left_out
 
 
-def test_what_does_not_fit_is_left_out_at_random_and_the_rest_keeps_its_order():
-    drawn = [drawn_within(CHECKS, 0.1, 0.35) for _ in range(300)]
-    assert {len(one) for one in drawn} == {3}
-    assert all(list(one) == sorted(one) for one in drawn)
-    assert {check for one in drawn for check in one} == set(CHECKS)
-    assert len(drawn_within(CHECKS, 100.0, 1.0, fewest=2)) == 2
+def test_all_checks_run_in_their_order_where_they_should_fit():
+    assert run(0.1, 0.8, ticks=[0.0]) == (list(CHECKS), [])
+
+
+def test_what_should_fit_is_drawn_and_keeps_its_order():
+    drawn = [run(0.1, 0.35, ticks=[0.0, 1.0]) for _ in range(300)]
+    assert {len(one) for one, _ in drawn} == {3}
+    assert all(one == sorted(one) for one, _ in drawn)
+    assert {check for one, _ in drawn for check in one} == set(CHECKS)
+    assert all(sorted(one + others) == list(CHECKS) for one, others in drawn)
+    assert len(run(100.0, 1.0, fewest=2, ticks=[0.0, 9.0])[0]) == 2
+
+
+def test_others_follow_at_random_while_there_is_time():
+    drawn = [run(0.1, 0.35, ticks=[0.0, 0.1, 0.2, 0.3, 0.4]) for _ in range(300)]
+    assert {(len(one), len(others)) for one, others in drawn} == {(6, 2)}
+    assert {check for _, others in drawn for check in others} == set(CHECKS)
 
 
 def test_a_slow_first_call_is_repeated_before_it_counts():
@@ -94,7 +107,8 @@ def test_what_time_is_too_short_for_is_in_the_verdict():
     verdict = graded(SOURCE, seconds=1e-6)
     assert verdict.status == "correct"
     left = notes(verdict)
-    assert sum(code in left for code in probe_codes()) == len(probe_codes()) - 1
+    assert sum(code in left for code in probe_codes()) == len(probe_codes()) - 1 - len(INFORMATION)
+    assert "strided inputs were left out" in left
     post_checks = [one.code for one in experiments("post-check", "train")]
     assert len(verdict.backward.experiments) == FEWEST
     assert all(code in left for code in set(post_checks) - set(verdict.backward.experiments))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
 
 from grader.grading.backward.causes import explain
-from grader.grading.backward.experiments import Cases, Experiment
+from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import run_experiments
 from grader.grading.backward.vjp import ask, product
@@ -25,7 +25,7 @@ from grader.verdict.models import Diagnosis
 
 
 def controlled_experiments(
-    candidate: Candidate, oracle: Oracle, run_on: Cases, selected: Sequence[Experiment]
+    candidate: Candidate, oracle: Oracle, run_on: Cases, selected: Iterable[Experiment]
 ) -> list[Diagnosis]:
     """The diagnoses of experiments; those of a plain product instead if one of another draw is wrong.
 
@@ -33,7 +33,7 @@ def controlled_experiments(
     """
     diagnoses = run_experiments(candidate, oracle, run_on, selected)
     failed = {diagnosis.code for diagnosis in diagnoses if diagnosis.severity == "error"}
-    if not failed or failed & {one.code for one in selected if one.lasting}:
+    if not failed or failed & {one.code for one in experiments("post-check", "train") if one.lasting}:
         return diagnoses
     for mode in run_on.modes:
         for case in dict.fromkeys((mode.second, mode.constant)):

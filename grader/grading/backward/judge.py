@@ -13,7 +13,7 @@ from grader.grading.backward.control import controlled_experiments
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.products import judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH
-from grader.grading.budget import Stopwatch, drawn_within, left_out
+from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -74,10 +74,10 @@ def judge_backward(
             turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
             limit = seconds / (turns * len(checks))
             each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
-            selected = drawn_within(checks, each, seconds, fewest=FEWEST)
-            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, selected)
-            missing = [one.code for one in checks if one not in selected]
-            diagnoses += left_out("post-checks", missing, each)
+            drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST)
+            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, drawn)
+            diagnoses += left_out("post-checks", [one.code for one in drawn.left_out], each)
+            selected = drawn.begun
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     result = BackwardResult(
@@ -95,13 +95,13 @@ def _post_checks(
     oracle: Oracle,
     cases: Sequence[Case],
     experiment_cases: Sequence[Cases],
-    selected: Sequence[Experiment],
+    drawn: Drawn[Experiment],
 ) -> list[Diagnosis]:
     in_train, *others = experiment_cases
-    diagnoses = controlled_experiments(candidate, oracle, in_train, selected)
+    diagnoses = controlled_experiments(candidate, oracle, in_train, drawn)
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:
-            in_eval_too = [one for one in experiments("post-check", "eval") if one in selected]
+            in_eval_too = [one for one in experiments("post-check", "eval") if one in drawn.begun]
             more = controlled_experiments(candidate, oracle, other, in_eval_too)
             diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(diagnoses) is Status.CORRECT:

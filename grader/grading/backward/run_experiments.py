@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.candidate import Candidate
@@ -21,7 +21,7 @@ FEWEST = 3
 
 
 def run_experiments(
-    candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Sequence[Experiment]
+    candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Iterable[Experiment]
 ) -> list[Diagnosis]:
     """The diagnoses of the experiments; errors first, then warnings.
 

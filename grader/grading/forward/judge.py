@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.budget import STAGES, Stopwatch, drawn_within, left_out
+from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
@@ -65,7 +66,7 @@ def _judge(
     started = time.monotonic()
     variants: list[VariantResult] = []
     diagnoses: tuple[Diagnosis, ...] = ()
-    selected: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ()
     skipped = frozenset[str]()
     watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
     for case in cases:
@@ -87,18 +88,18 @@ def _judge(
             codes, first = probe_codes(), probed[0]
             limit = seconds / (FORWARDS_EACH * len(codes))
             each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
-            selected = drawn_within(codes, each, seconds)
-            missing = [code for code in codes if code not in selected]
             if starts_slowly(candidate, seconds):
-                selected = tuple(code for code in selected if code not in INFORMATION)
-            diagnoses = run_probes(candidate, oracle, probed, selected)
-            diagnoses += tuple(left_out("forward's probes", missing, each))
+                codes = tuple(code for code in codes if code not in INFORMATION)
+            drawn = Drawn(codes, each, seconds, candidate.clock)
+            diagnoses = run_probes(candidate, oracle, probed, drawn)
+            diagnoses += tuple(left_out("forward's probes", drawn.left_out, each))
+            probes = tuple(drawn.begun)
         if probed and starts_slowly(candidate, seconds):
             why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
             sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
             what = f"{why}: {sizes}strided inputs were left out"
             diagnoses += (diagnose("checks_left_out", what, severity="info"),)
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, selected, skipped)
+    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
 
 
 def starts_slowly(candidate: Candidate, seconds: float) -> bool:
@@ -109,7 +110,7 @@ def starts_slowly(candidate: Candidate, seconds: float) -> bool:
 def _left_out(cases: Sequence[Case]) -> frozenset[str]:
     """All but a random one of the sizes between the first and the last, which is timed."""
     between = list(dict.fromkeys(case.variant for case in cases))[1:-1]
-    return frozenset(between) - frozenset(drawn_within(between, 1.0, 1.0))
+    return frozenset(random.SystemRandom().sample(between, max(0, len(between) - 1)))
 
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:

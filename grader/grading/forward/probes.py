@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.grading.candidate import Candidate
@@ -58,25 +58,30 @@ def probe_codes() -> tuple[str, ...]:
 
 
 def run_probes(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], selected: Collection[str]
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], codes: Iterable[str]
 ) -> tuple[Diagnosis, ...]:
-    """Diagnoses of selected probes on small cases, errors first.
+    """Diagnoses of these probes on small cases, errors first; only errors after the first case.
 
-    Only errors after the first case. Raises Stopped.
+    `codes` are read one at a time, in the order in which the probes run. Raises Stopped.
     """
-    diagnoses = _probe(candidate, oracle, cases[0], selected)
+    run: list[str] = []
+    diagnoses = _probe(candidate, oracle, cases[0], _noted(codes, run))
     for case in cases[1:]:
         if not any(diagnosis.severity == "error" for diagnosis in diagnoses):
-            more = (one for one in _probe(candidate, oracle, case, selected) if one.severity == "error")
+            more = (one for one in _probe(candidate, oracle, case, run) if one.severity == "error")
             diagnoses = (*map(in_eval, more), *diagnoses)
     return diagnoses
 
 
-def _probe(candidate: Candidate, oracle: Oracle, case: Case, selected: Collection[str]) -> tuple[Diagnosis, ...]:
+def _noted(codes: Iterable[str], run: list[str]) -> Iterator[str]:
+    for code in codes:
+        run.append(code)
+        yield code
+
+
+def _probe(candidate: Candidate, oracle: Oracle, case: Case, codes: Iterable[str]) -> tuple[Diagnosis, ...]:
     diagnoses: list[Diagnosis] = []
-    for one in sorted(_PROBES.values(), key=lambda one: one.rank):
-        if one.code not in selected:
-            continue
+    for one in (_PROBES[code] for code in codes if code != NARROW):
         diagnosis = one.run(candidate, oracle, case)
         if diagnosis is None:
             continue
