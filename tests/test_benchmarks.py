@@ -32,7 +32,7 @@ def test_the_page_names_every_problem_that_is_not_as_it_should_be():
             ]
         )
     )
-    assert "| problems | 6 |" in text
+    assert "| problems | 6 of 250 |" in text
     assert "| verdicts | 5 `correct`, 1 `wrong_output` |" in text
     assert "| level1/2_Wrong | `wrong_output`: off by 1 / 2 |" in text
     assert "| level1/3_Partly | cannot be differentiated here |" in text

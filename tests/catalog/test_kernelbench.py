@@ -330,12 +330,12 @@ def test_problems_are_checked_one_after_another(cli, checkout):
     (level / "5_Nothing.py").write_text(samples.PROBLEM_SOURCE.replace("return x *", "return 0 * x *"))
     (level / "6_Broken.py").write_text("import nowhere\n" + samples.PROBLEM_SOURCE)
     (level / "notes.py").write_text("x = 1")
-    result = cli("problems", "check", "1_Scale", "5_Nothing", "6_Broken", "--problems", checkout)
+    result = cli("problems", "check", "1_Scale", "5_Nothing", "6_Broken", "--problems", checkout, "--format", "table")
     assert result.code == 0
     first, second, third = result.out.splitlines()
     assert first == "gradable     1_Scale"
     assert second == "gradable     5_Nothing: outputs filled with a constant pass the tolerance: 0"
-    assert third.startswith("not gradable 6_Broken: does_not_load: importing the problem raised ModuleNotFoundError")
+    assert third.startswith("not gradable 6_Broken: does_not_load: needs the package `nowhere`, which")
     assert result.err == f"skipped {level}/notes.py: it has no class Model and no get_inputs()\n"
     (one,) = cli("problems", "check", "5_Nothing", "--problems", checkout, "--json").objects
     assert (one["gradable"], one["remark"]) == (True, "outputs filled with a constant pass the tolerance: 0")

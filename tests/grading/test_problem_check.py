@@ -70,7 +70,7 @@ def test_a_problem_that_a_constant_passes_is_gradable_with_a_remark(checker, bod
         (forward("return 3"), "no_output", "it returns no tensor"),
         (forward("return x.reshape(3, 7)"), "does_not_run", "the reference raised RuntimeError"),
         (forward("return x").replace("randn(4, 8)", "randn(4, 8) + missing"), "does_not_run", "name 'missing'"),
-        ("import nowhere\n" + ORDINARY, "does_not_load", "importing the problem raised ModuleNotFoundError"),
+        ("import nowhere\n" + ORDINARY, "does_not_load", "needs the package `nowhere`, which is not installed here"),
     ],
 )
 def test_a_problem_that_cannot_be_graded_has_a_reason(checker, source, code, reason):

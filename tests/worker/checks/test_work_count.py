@@ -17,7 +17,7 @@ class Products(torch.nn.Module):
         return x.cumprod(1)
 
 
-@pytest.mark.parametrize(("seconds", "counts_backward"), [(60.0, True), (0.001, False)])
+@pytest.mark.parametrize(("seconds", "counts_backward"), [(60.0, True), (0.0, False)])
 def test_a_backward_that_takes_too_long_is_not_counted(monkeypatch, seconds, counts_backward):
     """cumprod's backward takes one step for each element of a row while operators are counted."""
     x = torch.rand(2, 400)
