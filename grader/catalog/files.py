@@ -13,6 +13,9 @@ MAX_SOURCE_BYTES = 1 << 20
 
 def existing(path: Path) -> Path:
     """Returns the path. Raises UserError if it does not exist, with the nearest name as a suggestion."""
+    if dangles(path):
+        target = printable(path.readlink())
+        raise UserError(f"{printable(path)}: a link to {target}, which does not exist; correct or remove the link")
     if not path.exists():
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, beside, n=1)
@@ -21,6 +24,11 @@ def existing(path: Path) -> Path:
     if not (path.is_file() or path.is_dir()):
         raise UserError(f"{printable(path)}: neither a file nor a folder; give a .py file or a folder of them")
     return path
+
+
+def dangles(path: Path) -> bool:
+    """Whether the path is a link to something that does not exist."""
+    return path.is_symlink() and not path.exists()
 
 
 def read_source(path: Path) -> tuple[str, str | None]:

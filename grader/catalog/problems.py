@@ -100,6 +100,8 @@ def _problems_under(folder: Path) -> Catalog:
     claimed_by = claimant(existing(folder))
     if claimed_by is not None:
         found: Iterable[tuple[ProblemFormat, Path]] = [(claimed_by, folder)]
+    elif not folder.is_dir():
+        raise UserError(f"{printable(folder)}: not a problem; give a folder of problems, or a .py file with a Model")
     else:
         root = folder
         for one in FORMATS.values():

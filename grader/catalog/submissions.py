@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.files import existing, read_source
+from grader.catalog.files import dangles, existing, read_source
 from grader.catalog.formats import FORMATS, NamedBy
 from grader.catalog.problems import Catalog, walk
 from grader.errors import UserError, is_printable, printable
@@ -61,7 +61,7 @@ def find_submissions(
             continue
         for path in files:
             try:
-                submissions[path.resolve()] = _submission(path, catalog, problem_id, author)
+                submissions[path.resolve()] = _submission(existing(path), catalog, problem_id, author)
             except UserError as error:
                 refused[path.resolve()] = _refusal(path, error)
     return FoundSubmissions(tuple(submissions.values()), tuple(refused.values()))
@@ -103,6 +103,7 @@ def _submission_files(path: Path, catalog: Catalog) -> Iterator[Path]:
         yield path
         return
     files = [file for _, file in walk(path) if file.is_file() and _looks_like_a_submission(file, catalog)]
+    files += sorted(file for file in path.rglob("*.py") if dangles(file))
     if not files:
         entries = " or ".join(sorted(str(one.entry) for one in FORMATS.values()))
         raise UserError(f"{printable(path)}: no submission in it; one is <author>/<problem_id>.py with a {entries}")

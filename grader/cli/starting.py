@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def init(
     except OSError as error:
         where = printable(error.filename or folder)
         raise UserError(f"{where}: cannot be written ({error.strerror}); choose another folder") from error
-    shown = printable(folder)
+    shown = printable(shlex.quote(str(folder)))
     print(
         f"next: grader grade {shown}/submissions/me/scale_silu.py --problems {shown}/problems",
         file=sys.stderr,
