@@ -40,7 +40,7 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
     count, elements = int(wrong.sum()), wrong.numel()
     if not 0 < count < elements or not wrong.dim():
         return None
-    either = (subject.actual != 0) | (subject.right != 0)  # behind a ReLU, most elements are 0 on both sides
+    either = _telling(subject)
     for text, inside, remedy, by_index in _regions(subject):
         size = int((inside & either).sum())
         if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool(inside.all()):
@@ -51,6 +51,11 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
         if better or plain:
             return Pattern(f"is {state} {text}, and right elsewhere", better or remedy)
     return None
+
+
+def _telling(subject: Subject) -> torch.Tensor:
+    """Where not both sides are 0, as most elements are behind a ReLU."""
+    return (subject.actual != 0) | (subject.right != 0)
 
 
 def _nearly(count: int, of: int) -> bool:
@@ -122,17 +127,18 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
 
 def _values(subject: Subject) -> Iterator[Region]:
     """Where a known tensor of this shape is below or above a limit, in value or in size."""
-    wrong = subject.wrong
-    if int(wrong.sum()) < FREE or int((~wrong).sum()) < FREE:
+    wrong, right = subject.wrong, ~subject.wrong & _telling(subject)
+    if int(wrong.sum()) < FREE or int(right.sum()) < FREE:
         return
     for known in subject.like():
         for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
             for sign, relation in ((1.0, ">"), (-1.0, "<")):
                 edge = float((sign * value)[wrong].min())
                 inside = sign * value >= edge
-                if int((~inside).sum()) < FREE:
+                outside = right & ~inside
+                if int(outside.sum()) < FREE:
                     continue
-                limit = sign * _between(float((sign * value)[~inside].max()), edge) or 0.0
+                limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
                 remedy = f"check the branch for {name} {relation} {number(limit)}"
                 yield Region(f"where {name} {relation} {number(limit)}", inside, remedy, by_index=False)
 

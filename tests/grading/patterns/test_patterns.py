@@ -97,6 +97,15 @@ def test_a_pattern_is_found(seed, fault, text):
     assert (example.found(fault(example)) or "none").startswith(text)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_zeros_of_both_sides_do_not_move_a_limit(seed):
+    """Behind a ReLU, the elements next to the limit may all be zero."""
+    example = Example(seed)
+    right = torch.where((example.x < 0) & (example.x > -0.3), 0.0, example.right)
+    actual = torch.where(example.x < 0, -right, right)
+    assert example.found(actual, right).startswith("is of the wrong sign where `x` < 0, and right elsewhere")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_has_no_pattern(seed):
     example = Example(seed)
