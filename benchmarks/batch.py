@@ -14,8 +14,8 @@ import resource
 import time
 from collections.abc import Sequence
 
+from grader.catalog.files import shipped
 from grader.catalog.problems import Catalog, find_problems
-from grader.catalog.shipped import shipped
 from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ask
+from grader.catalog.files import shipped
 from grader.catalog.problems import Catalog, find_problems
-from grader.catalog.shipped import shipped
 from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline
 from grader.machine.toolchain import find_cuda_home

@@ -2,7 +2,7 @@
 
 from benchmarks.build import build
 from benchmarks.kernelbench_page import page
-from grader.catalog.shipped import shipped
+from grader.catalog.files import shipped
 
 
 def test_a_cold_build_our_way_is_timed():

@@ -1,11 +1,12 @@
-"""Reads source files: a missing path, the size and the encoding are checked first."""
+"""Finds the files shipped with the grader, and reads source files: size and encoding are checked first."""
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import Literal
 
-from grader.errors import UserError, printable
+from grader.errors import GraderError, UserError, printable
 
 MAX_SOURCE_BYTES = 1 << 20
 """Bytes of the largest source that is read. Hand-written and generated kernels have about 10 KB."""
@@ -46,3 +47,14 @@ def read_source(path: Path) -> tuple[str, str | None]:
     except OSError as error:
         raise UserError(f"{printable(path)}: cannot be read ({error.strerror}); check its permissions") from error
     return (source, None) if source.strip() else ("", "The file is empty.")
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped(folder: Literal["problems", "reference_solutions", "submissions", "starter"]) -> Path:
+    """The shipped folder with this name. Raises GraderError if it is missing."""
+    for place in (_PACKAGE / "_shipped" / folder, _PACKAGE.parent / folder):
+        if place.is_dir():
+            return place
+    raise GraderError(f"{folder}/ is missing beside {_PACKAGE}; install the grader again")

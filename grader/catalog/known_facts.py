@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from grader._version import __version__
+from grader.catalog.files import shipped
 from grader.catalog.problem_facts import ProblemFacts
-from grader.catalog.shipped import shipped
 from grader.verdict.models import Problem
 from grader.verdict.value import digest
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.files import existing
+from grader.catalog.files import existing, shipped
 from grader.catalog.formats import FORMATS, NotAProblem, ProblemFormat
-from grader.catalog.shipped import shipped
 from grader.errors import UserError, is_printable, printable
 from grader.verdict.models import Problem
 

@@ -9,7 +9,7 @@ import typer
 
 from db.leaderboard import Leaderboard, leaderboard
 from db.read_only import open_to_read
-from grader.catalog.shipped import shipped
+from grader.catalog.files import shipped
 from grader.cli._labels import Everything, Having, Without, label_choice
 from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError

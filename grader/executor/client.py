@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grader import protocol
 from grader.errors import SandboxError
-from grader.executor.control_socket import ControlSocket, SocketClosed, SocketTimeout
-from grader.executor.job_log import compressed_kinds, log_job
+from grader.executor.job_result import compressed_kinds, log_job
 from grader.executor.pause import NeverStill, stopped
-from grader.executor.run_queue import busy_seconds, waited_ms
-from grader.executor.shared_memory import Region, RegionKind, RegionName
+from grader.executor.shared_memory import Region, RegionKind, RegionName, roomy
 from grader.executor.worker_process import (
+    ControlSocket,
     Killer,
+    SocketClosed,
+    SocketTimeout,
     WorkerLost,
     WorkerOptions,
+    busy_seconds,
     describe_attach_failure,
     describe_exit,
     start_process,
+    waited_ms,
 )
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Sandbox, Zygote
@@ -28,10 +31,6 @@ from grader.verdict.models import Status
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
-LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
-"""Bounds on a region's spare space: a backward shares about twice as much as the forward before it."""
-LEAST_HOST_BYTES = 64 << 20
-"""Smallest region of host memory: pages that nobody writes take none, and a larger region costs another job."""
 
 
 class WorkerClient:
@@ -169,20 +168,12 @@ class WorkerClient:
     def _make(self, sizes: Mapping[RegionName, int], kind: RegionKind) -> None:
         """Make regions of at least these bytes, and have the worker map them in one job."""
         for name, nbytes in sizes.items():
-            self._regions[name] = Region(name, kind, self._roomy(kind, nbytes))
+            self._regions[name] = Region(name, kind, roomy(kind, nbytes, spare=self.options.roomy()))
         made = [self._regions[name] for name in sizes]
         steps = [Attach(region=region.name, kind=kind, nbytes=region.nbytes) for region in made]
         evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made])
         if (failure := evidence.failure) is not None:
             raise self.lost(*describe_attach_failure(made[failure.step].name, failure))
-
-    def _roomy(self, kind: RegionKind, nbytes: int) -> int:
-        """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
-        if kind == "host":
-            return max(nbytes, LEAST_HOST_BYTES)
-        if self.options.roomy():
-            return nbytes + min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
-        return nbytes
 
     def forget_results(self) -> None:
         """Have the worker drop the results of the last job, after reading those that are still in use.

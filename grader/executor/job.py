@@ -27,8 +27,7 @@ import torch
 from grader import protocol as p
 from grader.executor.client import WorkerClient
 from grader.executor.job_result import Deferred, JobResult, TensorSpec, joined
-from grader.executor.seal import Seal
-from grader.executor.shared_memory import Layout
+from grader.executor.shared_memory import Layout, Seal
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 

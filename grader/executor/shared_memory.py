@@ -1,10 +1,12 @@
-"""Memory shared with one worker: the referee creates and maps it, and sends the worker a descriptor."""
+"""Memory shared with one worker, which the referee creates and maps, and a private copy of what the worker wrote."""
 
 from __future__ import annotations
 
 import fcntl
 import mmap
 import os
+import random
+import time
 from collections.abc import Iterable
 from typing import Literal
 
@@ -20,6 +22,10 @@ RegionName = Literal["inbox", "outbox"]
 RegionKind = Literal["host", "cuda"]
 POISON_BYTE = 0xFF
 """Reads as NaN in every floating dtype, and as -1 in every signed integer."""
+LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
+"""Bounds on a region's spare space: a backward shares about twice as much as the forward before it."""
+LEAST_HOST_BYTES = 64 << 20
+"""Smallest region of host memory: pages that nobody writes take none, and a larger region costs another job."""
 
 
 class Layout:
@@ -140,3 +146,56 @@ class _DeviceMemory:
 class _DeviceBytes:
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+SEAL_BLOCK_BYTES = 64 << 10
+"""Smallest block of a seal; smaller ones cost more time than the copy."""
+SEAL_BLOCKS = 32
+"""Most blocks of a seal."""
+_SHUFFLE = random.SystemRandom()
+
+
+def roomy(kind: RegionKind, nbytes: int, *, spare: bool) -> int:
+    """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
+    if kind == "host":
+        return max(nbytes, LEAST_HOST_BYTES)
+    if spare:
+        return nbytes + min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
+    return nbytes
+
+
+class Seal:
+    """The copy.
+
+    Host memory is copied block by block in a random order, so that a worker that continues to write after its answer
+    cannot stay ahead of the copy.
+    """
+
+    def __init__(self, outbox: Region, nbytes: int) -> None:
+        self._from = outbox.flat[:nbytes]
+        self._bytes = torch.empty_like(self._from)
+        if not self._from.is_cuda:
+            self._bytes.zero_()  # maps its pages before the clock runs
+        self.taken_at = 0.0
+        """Time of the copy's end, by `time.perf_counter`; 0 before."""
+
+    def take(self) -> None:
+        """Copy now, and wait for the copy."""
+        if self._from.is_cuda:
+            self.queue()
+            torch.cuda.synchronize()
+        else:
+            block = max(SEAL_BLOCK_BYTES, self._from.numel() // SEAL_BLOCKS)
+            starts = list(range(0, self._from.numel(), block))
+            _SHUFFLE.shuffle(starts)
+            for start in starts:
+                self._bytes[start : start + block].copy_(self._from[start : start + block])
+        self.taken_at = time.perf_counter()
+
+    def queue(self) -> None:
+        """Copy in the order of the device's current stream."""
+        self._bytes.copy_(self._from)
+
+    def view(self, slot: Slot) -> torch.Tensor:
+        """Return the slot's tensor in the copy."""
+        return typed(self._bytes, slot)

@@ -1,12 +1,16 @@
-"""How a worker process starts, and what its end means."""
+"""A worker's process and its control socket, with what they waited for a core."""
 
 from __future__ import annotations
 
 import errno
 import os
+import selectors
 import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -17,6 +21,80 @@ from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import Failure
 from grader.sandbox import Exit, Limits, Sandbox, SandboxedProcess, Zygote
 from grader.verdict.models import Status
+
+
+class SocketTimeout(Exception):
+    """The deadline passed first."""
+
+
+class SocketClosed(Exception):
+    """The worker closed its end, or ended."""
+
+
+class ControlSocket:
+    """A non-blocking socket whose other end, `theirs`, is for the worker."""
+
+    def __init__(self) -> None:
+        self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._socket.setblocking(False)
+
+    def close(self) -> None:
+        """Close this end. May be called twice."""
+        self._selector.close()
+        self._socket.close()
+
+    def send(self, message: bytes, descriptors: Sequence[int], deadline: float) -> None:
+        """Send a message with file descriptors. Raises SocketTimeout or SocketClosed."""
+        sent = 0
+        with selectors.DefaultSelector() as writable:
+            writable.register(self._socket, selectors.EVENT_WRITE)
+            while sent < len(message):
+                if not writable.select(max(0.0, deadline - time.monotonic())):
+                    raise SocketTimeout
+                try:
+                    if sent == 0 and descriptors:
+                        sent = socket.send_fds(self._socket, [message], list(descriptors))
+                    else:
+                        sent += self._socket.send(message[sent:])
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    raise SocketClosed from None
+
+    def readable(self, seconds: float = 0.0) -> bool:
+        """Wait for bytes or the end of the stream; return False if the time passes first."""
+        return bool(self._selector.select(max(0.0, seconds)))
+
+    def await_readable(self, deadline: float) -> None:
+        """Wait as `readable` does. Raises SocketTimeout."""
+        if not self.readable(deadline - time.monotonic()):
+            raise SocketTimeout
+
+    def has_byte(self) -> bool:
+        """Read one byte of a readable socket; return False if it is closed instead."""
+        try:
+            return bool(self._socket.recv(1))
+        except OSError:
+            return False
+
+    def read(self, count: int, deadline: float) -> bytes:
+        """Read exactly `count` bytes. Raises SocketTimeout or SocketClosed."""
+        chunks = bytearray()
+        while len(chunks) < count:
+            self.await_readable(deadline)
+            try:
+                chunk = self._socket.recv(min(count - len(chunks), 1 << 20))
+            except BlockingIOError:
+                continue
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise SocketClosed
+            chunks += chunk
+        return bytes(chunks)
+
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """What operators and programs that watch over memory send. No fault of a kernel causes these signals."""
@@ -124,3 +202,24 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def waited_ms(pids: Iterable[int], *, main_threads: bool = False) -> float:
+    """Return how many milliseconds the threads of these processes have waited for a core so far.
+
+    From /proc/PID/task/TID/schedstat, whose second number is in nanoseconds; 0 where the kernel does not count them.
+    """
+    nanoseconds = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").glob(f"{pid if main_threads else '*'}/schedstat"):
+            with suppress(OSError, IndexError):  # it has ended
+                nanoseconds += int(thread.read_text().split()[1])
+    return nanoseconds / 1e6
+
+
+def busy_seconds(pids: Iterable[int]) -> float:
+    """Return the host's clock in seconds, less what this process and `pids` have waited for a core.
+
+    They take turns, so that the waits of their main threads add up.
+    """
+    return time.monotonic() - waited_ms([os.getpid(), *pids], main_threads=True) / 1e3

@@ -19,7 +19,7 @@ from typing import Self
 import grader
 from grader.machine import allocator
 from grader.machine.backends import worker_environment
-from grader.machine.cpu_threads import thread_count
+from grader.machine.host import thread_count
 from grader.machine.toolchain import Toolchain, find_toolchain
 from grader.sandbox import Sandbox, Zygote, gpu_devices
 

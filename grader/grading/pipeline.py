@@ -30,7 +30,7 @@ from grader.grading.resources import Resources, require_import
 from grader.grading.timing import judge_timing
 from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
 from grader.machine.backends import backend, default_device, require, select_index
-from grader.machine.device_memory import PeakMemory
+from grader.machine.host import PeakMemory
 from grader.options import AUTO, GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict
 from grader.verdict.stages import BackwardResult, StageStatus

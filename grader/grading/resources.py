@@ -23,8 +23,7 @@ from grader.grading.outcome import raised
 from grader.grading.timing import BaselineStore, Roofline, workload
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
-from grader.machine.cpu_threads import thread_count
-from grader.machine.environment import environment
+from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain
 from grader.options import SandboxChoice
 from grader.protocol import Warmed

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.executor import seal as sealing
+from grader.executor import shared_memory as sealing
 from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
 from grader.executor.pause import NeverStill, _tree, idle, paused_tree, tree
-from grader.executor.run_queue import waited_ms
 from grader.executor.shared_memory import Layout, Region
+from grader.executor.worker_process import waited_ms
 from grader.grading.resources import Resources
 from grader.grading.timing.clocks import Samples, Time, timing_of
 from grader.protocol import Drop, Import

@@ -6,7 +6,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec, client
-from grader.executor.job_log import compressed_kinds
+from grader.executor.job_result import compressed_kinds
 from grader.executor.launcher import Role
 from grader.grading.resources import Resources
 from grader.verdict.models import Device

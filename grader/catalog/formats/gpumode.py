@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grader.catalog.files import read_source
-from grader.catalog.formats._base import Entry, NamedBy, NotAProblem, parsed, top_level_names
+from grader.catalog.formats import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.verdict.models import Problem
 
 _ADAPTER = Path(__file__).with_name("_gpumode_adapter.py").read_text()

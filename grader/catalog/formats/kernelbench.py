@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader.catalog.files import existing, read_source
-from grader.catalog.formats._base import Entry, NamedBy, NotAProblem, parsed, top_level_names
+from grader.catalog.formats import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.errors import UserError
 from grader.verdict.models import Problem
 

@@ -28,7 +28,7 @@ from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
-from grader.machine.cpu_threads import on_one_thread
+from grader.machine.host import on_one_thread
 from grader.verdict.models import Diagnosis, TimeLimits
 
 RUNS = 64

@@ -30,7 +30,7 @@ from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
 from grader.machine.backends import backend
-from grader.machine.cpu_threads import on_one_thread
+from grader.machine.host import on_one_thread
 from grader.verdict.models import Device, Diagnosis
 
 PARAMETER_NOISE = 0.05

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from grader.executor.client import LEAST_SPARE_BYTES, MOST_SPARE_BYTES
 from grader.executor.launcher import Role
+from grader.executor.shared_memory import LEAST_SPARE_BYTES, MOST_SPARE_BYTES
 from grader.grading.resources import Resources
 from grader.machine.backends.cuda import BACKEND
 from grader.verdict.models import Device
