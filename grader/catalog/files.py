@@ -1,4 +1,4 @@
-"""Finds the files shipped with the grader, and reads source files: size and encoding are checked first."""
+"""Finds the files shipped with the grader, and reads source files."""
 
 from __future__ import annotations
 

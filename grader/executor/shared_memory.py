@@ -1,4 +1,4 @@
-"""Memory shared with one worker, which the referee creates and maps, and a private copy of what the worker wrote."""
+"""Memory that the referee shares with one worker, and a private copy of what the worker wrote."""
 
 from __future__ import annotations
 

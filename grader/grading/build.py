@@ -13,8 +13,16 @@ from grader import protocol as p
 from grader.catalog.formats import Entry, format_named
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
-from grader.grading.build_failure import build_failed
-from grader.grading.outcome import LOG_TAIL_CHARACTERS, Kill, Stopped, diagnose, killed_child, lost, usual_remedy
+from grader.grading.outcome import (
+    LOG_TAIL_CHARACTERS,
+    MAX_QUOTED,
+    Kill,
+    Stopped,
+    diagnose,
+    killed_child,
+    lost,
+    usual_remedy,
+)
 from grader.verdict.models import Diagnosis, Status, Submission
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
@@ -181,3 +189,22 @@ def _binds(node: ast.AST, entry: Entry) -> bool:
         case ast.Constant(value=str(text)):
             return entry.name in text
     return False
+
+
+def build_failed(event: p.BuildEvent, text: str = "") -> Diagnosis:
+    """`compile_error` for a build that failed; `text` if it left no log."""
+    return diagnose(
+        "compile_error",
+        f"building extension `{event.name}` failed: {first_compiler_error(event.log or text)}",
+        remedy="correct that line; the build log has the rest",
+    )
+
+
+def first_compiler_error(log: str) -> str:
+    """The line of a build log that an author must look at first."""
+    markers = (" error:", "error:", "fatal error", "undefined reference", "error   :", "Error:", " error ")
+    for line in log.splitlines():
+        if any(marker in line for marker in markers) and not line.startswith(("FAILED", "ninja:")):
+            return line.strip()[:MAX_QUOTED]
+    lines = [line for line in log.strip().splitlines() if line.strip()]
+    return lines[-1].strip()[:MAX_QUOTED] if lines else "the compiler printed nothing"

@@ -13,11 +13,11 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
-from grader.grading.build_failure import build_failed
+from grader.grading.build import build_failed
+from grader.grading.compare.blocks import CHECK_BYTES, is_large
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.equal_values import Constructor, values_alike
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.large import CHECK_BYTES, is_large
 from grader.grading.outcome import (
     LOG_TAIL_CHARACTERS,
     MAX_LISTED,

@@ -1,4 +1,4 @@
-"""Composes diagnoses, and ends the grading of a submission that cannot be taken any further."""
+"""Composes diagnoses, derives the status, and ends a grading that cannot go on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from grader.protocol import Failure
 from grader.verdict.code import Severity
 from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis, Status
+from grader.verdict.stages import StageStatus
 
 MAX_QUOTED = 400
 """Characters of a submission's or compiler's text that a message quotes: two lines of a wide terminal. It also bounds
@@ -160,3 +161,41 @@ def streams_blamed(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
         else:
             others.append(diagnosis)
     return causes + others
+
+
+PRECEDENCE = (
+    Status.GRADER_ERROR,
+    Status.NOT_RUN,
+    Status.INTEGRITY_VIOLATION,
+    Status.INVALID_SUBMISSION,
+    Status.BUILD_ERROR,
+    Status.CRASHED,
+    Status.TIMEOUT,
+    Status.OUT_OF_MEMORY,
+    Status.RUNTIME_ERROR,
+    Status.WRONG_OUTPUT,
+    Status.MISSING_BACKWARD,
+    Status.WRONG_BACKWARD,
+)
+"""Statuses by precedence: the ones that end a grading first, and a missing gradient before a wrong one."""
+
+STATUS_OF_STAGE = {"forward": Status.WRONG_OUTPUT, "backward": Status.WRONG_BACKWARD}
+"""The status of an error whose code has none of its own."""
+
+
+def status_of(diagnoses: Iterable[Diagnosis]) -> Status:
+    """The status that the most decisive diagnosis gives a verdict, CORRECT if there is none."""
+    statuses = {status for diagnosis in diagnoses if (status := _status(diagnosis)) is not None}
+    return min(statuses, key=PRECEDENCE.index, default=Status.CORRECT)
+
+
+def stage_status(diagnoses: Iterable[Diagnosis]) -> StageStatus:
+    """FAILED if a stage's diagnoses contain an error."""
+    return StageStatus.PASSED if status_of(diagnoses) is Status.CORRECT else StageStatus.FAILED
+
+
+def _status(diagnosis: Diagnosis) -> Status | None:
+    own = CODES[diagnosis.code].status
+    if own is not None or diagnosis.severity != "error":
+        return own
+    return STATUS_OF_STAGE[diagnosis.stage]

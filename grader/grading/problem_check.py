@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader.catalog.problem_module import FULL, load_problem
 from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
-from grader.grading.oracle.large import CHECK_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.soundness import Fault, judge_soundness
 from grader.grading.plan import CPU

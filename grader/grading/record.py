@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import errors_first, streams_blamed
-from grader.grading.status import status_of
+from grader.grading.outcome import errors_first, status_of, streams_blamed
 from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Environment, Settings, Status, Verdict
 from grader.verdict.stages import BackwardResult, BuildResult, ForwardResult, StageSeconds, StageStatus, TimingResult

@@ -1,4 +1,4 @@
-"""This machine: how many threads compute, how much device memory is in use, what a verdict remembers of it."""
+"""This machine: its CPU threads, its device memory in use, and what a verdict remembers of it."""
 
 from __future__ import annotations
 

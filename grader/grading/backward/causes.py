@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.grading.backward.describe import describe, with_patterns
+from grader.grading.backward.classify import describe, with_patterns
 from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products

@@ -9,8 +9,7 @@ from typing import Literal
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.backward.classify import GradientFault, classify
-from grader.grading.backward.describe import describe
+from grader.grading.backward.classify import GradientFault, classify, describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.backward.vjp import Product, ask, export_outputs, product
 from grader.grading.candidate import MODEL, Candidate, export_buffers, names
@@ -18,8 +17,7 @@ from grader.grading.compare.buffers import USUAL, explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent
-from grader.grading.outcome import diagnose, first_line, fold, raised
-from grader.grading.status import status_of
+from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck

@@ -10,8 +10,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first, fold
-from grader.grading.random.seeded_gradients import reference_inconsistent
-from grader.grading.random.seeded_values import with_own_values
+from grader.grading.random.seeded import reference_inconsistent, with_own_values
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4

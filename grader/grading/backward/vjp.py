@@ -12,8 +12,8 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.large import LARGE_BYTES
 
 LIGHT_TENSORS = 1024
 """Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and

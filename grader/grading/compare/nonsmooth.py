@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from grader.grading.oracle.large import LARGE_BYTES
+from grader.grading.compare.blocks import LARGE_BYTES
 
 PERTURBATION_ULPS = 8.0
 """Relative rounding of a long chain of operations, in units of the dtype's epsilon. The runs behind the baseline error

@@ -16,17 +16,15 @@ from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
 from grader.grading.compare.buffers import explain_buffers
-from grader.grading.compare.outputs import check_buffers, check_output, differ, right_up_to_rounding
+from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
-from grader.grading.forward.structure import judge_structure
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, fold
+from grader.grading.outcome import diagnose, fold, stage_status
 from grader.grading.random.distribution import judge_distribution
-from grader.grading.status import stage_status
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 

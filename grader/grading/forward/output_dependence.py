@@ -20,13 +20,13 @@ from grader.errors import ProblemError
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float, whole_numbers
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.large import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis

@@ -10,7 +10,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.grading.oracle.large import LARGE_BYTES, is_large
+from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 MODEL, MODEL64 = "model", "model64"

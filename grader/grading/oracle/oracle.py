@@ -15,16 +15,15 @@ from grader.catalog.problem_module import FULL, Variant
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
-from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_fewer_rows
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
-from grader.grading.oracle.large import is_large
 from grader.grading.oracle.models import ReferenceModels
-from grader.grading.oracle.reductions import ReductionLengths
-from grader.grading.oracle.trackers import Ask, Pace, Trackers, track, with_errors_like
+from grader.grading.oracle.trackers import Ask, Pace, ReductionLengths, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem

@@ -15,11 +15,11 @@ import torch
 
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import is_float, is_mask, whole_numbers
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.large import CHECK_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import SMALL
 from grader.machine.backends import backend

@@ -1,23 +1,22 @@
-"""Compares several runs of the reference, and keeps each tensor's float64 values and errors."""
+"""Compares runs of the reference: each tensor's float64 values, errors and longest reduction."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import blocks, nonsmooth, tolerance
-from grader.grading.oracle.case import Case, Table
+from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.oracle.case import Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
-from grader.grading.oracle.large import LARGE_BYTES, is_large
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -236,32 +235,31 @@ def _perturbed(plain: Pass, device: Device, count: int, ulps: float) -> Iterator
         yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps))
 
 
-def with_errors_like(case: Case, few: Case) -> Case:
-    """A float32 run's case with at least twice the relative baseline errors of the case `few`.
+@dataclass(frozen=True)
+class ReductionLengths:
+    """Estimates from the counted operations, the sizes of tensors, and the lengths of scans."""
 
-    `few` is the case with fewer rows. Twice, because the rounding of the candidate and of the eager run both separate
-    two float32 results. The case's own errors, those of a perturbed run, contain what non-smooth points add at this
-    size.
-    """
+    flops: float
+    """Operations of one forward's matrix products and convolutions; a multiply-add counts as 2."""
+    largest: int
+    """Elements of the largest input or output."""
+    scanned: int = 0
+    """Elements of the longest running sum or product: its last element depends on all of them."""
 
-    def widened(expected: tolerance.Expected | None, known: tolerance.Expected | None) -> tolerance.Expected | None:
-        if expected is None or known is None or not known.norm:
-            return expected
-        count = math.sqrt(max(expected.reference64.numel(), 1) / max(known.reference64.numel(), 1))
-        share = expected.norm / known.norm
-        return replace(
-            expected,
-            error_l2=max(expected.error_l2, 2 * known.error_l2 * share),
-            error_max=max(expected.error_max, 2 * known.error_max * share / count),
-            spread=None,
-        )
+    def of_output(self, output: torch.Tensor) -> float:
+        """K of an output.
 
-    def table(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: widened(expected, theirs.get(name)) for name, expected in ours.items()}
+        A matrix product of K terms costs 2K operations an element. A plain sum reads largest / size elements for each.
+        """
+        size = max(output.numel(), 1)
+        return max(1.0, self.flops / (2 * size), self.largest / size, self.scanned)
 
-    return replace(
-        case,
-        outputs=table(case.outputs, few.outputs),
-        buffers=table(case.buffers, few.buffers),
-        gradients=table(case.gradients, few.gradients),
-    )
+    def of_gradient(self, gradient: torch.Tensor) -> float:
+        """K of a gradient.
+
+        The gradient of a broadcast vector, such as a bias or a scale, is a sum over the broadcast dimensions. The
+        gradient of a matrix is a sum of products.
+        """
+        size = max(gradient.numel(), 1)
+        vector = sum(extent > 1 for extent in gradient.shape) <= 1
+        return max(1.0, self.largest / size, self.scanned, 0.0 if vector else self.flops / (2 * size))

@@ -20,11 +20,10 @@ from grader import protocol as p
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
-from grader.grading.compare.blocks import reals
+from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import is_float
-from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend

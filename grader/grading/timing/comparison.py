@@ -10,10 +10,10 @@ import torch
 
 from grader.grading.candidate import MODEL
 from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
-from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Pace, Trackers, track
 from grader.grading.outcome import diagnose

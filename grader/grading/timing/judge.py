@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from grader.grading.candidate import Candidate
+from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.large import HUGE_BYTES
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing import workload

@@ -19,11 +19,11 @@ from grader.catalog.problem_module import Variant
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
+from grader.grading.compare.blocks import HUGE_BYTES, is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
-from grader.grading.oracle.large import HUGE_BYTES, is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side

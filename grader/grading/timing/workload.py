@@ -11,10 +11,10 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder
 from grader.grading.compare import blocks
+from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, evaluate
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.large import is_large
 from grader.grading.oracle.oracle import Oracle
 from grader.machine.backends import backend
 

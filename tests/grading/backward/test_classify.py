@@ -7,8 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.grading.backward.classify import classify
-from grader.grading.backward.describe import describe
+from grader.grading.backward.classify import classify, describe
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.scaling import scale_of

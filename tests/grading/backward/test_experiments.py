@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.grading.backward.experiments import _registry, experiments
+from grader.grading.backward.experiments import _base, experiments
 from grader.verdict.codes import CODES
 
 
@@ -32,9 +32,9 @@ def test_an_experiment_says_what_it_asks_and_what_to_change(one):
 
 
 def test_an_experiment_is_declared_beside_its_function(monkeypatch):
-    monkeypatch.setattr(_registry, "_EXPERIMENTS", dict(_registry._EXPERIMENTS))
+    monkeypatch.setattr(_base, "_EXPERIMENTS", dict(_base._EXPERIMENTS))
 
-    @_registry.experiment("grad_zero", question="It is not zero.", remedy="write it", rank=15, modes=("train",))
+    @_base.experiment("grad_zero", question="It is not zero.", remedy="write it", rank=15, modes=("train",))
     def not_zero(candidate, cases):
         return None
 
@@ -42,4 +42,4 @@ def test_an_experiment_is_declared_beside_its_function(monkeypatch):
     assert order.index("saved_tensor_mutated") < order.index("grad_zero") < order.index("inconsistent_with_forward")
     assert "grad_zero" not in codes("post-check", "eval")
     with pytest.raises(AssertionError, match="has an experiment already"):
-        _registry.experiment("grad_zero", question="?", remedy="?", rank=16)(not_zero)
+        _base.experiment("grad_zero", question="?", remedy="?", rank=16)(not_zero)

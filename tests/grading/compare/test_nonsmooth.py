@@ -7,9 +7,9 @@ import torch
 
 from grader.catalog.problems import find_problems
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, Evaluation, evaluate
-from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.resources import Resources
 from grader.verdict.models import Device

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from grader.grading.backward.experiments._registry import Cases, Experiment, experiments
+from grader.grading.backward.experiments._base import Cases, Experiment, experiments
 
 __all__ = ["Cases", "Experiment", "experiments"]
 

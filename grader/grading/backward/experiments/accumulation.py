@@ -10,8 +10,14 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder
-from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right, wrong_operands
-from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.experiments._base import (
+    Cases,
+    experiment,
+    first_wrong,
+    note_plain,
+    plain_is_right,
+    wrong_operands,
+)
 from grader.grading.backward.vjp import (
     Answer,
     Part,

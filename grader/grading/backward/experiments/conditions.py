@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 
 from grader import protocol as p
-from grader.grading.backward.experiments._compare import first_wrong
-from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
 from grader.grading.backward.experiments.accumulation import carried_over
 from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
 from grader.grading.backward.vjp import ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import same_bits
 from grader.grading.outcome import diagnose, first_line
-from grader.grading.random.seeded_gradients import check_gradients
+from grader.grading.random.seeded import check_gradients
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 

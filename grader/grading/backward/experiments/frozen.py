@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from grader.grading.backward.experiments._compare import first_wrong
-from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
 from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ

@@ -8,8 +8,7 @@ from itertools import islice
 import torch
 
 from grader.executor.job import CotangentLayout
-from grader.grading.backward.experiments._compare import first_wrong, note_plain, plain_is_right
-from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, note_plain, plain_is_right
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance

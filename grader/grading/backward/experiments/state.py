@@ -9,13 +9,12 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec
-from grader.grading.backward.experiments._compare import first_wrong
-from grader.grading.backward.experiments._registry import Cases, experiment
+from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
 from grader.grading.backward.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
 from grader.grading.candidate import Candidate, exports, names, output_specs
+from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.compare.placement import parts
-from grader.grading.oracle.large import LARGE_BYTES
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
