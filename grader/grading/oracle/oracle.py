@@ -135,50 +135,49 @@ class Oracle(ReferenceModels):
         seed = secrets.randbits(62)
         init_inputs, inputs = draw_inputs(variant, self.device, seed)
         held = self.construct(variant.name, init_inputs, inputs, training)
-        traits, state = held.traits, as_trained(held.state, held.traits, draw)
-        cotangents = self._cotangents(traits, constant_cotangents)
-        known = self._cases.get((variant.name, training, 0, False))
-        if draw and known is not None and _shapes(known.cotangents) == _shapes(cotangents):
-            cotangents = dict(known.cotangents)
-        wrt = _operands(inputs, traits) if cotangents else ()
-        plain = Pass(MODEL, inputs, state, cotangents, wrt, training)
+        cotangents = self._cotangents(held.traits, variant.name, training, draw, constant_cotangents)
+        wrt = _operands(inputs, held.traits) if cotangents else ()
+        plain = Pass(MODEL, inputs, as_trained(held.state, held.traits, draw), cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
             self.construct(variant.name, init_inputs, inputs, training)  # others may have come in between
-            return self.evaluate_each(traits, passes, streamed=streamed)
+            return self.evaluate_each(held.traits, passes, streamed=streamed)
 
-        plain, eager, trackers = self._track(ask, plain, traits, variant.name)
-        drawn, optional = self._drawn(ask, plain, eager, variant.name) if traits.stochastic else ((), ())
-        if any(is_large(value) for value in (*inputs, *state.values())):
+        plain, eager, trackers = self._track(ask, plain, held.traits, variant.name)
+        drawn, optional = self._drawn(ask, plain, eager, variant.name) if held.traits.stochastic else ((), ())
+        if any(is_large(value) for value in (*inputs, *plain.state.values())):
             self.release()
-        sizes = [value.numel() for value in (*inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
-        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
-        operand_names = {operand: self._display(operand) for operand in plain.wrt}
         case = Case(
             variant=variant.name,
             training=training,
             seed=seed,
             init_inputs=p.encode_value(list(init_inputs)),
             inputs=tuple(inputs),
-            state=state,
+            state=plain.state,
             cotangents=plain.cotangents,
-            outputs=trackers.expected("outputs", lengths.of_output),
-            others=frozenset(info.name for info in traits.outputs if info.kind != "tensor"),
-            buffers=trackers.expected("buffers", lengths.of_output),
-            gradients={
-                **dict.fromkeys(plain.wrt),
-                **trackers.expected("gradients", lengths.of_gradient, operand_names),
-            },
-            operand_names=operand_names,
-            clone_inputs=traits.clone_inputs,
-            values_comparable=not traits.stochastic,
+            **self._results(plain, eager, trackers, held.traits),
+            others=frozenset(info.name for info in held.traits.outputs if info.kind != "tensor"),
+            clone_inputs=held.traits.clone_inputs,
+            values_comparable=not held.traits.stochastic,
             drawn=frozenset(drawn),
             optional=frozenset(optional),
         )
-        if trackers.exact or not traits.has_float64 or not self.has_fewer_rows:
+        if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
             return case
         return with_errors_like(case, self.case(ROWS, training=training))
+
+    def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
+        """The fields of a case that a candidate's results are compared with."""
+        sizes = [value.numel() for value in (*plain.inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
+        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
+        names = {operand: self._display(operand) for operand in plain.wrt}
+        return {
+            "outputs": trackers.expected("outputs", lengths.of_output),
+            "buffers": trackers.expected("buffers", lengths.of_output),
+            "gradients": dict.fromkeys(plain.wrt) | trackers.expected("gradients", lengths.of_gradient, names),
+            "operand_names": names,
+        }
 
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
@@ -257,13 +256,17 @@ class Oracle(ReferenceModels):
 
         return self.remember(("differentiates in eval", case.variant), ask)
 
-    def _cotangents(self, traits: Traits, constant: bool) -> dict[str, torch.Tensor]:
+    def _cotangents(
+        self, traits: Traits, variant: str, training: bool, draw: int, constant: bool
+    ) -> dict[str, torch.Tensor]:
+        """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""
         found = {}
         for info in traits.outputs:
             if info.kind == "tensor" and info.requires_grad and info.shape is not None and info.dtype is not None:
                 dtype = getattr(torch, info.dtype)
                 found[info.name] = draw_cotangent(info.shape, dtype, self.device, constant)
-        return found
+        first = self._cases.get((variant, training, 0, False))
+        return dict(first.cotangents) if draw and first and _shapes(first.cotangents) == _shapes(found) else found
 
     def _display(self, operand: str) -> str:
         if operand.startswith("input["):
