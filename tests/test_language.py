@@ -4,6 +4,7 @@ CONTRIBUTING.md has the rules in words.
 """
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
@@ -170,3 +171,34 @@ def test_docstrings_use_standard_terms(path):
             for term, standard in home_made(node.value.value):
                 found.append(f"{relative(path)}:{node.lineno} {term}: write {standard}")
     assert found == []
+
+
+# ------------------------------------------------------------------------------------------------- thresholds
+
+MOST_THRESHOLDS = 80
+"""Named thresholds of judgement and timing together."""
+
+
+def thresholds(path):
+    """(name, docstring) of each module constant with a number in its value; an alias or a ratio of others is none."""
+    body = ast.parse(path.read_text()).body
+    for node, following in itertools.zip_longest(body, body[1:]):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        numbers = [one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)]
+        if not any(type(number) in (int, float) for number in numbers):
+            continue
+        text = following.value.value if isinstance(following, ast.Expr) else ""
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from ((name.id, text) for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+def test_named_thresholds_are_few_and_described():
+    """A threshold is a module's constant in `grader/grading` with a number in it."""
+    found = {
+        f"{relative(path)} {name}": text
+        for path in sorted((ROOT / "grader" / "grading").rglob("*.py"))
+        for name, text in thresholds(path)
+    }
+    assert [name for name, text in found.items() if not text] == []
+    assert len(found) <= MOST_THRESHOLDS, "\n".join(found)

@@ -19,8 +19,8 @@ from grader.grading.outcome import diagnose
 from grader.options import FULL_SECONDS
 from grader.verdict.models import Diagnosis
 
-STAGES = 3
-"""Stages that share the time: forward, backward, timing."""
+STAGES = ("forward", "backward", "timing")
+"""Stages that share the time."""
 PRODUCTS = 100
 """Forwards and backwards of the reference that a grading should have time for; a slower reference has one draw of each
 size. A choice: a --quick grading runs some sixty on either side."""
@@ -41,7 +41,7 @@ class Budget:
     @property
     def stage(self) -> float:
         """Seconds of one stage."""
-        return self.seconds / STAGES
+        return self.seconds / len(STAGES)
 
     @property
     def product(self) -> float:

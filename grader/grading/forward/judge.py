@@ -102,7 +102,7 @@ def _judge(
 
 def starts_slowly(candidate: Candidate, seconds: float) -> bool:
     """Whether a first call takes longer than the whole time, as one does that compiles."""
-    return candidate.slowest_seconds > STAGES * seconds
+    return candidate.slowest_seconds > len(STAGES) * seconds
 
 
 def _left_out(cases: Sequence[Case]) -> frozenset[str]:

@@ -43,6 +43,7 @@ class Plan:
 
 
 QUICK = Plan(min_rounds=MIN_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03)
+"""The plan of a grading with `quick`. A choice: the rounds take about as long as the checks before them."""
 
 
 def thorough(device: Device) -> Plan:
