@@ -4,6 +4,7 @@ tests/cases/README.md says what an expected.json holds.
 """
 
 import contextlib
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,10 @@ def listed(*folders: str) -> list[ParameterSet]:
         for name, expected in json.loads(table.read_text()).items():
             path = table.parent / name
             marks: list[pytest.MarkDecorator] = [pytest.mark.gpu] if expected["device"] == "cuda" else []
-            compiles = any(what in path.read_text() for what in ("load_inline", "torch.compile("))
+            package = expected.get("needs")
+            if package and importlib.util.find_spec(package) is None:
+                marks.append(pytest.mark.skip(reason=f"needs the package {package}"))
+            compiles = any(what in path.read_text() for what in ("load_inline", "import load\n", "torch.compile"))
             marks += [pytest.mark.slow] if compiles else []
             marks += [pytest.mark.alone] if any(key in expected for key in BOUNDS) else []
             found.append(pytest.param(path, expected, id=f"{path.parent.name}/{path.stem}", marks=marks))

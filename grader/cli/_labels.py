@@ -9,19 +9,28 @@ import typer
 
 from db.labels import NOT_SOLUTIONS, LabelChoice
 from grader.errors import UserError
-from grader.verdict.labels import LABELS
+from grader.verdict.labels import LABELS, LANGUAGES
 
 Having = Annotated[
     list[str] | None,
     typer.Option(
         "--having",
         metavar="LABEL",
-        help=f"Rank only submissions with this label: one of {', '.join(sorted(LABELS))}; may be repeated.",
+        help="Rank only submissions with this label, a language or one of "
+        f"{', '.join(sorted(LABELS.keys() - LANGUAGES.keys()))}; may be repeated.",
     ),
 ]
 Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="LABEL", help="Leave out submissions with this label; may be repeated."),
+]
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--language",
+        metavar="NAME",
+        help=f"Rank only submissions in this language: one of {', '.join(LANGUAGES)}; repeated, only those in all.",
+    ),
 ]
 Everything = Annotated[
     bool,
@@ -29,9 +38,15 @@ Everything = Annotated[
 ]
 
 
-def label_choice(having: Sequence[str] | None, without: Sequence[str] | None, everything: bool) -> LabelChoice:
-    """The choice that these options make. Raises UserError for an unknown label."""
+def label_choice(
+    having: Sequence[str] | None, without: Sequence[str] | None, languages: Sequence[str] | None, everything: bool
+) -> LabelChoice:
+    """The choice that these options make. Raises UserError for an unknown label or language."""
+    for name in languages or ():
+        if name not in LANGUAGES:
+            raise UserError(f"unknown language {name!r}; the languages are {', '.join(LANGUAGES)}")
     for name in (*(having or ()), *(without or ())):
         if name not in LABELS:
-            raise UserError(f"unknown label {name!r}; the labels are {', '.join(sorted(LABELS))}")
-    return LabelChoice.of(having or (), without or (), everything=everything)
+            known = f"the labels are {', '.join(sorted(LABELS.keys() - LANGUAGES.keys()))}"
+            raise UserError(f"unknown label {name!r}; {known}, and the languages {', '.join(LANGUAGES)}")
+    return LabelChoice.of([*(having or ()), *(languages or ())], without or (), everything=everything)

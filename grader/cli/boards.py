@@ -10,7 +10,7 @@ import typer
 from db.leaderboard import Leaderboard, leaderboard
 from db.read_only import open_to_read
 from grader.catalog.files import shipped
-from grader.cli._labels import Everything, Having, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, Without, label_choice
 from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
@@ -34,6 +34,7 @@ def show_leaderboard(
     device: AnyDevice = AUTO,
     having: Having = None,
     without: Without = None,
+    language: Languages = None,
     everything: Everything = False,
     pass_at: Annotated[
         str | None,
@@ -70,7 +71,7 @@ def show_leaderboard(
             board=board.value,
             problem=problem,
             device=device_of(device),
-            labels=label_choice(having, without, everything),
+            labels=label_choice(having, without, language, everything),
             pass_at=_counts(pass_at),
         )
     _print(found, output)

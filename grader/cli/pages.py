@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
-from grader.cli._labels import Everything, Having, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, Without, label_choice
 from grader.cli._options import DATABASE, Database
 
 
@@ -17,6 +17,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="An empty or new folder, or an earlier report.")],
     having: Having = None,
     without: Without = None,
+    language: Languages = None,
     everything: Everything = False,
     db: Database = DATABASE,
 ) -> None:
@@ -33,7 +34,7 @@ def report(
     """
     from grader.report.site import write_site
 
-    labels = label_choice(having, without, everything)
+    labels = label_choice(having, without, language, everything)
     with open_to_read(db) as store:
         written = write_site(store, out, labels)
     if written.unreadable:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from grader.cli._labels import Everything, Having, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, Without, label_choice
 from grader.errors import UserError
 
 
@@ -34,6 +34,7 @@ def serve(
     ] = None,
     having: Having = None,
     without: Without = None,
+    language: Languages = None,
     everything: Everything = False,
 ) -> None:
     """Serve the report live from the database, with a progress page and a JSON API.
@@ -62,5 +63,5 @@ def serve(
         problem_folders=problems or (),
         allowed_hosts=allow_host or (),
         limit_seconds=limit,
-        labels=label_choice(having, without, everything),
+        labels=label_choice(having, without, language, everything),
     )

@@ -32,7 +32,7 @@ MAX_BUNDLE_BYTES = 512 << 20
 
 
 class BuildCache:
-    """Built extensions by submission and toolchain.
+    """What a submission compiled, extensions and just-in-time kernels, by submission and toolchain.
 
     A key holds only what that source produced, so a submission can poison only itself. Files are read-only, appear
     whole (written aside, then renamed), and are opaque to the referee, which never reads them.
@@ -131,9 +131,26 @@ def import_submission(
     return _judge(submission, evidence)
 
 
+def keep_kernels(worker: WorkerClient, submission: Submission, cache: BuildCache, timeout_seconds: float) -> int | None:
+    """Keep what just-in-time compilers left; the number of new files, None if there is no answer."""
+    descriptor = os.memfd_create("bundle", os.MFD_CLOEXEC)
+    try:
+        evidence = worker.run([p.Keep()], timeout_seconds, [descriptor])
+        if evidence.failure is not None:
+            return None
+        kept = evidence.results[0]
+        assert isinstance(kept, p.Kept)
+        _keep(cache, submission, descriptor, kept.bundle_bytes)
+        return kept.added
+    except WorkerLost:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def _keep(cache: BuildCache, submission: Submission, descriptor: int, nbytes: int) -> None:
-    size = min(os.fstat(descriptor).st_size, nbytes, MAX_BUNDLE_BYTES)
-    if size:
+    size = min(os.fstat(descriptor).st_size, nbytes)
+    if 0 < size <= MAX_BUNDLE_BYTES:
         cache.put(submission, os.pread(descriptor, size, 0))
 
 

@@ -164,6 +164,7 @@ class _Grading:
             if self.forward() and self.backward() and self.time():
                 self.inspect()
                 self.ask_other_inputs()
+            self.keep()
         self.appraise()
 
     def check(self) -> None:
@@ -292,6 +293,14 @@ class _Grading:
         if NARROW in self.probes and self.record.timing is not None:
             with self.record.stage("inspection"):
                 self.record.add_late(judge_other_inputs(self.candidate, self.oracle, self.todo.cases))
+
+    def keep(self) -> None:
+        """Keep the kernels that were compiled while it ran, for another grading of the same source."""
+        with self.record.stage("inspection"):
+            worker, cache, submission = self.candidate.worker, self.resources.cache, self.request.submission
+            added = build.keep_kernels(worker, submission, cache, self.resources.limits.call)
+            if self.record.build is not None and added is not None:
+                self.record.build = self.record.build.model_copy(update={"kernel_files": added})
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""

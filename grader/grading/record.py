@@ -103,6 +103,7 @@ class Record:
                 problem.source,
                 self.inspected.seen,
                 codes={diagnosis.code for diagnosis in self.diagnoses},
+                languages=self.request.languages,
             ),
             kernels=self.inspected.kernels,
             build=self.build,

@@ -28,6 +28,8 @@ __all__ = [
     "Drop",
     "Import",
     "Imported",
+    "Keep",
+    "Kept",
     "LoadState",
     "SetState",
     "Use",
@@ -99,6 +101,22 @@ class Import(Step):
     """A descriptor with previously built extensions comes with the message."""
     give_bundle: bool = False
     """Write the extensions that are built here to the next descriptor."""
+
+
+class Kept(Result):
+    """What just-in-time compilers left."""
+
+    did: Literal["kept"] = "kept"
+    added: Annotated[int, Field(ge=0, le=1 << 40)]
+    """Files that they added to their caches in this process."""
+    bundle_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+
+
+class Keep(Step):
+    """Write extensions and just-in-time kernels to the descriptor, if there are new kernels."""
+
+    do: Literal["keep"] = "keep"
+    answer = Kept
 
 
 class Constructed(Result):

@@ -130,6 +130,10 @@ def inner_environment(scratch: str, extra: Mapping[str, str], *, gpu: bool) -> d
         "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/.cache/torchinductor",
         "TRITON_CACHE_DIR": f"{scratch}/.cache/triton",
         "CUDA_CACHE_PATH": f"{scratch}/.cache/cuda",
+        "CUPY_CACHE_DIR": f"{scratch}/.cache/cupy",
+        "NUMBA_CACHE_DIR": f"{scratch}/.cache/numba",
+        "CUTE_DSL_CACHE_DIR": f"{scratch}/.cache/cute",
+        "TILELANG_CACHE_DIR": f"{scratch}/.cache/tilelang",
         # A compiler cache that outlives the sandbox would let one submission poison the next one's build.
         "TORCH_NO_COMPILER_WRAPPER": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -16,12 +16,14 @@ from grader.errors import StoreError
 from grader.report.machine import json_line
 from grader.serve.snapshot import Snapshots
 from grader.verdict.columns import LISTED
-from grader.verdict.labels import LABELS
+from grader.verdict.labels import LABELS, LANGUAGES
 from grader.verdict.models import Device, Status, Verdict
 from grader.verdict.value import Value
 
 Label = StrEnum("Label", [(label.upper(), label) for label in LABELS])  # type: ignore[misc]
 """The labels, as the schema lists them."""
+LanguageName = StrEnum("LanguageName", [(name.upper(), name) for name in LANGUAGES])  # type: ignore[misc]
+"""The languages, as the schema lists them."""
 
 _MOST = 1000
 """Verdicts in one response."""
@@ -113,10 +115,11 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         device: Device | None = None,
         having: Annotated[list[Label], Query(description="Only submissions with all of these labels.")] = [],  # noqa: B006
         without: Annotated[list[Label], Query(description="Leave out submissions with one of these labels.")] = [],  # noqa: B006
+        language: Annotated[list[LanguageName], Query(description="Only submissions in all of these languages.")] = [],  # noqa: B006
         everything: Annotated[bool, Query(alias="all", description="Rank also copies of the reference.")] = False,
     ) -> Response:
         """A board by problem and device, best first, with a summary by author."""
-        labels = LabelChoice.of(having, without, everything=everything)
+        labels = LabelChoice.of([*having, *language], without, everything=everything)
         result = leaderboard(store, board=board, problem=problem, device=device, labels=labels)
         return Response(json_line(result), media_type="application/json")
 

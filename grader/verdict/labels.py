@@ -12,6 +12,19 @@ from dataclasses import dataclass
 
 from grader.verdict.source_labels import read_source
 
+LANGUAGES: dict[str, str] = {
+    "cuda": "It has CUDA C++ of its own, whichever compiler takes it.",
+    "cpp": "It has C++ of its own, and no CUDA.",
+    "triton": "It uses Triton.",
+    "torch_compile": "It uses torch.compile.",
+    "nvrtc": "It compiles CUDA with NVRTC, as torch.cuda._compile_kernel does.",
+    "cupy": "It uses CuPy.",
+    "numba": "It uses Numba.",
+    "cute": "It uses the CuTe DSL, CUTLASS's Python package.",
+    "tilelang": "It uses TileLang.",
+    "pytorch": "It is in none of the other languages.",
+}
+"""Each language with its meaning. A source may have several."""
 LABELS: dict[str, str] = {
     "wraps_reference": "It computes by the reference's own module or by the same statements.",
     "torch_fallback": "Where its kernel fails or does not apply, PyTorch computes instead.",
@@ -21,6 +34,7 @@ LABELS: dict[str, str] = {
     "narrow_inputs": "It is wrong for inputs that the reference takes and get_inputs does not draw.",
     "cuda_graph": "It captures and replays CUDA graphs.",
     "extra_streams": "It makes CUDA streams of its own.",
+    **LANGUAGES,
 }
 """Each label with its meaning, in the order in which a verdict shows them."""
 
@@ -52,15 +66,21 @@ class Seen:
     graphs: int = 0
 
 
-def labels(source: str, reference: str, seen: Seen | None = None, codes: Collection[str] = ()) -> tuple[str, ...]:
-    """The labels of a submission; none for a source that is not Python.
+def labels(
+    source: str,
+    reference: str,
+    seen: Seen | None = None,
+    codes: Collection[str] = (),
+    languages: Collection[str] = (),
+) -> tuple[str, ...]:
+    """The labels of a submission; only `languages` for a source that is not Python.
 
     `codes` are those of its diagnoses. Takes time linear in the length of the source.
     """
     read = read_source(source, reference)
     if read is None:
-        return ()
-    held = {label for label, holds in read.labels.items() if holds} | set(codes)
+        return tuple(label for label in LABELS if label in languages)
+    held = {label for label, holds in read.labels.items() if holds} | {*codes, *languages}
     if seen is not None and seen.calls:
         held |= {label for label, holds in _ran(seen, source, compiled=read.compiled).items() if holds}
     return tuple(label for label in LABELS if label in held)

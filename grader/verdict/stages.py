@@ -29,6 +29,9 @@ class BuildResult(Value):
     log_tail: str = ""
     extensions: tuple[str, ...] = ()
     """Names of the compiled extensions, in order."""
+    kernel_files: int | None = None
+    """Files that just-in-time compilers (Triton's, Inductor's, CuPy's) added to their caches in this grading. 0 if all
+    came from an earlier one; None if grading ended before they were counted."""
 
 
 class TensorCheck(Value):

@@ -33,14 +33,22 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     started = time.monotonic()
     first = len(builder.events)
     if step.use_bundle:
-        builder.take_bundle(session.take_descriptor())
+        builder.kept.take(session.take_descriptor())
     bundle = session.take_descriptor() if step.give_bundle else None
     _, session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
         seconds=time.monotonic() - started,
         builds=tuple(builder.events[first:]),
-        bundle_bytes=0 if bundle is None else builder.give_bundle(bundle),
+        bundle_bytes=0 if bundle is None else builder.kept.give(bundle),
     )
+
+
+@handles(p.Keep)
+def keep(session: Session, step: p.Keep) -> p.Kept:
+    """Pack what was compiled, if there is something new."""
+    kept, descriptor = session.builder.kept, session.take_descriptor()
+    added = kept.added()
+    return p.Kept(added=added, bundle_bytes=kept.give(descriptor) if added else 0)
 
 
 @handles(p.Construct)

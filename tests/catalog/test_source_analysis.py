@@ -1,10 +1,12 @@
 """The device and the languages of a source, read off its text."""
 
 import time
+from typing import get_args
 
 import pytest
 
-from grader.catalog.source_analysis import analyse
+from grader.catalog.source_analysis import Language, analyse
+from grader.verdict.labels import LANGUAGES
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,10 @@ def test_the_device_that_a_source_needs(source, expected):
 )
 def test_the_languages_of_a_source(source, languages):
     assert analyse(source).languages == languages
+
+
+def test_every_language_is_a_label():
+    assert set(get_args(Language)) == LANGUAGES.keys()
 
 
 @pytest.mark.parametrize(

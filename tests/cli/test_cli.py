@@ -366,6 +366,8 @@ def test_leaderboards_in_all_formats(cli, batch):
     assert [
         entry["author"] for entry in json.loads(cli("leaderboard", "--board", "cpu", "--format", "json").out)["entries"]
     ] == ["ann"]
+    triton = json.loads(cli("leaderboard", "--language", "triton", "--format", "json").out)
+    assert (triton["labels"]["having"], triton["entries"]) == (["triton"], [])
     assert "no verdict on the strict-fp32 board yet" in cli("leaderboard", "--board", "strict-fp32").out
 
 
@@ -373,6 +375,7 @@ def test_leaderboards_in_all_formats(cli, batch):
     ("arguments", "said"),
     [
         (["--having", "fast"], "unknown label 'fast'; the labels are cuda_graph, "),
+        (["--language", "rust"], "unknown language 'rust'; the languages are cuda, cpp, triton, "),
         (["--pass-at", "1,x"], "--pass-at 1,x: write whole numbers above 0, such as 1,5,10"),
         (["--pass-at", "0"], "--pass-at 0: write whole numbers above 0, such as 1,5,10"),
     ],

@@ -148,10 +148,12 @@ def test_the_api_has_whole_verdicts_boards_and_problems(shared):
     assert shared.json("api/verdicts/1")["timing"]["total"]["speedup"] == 2.0
     assert shared.json("api/leaderboard?problem=scale")["entries"][0]["author"] == "ann"
     boards = {
-        query: shared.json(f"api/leaderboard?problem=add&{query}") for query in ("", "having=cuda_graph", "all=1")
+        query: shared.json(f"api/leaderboard?problem=add&{query}")
+        for query in ("", "having=cuda_graph", "all=1", "language=triton")
     }
-    assert [len(found["entries"]) for found in boards.values()] == [2, 0, 2]
+    assert [len(found["entries"]) for found in boards.values()] == [2, 0, 2, 0]
     assert boards["having=cuda_graph"]["labels"] == {"having": ["cuda_graph"], "without": ["wraps_reference"]}
+    assert boards["language=triton"]["labels"]["having"] == ["triton"]
     assert shared.ask("api/leaderboard?without=nosuch")[0] == 422
     assert {"id": "add", "submissions": 3, "right_forward": 2, "correct": 2} in shared.json("api/problems")
     assert [shared.ask(f"api/verdicts/{one}")[0] for one in ("99", "0", "x", 2**70)] == [404, 422, 422, 422]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.verdict.labels import LABELS, Seen, labels
+from grader.verdict.labels import LABELS, LANGUAGES, Seen, labels
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,7 +121,8 @@ def test_only_known_labels_in_their_order():
         before="class Model: pass\nModel()\ntorch.cuda.Stream()\ntorch.cuda.CUDAGraph()",
         native="at::matmul(x, y);",
     )
-    assert labels(everything, REFERENCE, codes=("stale_output", "narrow_inputs")) == tuple(LABELS)
+    given = {"codes": ("stale_output", "narrow_inputs"), "languages": tuple(LANGUAGES)}
+    assert labels(everything, REFERENCE, **given) == tuple(LABELS)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "reference_solutions").rglob("*.py")), ids=lambda path: path.stem)

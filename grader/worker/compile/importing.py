@@ -15,7 +15,6 @@ import os
 import shlex
 import shutil
 import sys
-import tarfile
 import tempfile
 import time
 import types
@@ -27,6 +26,7 @@ from unittest import mock
 import torch
 
 from grader.protocol import BuildEvent
+from grader.worker.compile.kept import Kept
 from grader.worker.compile.lean_headers import lean_headers, may_be_at_fault
 
 with mock.patch.object(torch.cuda, "is_available", return_value=True):
@@ -39,7 +39,6 @@ LOG_TAIL_CHARACTERS = 8 << 10
 """Kept from the end of a build log."""
 SCRATCH = Path(tempfile.gettempdir())
 """The sandbox's own scratch folder, which is not /tmp in every sandbox."""
-BUNDLE_FOLDER = SCRATCH / "bundle"
 LEAN_FOLDER = SCRATCH / "lean"
 SIDE_BY_SIDE = Path(__file__).parent / "nvcc.py"
 ERROR_LIMIT = "-fmax-errors=20"
@@ -55,8 +54,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.events: list[BuildEvent] = []
-        self._bundle: dict[str, Path] = {}
-        self._built: dict[str, Path] = {}
+        self.kept = Kept(SCRATCH)
 
     def install(self) -> None:
         """Put this builder between PyTorch and ninja in this process."""
@@ -75,8 +73,8 @@ class Builder:
         library = folder / f"{name}.so"
         key = _fingerprint(bound)
         started = time.monotonic()
-        if key in self._bundle:
-            shutil.copyfile(self._bundle[key], library)
+        if key in self.kept.libraries:
+            shutil.copyfile(self.kept.libraries[key], library)
             self._record(name, True, started, cached=True)
             return
         try:
@@ -85,35 +83,13 @@ class Builder:
             self._record(name, False, started, log=str(error))
             raise
         self._record(name, True, started)
-        self._built[key] = library
+        self.kept.libraries[key] = library
 
     def _record(self, name: str, ok: bool, started: float, cached: bool = False, log: str = "") -> None:
         if len(log) > LOG_HEAD_CHARACTERS + LOG_TAIL_CHARACTERS:
             log = log[:LOG_HEAD_CHARACTERS] + "\n[...]\n" + log[-LOG_TAIL_CHARACTERS:]
         seconds = time.monotonic() - started
         self.events.append(BuildEvent(name=name[:512], ok=ok, seconds=seconds, cached=cached, log=log))
-
-    def take_bundle(self, descriptor: int) -> None:
-        """Unpack the libraries that an earlier process of the same submission built."""
-        BUNDLE_FOLDER.mkdir(exist_ok=True)
-        with os.fdopen(descriptor, "rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            for member in archive:
-                target = BUNDLE_FOLDER / Path(member.name).name
-                content = archive.extractfile(member)
-                if content is not None:
-                    target.write_bytes(content.read())
-                    self._bundle[target.stem] = target
-
-    def give_bundle(self, descriptor: int) -> int:
-        """Pack every library that was built here; return the size in bytes, 0 if there is none."""
-        if not self._built:
-            os.close(descriptor)
-            return 0
-        with os.fdopen(descriptor, "wb") as file:
-            with tarfile.open(fileobj=file, mode="w:") as archive:
-                for key, library in self._built.items():
-                    archive.add(library, arcname=f"{key}.so")
-            return file.tell()
 
 
 def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments, folder: Path) -> None:
@@ -174,6 +150,7 @@ def import_source(source: str, file_name: str, class_name: str) -> tuple[types.M
     path = SCRATCH / "submission" / Path(file_name).name
     path.parent.mkdir(exist_ok=True)
     path.write_text(source, encoding="utf-8")
+    os.utime(path, (0, 0))  # Numba's cache compares it
     name = "submission" if not path.stem.isidentifier() else path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

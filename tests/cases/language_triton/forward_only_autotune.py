@@ -1,0 +1,31 @@
+"""silu(x * scale) in Triton with @triton.autotune, without a backward."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 1), (256, 2))], key=["size"]
+)
+@triton.jit
+def silu(xs, scales, ys, size, columns, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(xs + i, mask=i < size) * tl.load(scales + i % columns)
+    tl.store(ys + i, z * tl.sigmoid(z), mask=i < size)
+
+
+def forward(x, scale):
+    y = torch.empty_like(x)
+    silu[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, scale, y, x.numel(), x.shape[1])
+    return y
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        return forward(x.contiguous(), self.scale)

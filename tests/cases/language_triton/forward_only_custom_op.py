@@ -1,0 +1,34 @@
+"""silu(x * scale) in Triton as a torch.library.custom_op, without a backward."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def silu(xs, scales, ys, size, columns, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(xs + i, mask=i < size) * tl.load(scales + i % columns)
+    tl.store(ys + i, z * tl.sigmoid(z), mask=i < size)
+
+
+@torch.library.custom_op("cases_custom_op::scale_silu", mutates_args=())
+def scale_silu(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    silu[(triton.cdiv(x.numel(), 256),)](x, scale, y, x.numel(), x.shape[1], 256)
+    return y
+
+
+@scale_silu.register_fake
+def _(x, scale):
+    return torch.empty_like(x)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        return torch.ops.cases_custom_op.scale_silu(x.contiguous(), self.scale)
