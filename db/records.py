@@ -26,7 +26,7 @@ def add(session: Session, verdict: Verdict, submission: Submission, problem: Pro
             hash=environment.environment_hash,
             device=environment.device,
             device_name=environment.device_name,
-            document=environment.kind_json,
+            document=environment.model_dump_json(),
         ),
     )
     row = {

@@ -20,7 +20,6 @@ ORDER = [
     {"grader.executor"},
     {"grader.grading"},
     {"grader.api"},
-    {"grader.pool"},
     {"db"},
     {"grader.report"},
     {"grader.serve"},

@@ -269,7 +269,7 @@ def test_a_name_in_two_levels_needs_the_folder_of_a_level(tmp_path):
     submission = only(write(tmp_path / "ann" / "level2" / "23_Softmax__v2.py"), catalog)
     assert (submission.problem_id, submission.author, submission.label) == ("level2/23_Softmax", "ann", "v2")
     message = refusal(write(tmp_path / "ann" / "23_Softmax.py"), catalog)
-    assert re.search(r"did you mean level\d/23_Softmax or level\d/23_Softmax\?", message)
+    assert re.search(r"did you mean level\d/23_Softmax or level\d/23_Softmax\b", message)
 
 
 def test_a_sample_finds_its_problem_by_level_and_number(tmp_path):

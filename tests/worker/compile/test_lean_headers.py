@@ -16,7 +16,7 @@ from grader.machine.toolchain import find_cuda_home
 from grader.worker.compile import lean_headers
 
 ROOT = Path(__file__).parents[3]
-SOLUTIONS = sorted((ROOT / "reference_solutions").glob("*.py"))
+SOLUTIONS = sorted(path for path in (ROOT / "reference_solutions").glob("*.py") if "cuda_sources" in path.read_text())
 TWINS = sorted((ROOT / "reference_solutions" / "cpu").glob("*.py"))
 
 BOTH_WAYS = """

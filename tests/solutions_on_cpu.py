@@ -1,0 +1,82 @@
+"""Runs shipped Triton solutions in Triton's interpreter and prints their errors as JSON.
+
+TRITON_INTERPRET=1 python -m tests.solutions_on_cpu VARIANT PROBLEM...
+
+A line for each problem: {"problem": ID, "tensors": {NAME: [error, float32 baseline error, norm]}}, all against float64.
+"""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+
+ROOT = Path(__file__).parents[1]
+
+
+def wide(handle):
+    """The interpreter keeps bfloat16 as 16-bit integers, which its products multiply as such."""
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+def widen_products():
+    product = interpreter.InterpreterBuilder.create_dot
+
+    def create_dot(self, a, b, *others):
+        return product(self, wide(a), wide(b), *others)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def answers(model, inputs, grad_output):
+    """The output and the gradients of floating-point inputs and parameters, by name."""
+    inputs = [value.detach().clone().requires_grad_(value.is_floating_point()) for value in inputs]
+    names = [f"input {i}" for i, value in enumerate(inputs) if value.requires_grad]
+    leaves = [value for value in inputs if value.requires_grad]
+    names += [name for name, _ in model.named_parameters()]
+    output = model(*inputs)
+    gradients = torch.autograd.grad(output, [*leaves, *model.parameters()], grad_output.to(output.dtype))
+    return {"output": output.detach(), **dict(zip(names, gradients, strict=True))}
+
+
+def errors(problem_id, variant):
+    problem = runpy.run_path(str(ROOT / "problems" / f"{problem_id}.py"))
+    solution = runpy.run_path(str(ROOT / "reference_solutions" / f"{problem_id}.py"))
+    make_arguments, make_inputs = problem["get_variants"]()[variant]
+    torch.manual_seed(0)
+    arguments, inputs = make_arguments(), make_inputs()
+    model, exact, candidate = (
+        problem["Model"](*arguments),
+        problem["Model"](*arguments),
+        solution["ModelNew"](*arguments),
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():  # those that start as ones or zeros too
+            parameter += 0.1 * torch.randn_like(parameter)
+    exact.load_state_dict(model.state_dict())
+    candidate.load_state_dict(model.state_dict())
+    output = model(*inputs)
+    grad_output = torch.randn(output.shape).to(output.dtype)
+    expected = answers(
+        exact.double(), [value.double() if value.is_floating_point() else value for value in inputs], grad_output
+    )
+    eager, found = answers(model, inputs, grad_output), answers(candidate, inputs, grad_output)
+    for name, tensor in eager.items():
+        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape), name
+    norms = {name: tensor.double().norm().item() for name, tensor in expected.items()}
+    return {
+        name: [*((side[name].double() - tensor).norm().item() for side in (found, eager)), norms[name]]
+        for name, tensor in expected.items()
+    }
+
+
+if __name__ == "__main__":
+    widen_products()
+    for name in sys.argv[2:]:
+        sys.stdout.write(json.dumps({"problem": name, "tensors": errors(name, sys.argv[1])}) + "\n")
