@@ -73,14 +73,14 @@ def inputs(problem, variant="full", seed=0, device=Device.CPU):
 
 
 def test_each_format_is_registered_under_its_name():
-    assert list(FORMATS) == ["gpumode", "kernelbench"]
+    assert {"gpumode", "kernelbench"} <= set(FORMATS)
     assert all(name == one.name for name, one in FORMATS.items())
 
 
 def test_a_format_is_one_new_file(tmp_path, monkeypatch):
     (tmp_path / "toy.py").write_text("class Toy:\n    name = 'toy'\n\nFORMAT = Toy()\n")
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
-    assert list(formats.declared()) == ["gpumode", "kernelbench", "toy"]
+    assert list(formats.declared()) == sorted([*FORMATS, "toy"])
     del sys.modules["grader.catalog.formats.toy"]
 
 
