@@ -11,7 +11,6 @@ from grader.errors import UserError
 from grader.grading.record import Record
 from grader.verdict.models import Device, Diagnosis, Settings
 from tests import samples
-from tests.cli.test_cli import batch, cli  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +76,7 @@ def test_mistakes_are_the_callers(tmp_path):
         start_logging(None, tmp_path / "no" / "log.jsonl")
 
 
-def test_options_stand_before_the_command(cli, batch, tmp_path):  # noqa: F811
+def test_options_stand_before_the_command(cli, batch, tmp_path):
     result = cli("--log-level", "info", "--log-file", tmp_path / "log.jsonl", *batch)
     assert result.code == 0
     assert (tmp_path / "log.jsonl").exists()

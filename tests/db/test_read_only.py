@@ -14,7 +14,7 @@ from db.read_only import open_to_read
 from grader.errors import StoreError
 from grader.verdict.models import Status
 from tests import samples
-from tests.cli.test_cli import cli
+from tests.cli.conftest import cli
 from tests.db.test_schema import left_by
 from tests.db.test_trouble import locked_away, unwritable
 

@@ -16,7 +16,8 @@ from grader.verdict.columns import EXPORTED
 from grader.verdict.models import Device, Settings, Status, Verdict
 from grader.verdict.stages import PhaseTiming, TimingResult
 from tests import samples
-from tests.cli.test_cli import ROOT, cli
+from tests.cli.conftest import cli
+from tests.cli.test_cli import ROOT
 
 __all__ = ["cli"]
 
