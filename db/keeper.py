@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from db.patience import Patience
 from db.store import Run, Store
-from grader.errors import StoreBusy, StoreError
+from grader.errors import StoreError
 from grader.verdict.models import Problem, Submission, Verdict
 from grader.verdict.value import Value
 
@@ -35,17 +36,21 @@ class Keeper:
     def __init__(self, store: Store, run: Run, say: Callable[[str], None]) -> None:
         """`say` prints a line for the user."""
         self._store, self._run, self._say = store, run, say
+        self._patience = Patience(store.path, say)
         self._file = _identity(store.path)
 
-    def save(self, verdict: Verdict, submission: Submission, problem: Problem) -> Verdict:
-        """The verdict with its id. Raises StoreError, which names the file, if it is kept there instead."""
+    def save(self, verdict: Verdict, submission: Submission, problem: Problem, claim: str | None = None) -> Verdict:
+        """The verdict with its id; the claim on it ends.
+
+        Raises StoreError, which names the file, if it is kept there instead.
+        """
         one = Unsaved(verdict=verdict, submission=submission, problem=problem)
         kept = [one]
         try:
             if _identity(self._store.path) != self._file:
                 kept = [*self._lost(), one]
                 raise StoreError(f"{self._store.path}: the database was deleted or replaced meanwhile")
-            return self._saved(one)
+            return self._saved(one, claim)
         except BaseException as error:
             place = _append(kept, self._store.path)
             count = "1 verdict is" if len(kept) == 1 else f"{len(kept)} verdicts are"
@@ -72,17 +77,10 @@ class Keeper:
         path.unlink()
         return len(kept)
 
-    def _saved(self, one: Unsaved) -> Verdict:
-        waiting = False
-        while True:
-            try:
-                return self._store.save(one.verdict, one.submission, one.problem, self._run)
-            except StoreBusy:
-                if not waiting:
-                    self._say(
-                        f"{self._store.path}: another process keeps the database locked; waiting until it is done"
-                    )
-                waiting = True
+    def _saved(self, one: Unsaved, claim: str | None = None) -> Verdict:
+        return self._patience.wait(
+            lambda: self._store.save(one.verdict, one.submission, one.problem, self._run, claim=claim)
+        )
 
     def _lost(self) -> list[Unsaved]:
         """Earlier verdicts of this run: the open connection still reads the file that is gone."""

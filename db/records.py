@@ -26,7 +26,7 @@ def add(session: Session, verdict: Verdict, submission: Submission, problem: Pro
             hash=environment.environment_hash,
             device=environment.device,
             device_name=environment.device_name,
-            document=environment.model_dump_json(),
+            document=environment.kind_json,
         ),
     )
     row = {

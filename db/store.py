@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,18 +12,18 @@ from types import TracebackType
 from typing import Self
 
 from pydantic import ValidationError
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, Select, func, select
 from sqlalchemy.engine import URL
-from sqlmodel import Session
+from sqlmodel import Session, col, delete
 
-from db import records, standings
+from db import records, reuse, standings
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
-from db.tables import ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
+from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
 from grader.errors import StoreError
 from grader.verdict.columns import iso_utc
-from grader.verdict.models import Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
 from grader.verdict.value import digest
 
 
@@ -113,9 +113,13 @@ class Store:
             raise
         self._finish(run, "finished")
 
-    def save(self, verdict: Verdict, submission: Submission, problem: Problem, run: Run) -> Verdict:
-        """Commit one verdict with its sources. Returns it with its id."""
+    def save(
+        self, verdict: Verdict, submission: Submission, problem: Problem, run: Run, *, claim: str | None = None
+    ) -> Verdict:
+        """Commit one verdict with its sources, and the end of the claim on it. Returns it with its id."""
         with self.writing() as session:
+            if claim is not None:
+                session.execute(delete(ClaimRow).where(col(ClaimRow.key) == claim, col(ClaimRow.run_id) == run.id))
             verdict_id = records.add(session, verdict, submission, problem, run.id)
             standings.update(session.connection(), records.standing_key(verdict))
         return verdict.model_copy(update={"verdict_id": verdict_id})
@@ -145,29 +149,39 @@ class Store:
     # ------------------------------------------------------------------------------------------------- reading
 
     def find(
-        self, submission: Submission, problem: Problem, environment: Environment, settings: Settings
+        self, submission: Submission, problem: Problem, environments: Sequence[Environment], settings: Settings
     ) -> Verdict | None:
-        """The newest verdict on the same submission and sources, in the same environment and settings.
+        """The newest verdict on the same submission, in one of these environments and with these settings.
 
         A grader error is never reused, and neither is a verdict on an unreadable file: it has no source to compare.
         """
         if submission.unreadable:
             return None
-        same = (
-            verdicts.c.source_hash == submission.source_hash,
-            verdicts.c.problem_hash == problem.source_hash,
-            verdicts.c.environment_hash == environment.environment_hash,
-            verdicts.c.settings_hash == settings.settings_hash,
-            verdicts.c.author == submission.author,
-            verdicts.c.problem == submission.problem_id,
-            verdicts.c.label.is_not_distinct_from(submission.label),
-            verdicts.c.sample.is_not_distinct_from(submission.sample),
-            verdicts.c.status != Status.GRADER_ERROR,
-        )
-        query = select(verdicts.c.id, verdicts.c.document).where(*same).order_by(verdicts.c.id.desc()).limit(1)
+        names = {"author": submission.author, "label": submission.label, "sample": submission.sample}
+        return self._newest(reuse.OF_SUBMISSION, {**reuse.values(submission, problem, environments, settings), **names})
+
+    def find_later(
+        self,
+        submission: Submission,
+        problem: Problem,
+        environments: Sequence[Environment],
+        settings: Settings,
+        after: int,
+    ) -> Verdict | None:
+        """As `find`, for any author and label, of the verdicts whose id is higher than `after`."""
+        if submission.unreadable:
+            return None
+        return self._newest(reuse.LATER, {**reuse.values(submission, problem, environments, settings), "after": after})
+
+    def _newest(self, query: Select[tuple[int, str]], values: Mapping[str, object]) -> Verdict | None:
         with self.reading() as session:
-            row = session.execute(query).first()
-            return _verdict(*row) if row else None
+            row = session.connection().execute(query, values).first()
+            return _verdict(row.id, row.document) if row else None
+
+    def newest_id(self) -> int:
+        """The highest id of a verdict; 0 if there is none."""
+        with self.reading() as session:
+            return session.execute(select(func.max(verdicts.c.id))).scalar() or 0
 
     def get(self, verdict_id: int) -> StoredVerdict:
         """A verdict by its id. Raises StoreError if there is none."""

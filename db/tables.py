@@ -1,4 +1,4 @@
-"""The tables, in schema version 0003. A change here needs a new file in migrations/versions.
+"""The tables, in schema version 0004. A change here needs a new file in migrations/versions.
 
 Table models do not validate. A verdict is stored as the JSON document of `grader.verdict.models.Verdict`; the columns
 beside it are copies to search and rank by, and come from `grader.verdict.columns`. Times are text in ISO 8601, UTC:
@@ -62,7 +62,7 @@ class EnvironmentRow(SQLModel, table=True):
     device: str
     device_name: str
     document: str
-    """JSON of `grader.verdict.models.Environment`."""
+    """`Environment.kind_json`."""
 
 
 class RunRow(SQLModel, table=True):
@@ -79,6 +79,33 @@ class RunRow(SQLModel, table=True):
     """Absent while it runs, and for ever if it was killed."""
     outcome: str | None = None
     """`finished`, `interrupted` or `failed`."""
+
+
+class GraderRow(SQLModel, table=True):
+    """The process behind a run, while it grades. See `db.claims`."""
+
+    __tablename__ = "graders"
+
+    run_id: int = Field(foreign_key="runs.id", primary_key=True)
+    machine: str
+    """Equal for processes that see each other in /proc."""
+    process: int
+    """Process id."""
+    process_started: int
+    """Clock ticks since the machine's start: another process may get the same id."""
+    seen_at: str
+    """When it last said that it lives."""
+
+
+class ClaimRow(SQLModel, table=True):
+    """A source that a run is grading, with its problem, environment and settings."""
+
+    __tablename__ = "claims"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    key: str = Field(primary_key=True)
+    """SHA-256 of what two requests with one verdict have in common."""
+    run_id: int = Field(foreign_key="graders.run_id", ondelete="CASCADE", index=True)
 
 
 _TYPES: dict[type, type[String] | type[Integer] | type[Float[float]] | type[Boolean]] = {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grader.catalog.requests import Work
     from grader.errors import GraderError, UserError
     from grader.options import GraderOptions
+    from grader.pool import GraderPool
     from grader.verdict.feedback import feedback
     from grader.verdict.models import Problem, Status, Submission, TimeLimits, Verdict
     from grader.verdict.rewards import reward
@@ -32,6 +33,7 @@ __all__ = [
     "Grader",
     "GraderError",
     "GraderOptions",
+    "GraderPool",
     "Problem",
     "Status",
     "Submission",
@@ -48,6 +50,7 @@ _HOMES = {
     "grader.api": ("Grader", "grade"),
     "grader.errors": ("GraderError", "UserError"),
     "grader.options": ("GraderOptions",),
+    "grader.pool": ("GraderPool",),
     "grader.verdict.feedback": ("feedback",),
     "grader.verdict.models": ("Problem", "Status", "Submission", "TimeLimits", "Verdict"),
     "grader.verdict.rewards": ("reward",),

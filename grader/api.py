@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
 from grader.options import GraderOptions
-from grader.verdict.models import Environment, Problem, Settings, Verdict
+from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
 
 
 def grade(
@@ -45,7 +46,44 @@ def grade(
         return next(grader.grade_many([pair]))
 
 
-class Grader:
+class GradesMany:
+    """What has `grade_many` and `close`: a context manager with a `grade_many` for event loops."""
+
+    waits_apart = False
+    """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        raise NotImplementedError
+
+    def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
+        """Yields verdicts, each as it is reached."""
+        raise NotImplementedError
+
+    async def agrade_many(self, work: Iterable[Work | Request]) -> AsyncGenerator[Verdict, None]:
+        """`grade_many` in a thread of its own, so that the event loop goes on meanwhile.
+
+        `work` is read in that thread. When it is cancelled or left early, it ends after the verdict of the submission
+        that is being graded, which is dropped: no worker is left in the middle of a job, and the grader can be used
+        again at once.
+        """
+        loop = asyncio.get_running_loop()
+        verdicts = self.grade_many(work)
+        with ThreadPoolExecutor(1, thread_name_prefix="grader") as thread:
+            try:
+                while (verdict := await loop.run_in_executor(thread, next, verdicts, None)) is not None:
+                    yield verdict
+            finally:
+                await _finish(loop.run_in_executor(thread, verdicts.close))
+
+
+class Grader(GradesMany):
     """Warm workers and references for many submissions. A context manager.
 
         with Grader(device="cuda") as grader:
@@ -71,12 +109,6 @@ class Grader:
         self._pipeline = Pipeline(self.options)
         self._turn = threading.RLock()
 
-    def __enter__(self) -> Grader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the workers, after the verdict of the submission that is being graded."""
         with self._turn:
@@ -93,6 +125,28 @@ class Grader:
     def environment_for(self, work: Work | Request) -> Environment:
         """The machine and versions of its verdict; a stored verdict that has the same is reused."""
         return self._pipeline.environment(self.request(work))
+
+    def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
+        """The one environment of its verdict; those of a pool may be several."""
+        return (self.environment_for(work),)
+
+    def environment_on(self, device: Device) -> Environment:
+        """The environment of a verdict on this device."""
+        return self._pipeline.resources.environment(device)
+
+    def device_fault(self, device: Device) -> str | None:
+        """Why the device no longer works, in one line; None if a call on it succeeds."""
+        from grader.machine.backends import backend
+
+        own = backend(device)
+        if not own.available():
+            return None if own.on_host or not own.names() else f"{device.value} is not available to PyTorch"
+        try:
+            own.prepare()
+            own.synchronize()
+        except RuntimeError as error:
+            return next(iter(str(error).splitlines()), "a call on it failed")
+        return None
 
     def grade(
         self,
@@ -123,21 +177,33 @@ class Grader:
             with self._turn:
                 verdicts.close()
 
-    async def agrade_many(self, work: Iterable[Work | Request]) -> AsyncGenerator[Verdict, None]:
-        """`grade_many` in a thread of its own, so that the event loop goes on meanwhile.
+    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict], None, None]:
+        """`grade_many`, each verdict with its request."""
+        pending = deque[Request]()
 
-        `work` is read in that thread. When it is cancelled or left early, it ends after the verdict of the submission
-        that is being graded, which is dropped: no worker is left in the middle of a job, and the grader can be used
-        again at once.
-        """
-        loop = asyncio.get_running_loop()
-        verdicts = self.grade_many(work)
-        with ThreadPoolExecutor(1, thread_name_prefix="grader") as thread:
-            try:
-                while (verdict := await loop.run_in_executor(thread, next, verdicts, None)) is not None:
-                    yield verdict
-            finally:
-                await _finish(loop.run_in_executor(thread, verdicts.close))
+        def requests() -> Iterator[Request]:
+            for request in map(self.request, work):
+                pending.append(request)
+                yield request
+
+        for verdict in self.grade_many(requests()):
+            yield pending.popleft(), verdict
+
+
+def open_grader(options: GraderOptions) -> Grader:
+    """A grader whose worker template imports torch while this process does, which takes seconds."""
+    from grader.executor import worker_template
+    from grader.machine.allocator import keep_freed_memory
+    from grader.machine.backends import select_index
+    from grader.sandbox import choose
+
+    keep_freed_memory()
+    select_index(options.device, options.device_index)
+    worker_template.start_ahead(choose(options.sandbox), options.device)
+    try:
+        return Grader(options)
+    finally:
+        worker_template.close_ahead()
 
 
 async def _finish(last: asyncio.Future[None]) -> None:

@@ -19,9 +19,9 @@ LEFT_OUT = {"grader", "grader._version", "grader.errors", "grader.__main__"}
 BOX, ROW, WIDTH = (150, 34), 62, 800
 """Pixels: size of a box, distance between rows, width of the picture."""
 CENTERS = {
-    "grader.cli": 280, "grader.serve": 120, "grader.report": 120, "db": 120, "grader.api": 420, "grader.grading": 420,
-    "grader.executor": 400, "grader.machine": 480, "grader.catalog": 280, "grader.sandbox": 480, "grader.verdict": 190,
-    "grader.options": 360, "grader.protocol": 330, WORKER: 700,
+    "grader.cli": 280, "grader.serve": 120, "grader.report": 120, "db": 120, "grader.pool": 420, "grader.api": 420,
+    "grader.grading": 420, "grader.executor": 400, "grader.machine": 480, "grader.catalog": 280, "grader.sandbox": 480,
+    "grader.verdict": 190, "grader.options": 360, "grader.protocol": 330, WORKER: 700,
 }  # fmt: skip
 """Horizontal pixel of each box's center, 280 unless given, chosen so that arrows cross few boxes."""
 

@@ -27,6 +27,7 @@ import grader
 import grader.cli
 from grader import api
 from grader.catalog import requests
+from grader.pool import GraderPool
 from grader.verdict import models, rewards, stages
 from grader.verdict.codes import CODES
 from grader.verdict.columns import COLUMNS
@@ -214,11 +215,8 @@ def database() -> str:
 
 
 def python() -> str:
-    parts = ["# Python", *_docstring(grader), "## grade", *_function(api.grade), "## Grader", *_docstring(api.Grader)]
-    parts += _signature("Grader", api.Grader.__init__) + _docstring(api.Grader.__init__)
-    for name, method in vars(api.Grader).items():
-        if not name.startswith("_"):
-            parts += [f"### Grader.{name}", *_function(method)]
+    parts = ["# Python", *_docstring(grader), "## grade", *_function(api.grade)]
+    parts += _class(api.Grader) + _class(GraderPool)
     options = vars(api).get("GraderOptions")
     if options:
         rows = [(f"`{name}`", _code(field.type), field.text) for name, field in _fields(options).items() if field.text]
@@ -246,6 +244,17 @@ def _signature(name: str, function: Callable[..., object]) -> list[str]:
     prefix = "async " if inspect.isasyncgenfunction(function) else ""
     inner = ", ".join(lines) if len(lines) < 2 else "\n    " + ",\n    ".join(lines) + ",\n"
     return [f"```python\n{prefix}{name}({inner}){returned}\n```"]
+
+
+def _class(one: type) -> list[str]:
+    """A section for a class, with its methods, inherited ones included."""
+    name = one.__name__
+    parts = [f"## {name}", *_docstring(one), *_signature(name, one.__init__), *_docstring(one.__init__)]
+    methods = {key: method for base in reversed(one.__mro__) for key, method in vars(base).items()}
+    for key, method in methods.items():
+        if inspect.isfunction(method) and not key.startswith("_"):
+            parts += [f"### {name}.{key}", *_function(method)]
+    return parts
 
 
 def _default(parameter: inspect.Parameter) -> str:

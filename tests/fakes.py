@@ -21,6 +21,7 @@ class FakeGrader:
     The verdict has the labels of lines such as `# label: cuda_graph`.
     """
 
+    waits_apart = False
     seconds_each = 0.0
     graded: list[str] = []
     """Names of the graded submissions of all instances, in order; tests clear it."""
@@ -42,6 +43,20 @@ class FakeGrader:
 
     def environment_for(self, request: Request) -> Environment:
         return samples.environment(request.device)
+
+    def environments_for(self, request: Request) -> tuple[Environment, ...]:
+        return (self.environment_for(request),)
+
+    def results(self, work: Iterable[Request]) -> Iterator[tuple[Request, Verdict]]:
+        taken: deque[Request] = deque()
+
+        def requests() -> Iterator[Request]:
+            for request in work:
+                taken.append(request)
+                yield request
+
+        for verdict in self.grade_many(requests()):
+            yield taken.popleft(), verdict
 
     def grade(self, request: Request) -> Verdict:
         submission = request.submission

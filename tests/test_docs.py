@@ -215,11 +215,12 @@ def test_the_reference_has_every_column():
 
 def test_the_reference_has_every_function():
     page = REFERENCE["reference/python.md"]
-    for name in ("grade", "Grader", "Work", "reward", "feedback"):
+    for name in ("grade", "Grader", "GraderPool", "Work", "reward", "feedback"):
         assert name in grader.__all__
         assert f"\n## {name}\n" in page
     for name in ("grade", "grade_many", "agrade_many", "close"):
         assert f"\n### Grader.{name}\n" in page
+        assert f"\n### GraderPool.{name}\n" in page
 
 
 # ---------------------------------------------------------------------------------------------------- the pages

@@ -20,6 +20,7 @@ ORDER = [
     {"grader.executor"},
     {"grader.grading"},
     {"grader.api"},
+    {"grader.pool"},
     {"db"},
     {"grader.report"},
     {"grader.serve"},

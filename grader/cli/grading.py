@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from db import Keeper, Store
+from db import Claims, Keeper, Store
 from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
@@ -29,6 +30,7 @@ from grader.verdict.models import Problem, Status
 
 if TYPE_CHECKING:
     from grader.api import Grader
+    from grader.pool import GraderPool
 
 
 @takes_grader_options(COMMAND_LINE_OPTIONS)
@@ -59,6 +61,17 @@ def grade(
     db: Database = DATABASE,
     regrade: Annotated[bool, typer.Option("--regrade", help="Grade again even if the database has a verdict.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per verdict.")] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|N,...",
+            help="Grade on several GPUs, a process for each: all, or indices and UUIDs among those that "
+            "CUDA_VISIBLE_DEVICES shows.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Grade on the CPU with N processes; one of them times at a time.")
+    ] = None,
     *,
     options: GraderOptions,
 ) -> None:
@@ -91,25 +104,33 @@ def grade(
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
-        open_grader(options) as grader,
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
+        Claims(store, run, progress.warn) as claims,
+        _opened(options, gpus, workers, progress.warn) as grader,
     ):
-        keeper = Keeper(store, run, lambda message: progress.say(f"grader: {message}"))
+        keeper = Keeper(store, run, progress.warn)
         if taken_over := keeper.take_over():
-            progress.say(f"grader: saved {taken_over} of an earlier run's verdicts, which the database could not take")
-        batch = Batch(grader, store, keeper, progress, regrade=regrade)
+            progress.warn(f"saved {taken_over} of an earlier run's verdicts, which the database could not take")
+        batch = Batch(grader, store, keeper, claims, progress, regrade=regrade)
         for message in refused:
             batch.refuse(message)
+        reader = RequestReader(catalog)
+        arrived = (
+            readable(lines, name, reader, overrides, check_variant, batch.refuse)
+            for stream in streams
+            for name, lines in arriving(stream)
+        )
+        batches: Iterable[Iterable[Pair]] = chain([pairs], arrived)
         try:
-            batch.grade(pairs)
-            for stream in streams:
-                for name, lines in arriving(stream):
-                    batch.grade(readable(lines, name, RequestReader(catalog), overrides, check_variant, batch.refuse))
+            # A pool waits for lines in a thread of its own, while it grades those before.
+            for some in [chain.from_iterable(batches)] if grader.waits_apart else batches:
+                batch.grade(some)
+            batch.finish()
         except (KeyboardInterrupt, SystemExit):
             count = batch.statuses.total()
             kept = "1 verdict" if count == 1 else f"{count} verdicts"
             with suppress(OSError):  # a terminal that hung up
-                progress.say(f"grader: interrupted; {kept} kept; run the same command to continue")
+                progress.warn(f"interrupted; {kept} kept; run the same command to continue")
             raise
     print(tally(batch.statuses, reused=batch.reused, copied=batch.copied), file=sys.stderr)
     if batch.refused:
@@ -118,22 +139,22 @@ def grade(
         raise typer.Exit(1)
 
 
+def _opened(
+    options: GraderOptions, gpus: str | None, workers: int | None, say: Callable[[str], None]
+) -> Grader | GraderPool:
+    """A pool if several devices or processes were asked for, else a single grader."""
+    if gpus is None and workers is None:
+        return open_grader(options)
+    from grader.pool import GraderPool
+
+    return GraderPool(options, gpus=gpus, workers=workers, say=say)
+
+
 def open_grader(options: GraderOptions) -> Grader:
-    """A grader whose worker template imports torch while this process does, which takes seconds."""
-    from grader.executor import worker_template
-    from grader.machine.allocator import keep_freed_memory
-    from grader.machine.backends import select_index
-    from grader.sandbox import choose
+    """A grader, made without importing torch before it is needed."""
+    from grader.api import open_grader
 
-    keep_freed_memory()
-    select_index(options.device, options.device_index)
-    worker_template.start_ahead(choose(options.sandbox), options.device)
-    try:
-        from grader.api import Grader
-
-        return Grader(options)
-    finally:
-        worker_template.close_ahead()
+    return open_grader(options)
 
 
 def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:

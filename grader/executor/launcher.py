@@ -14,6 +14,7 @@ from grader.executor.client import WorkerClient
 from grader.executor.worker_process import WorkerLost, WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
 from grader.machine.backends import backend
+from grader.machine.cores import build_cores
 from grader.sandbox import Limits, Sandbox
 from grader.verdict.models import Device
 
@@ -133,6 +134,7 @@ class Launcher:
             hidden=self.worker_template.hidden,
             niceness=niceness,
             architecture=self._architecture,
+            cores=build_cores() if role is Role.BUILD else WorkerOptions.cores,
         )
         return WorkerClient(
             self.sandbox, options, self.worker_template.zygote(gpu=gpu) if self.sandbox.copies else None

@@ -130,6 +130,8 @@ class WorkerOptions:
     """Niceness of the worker and of all that it starts."""
     architecture: str = DEFAULT_ARCHITECTURE
     """GPU architecture that CUDA extensions are compiled for."""
+    cores: frozenset[int] = frozenset()
+    """Cores for the worker and all that it starts; empty: those of the grader."""
 
 
 def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
@@ -142,13 +144,17 @@ def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zyg
         arguments = f"{descriptor}, {options.niceness}, {options.architecture!r}"
         code = f"import gc; gc.disable(); from {MODULE} import main; main({arguments})"
         spawn = partial(sandbox.spawn, [sys.executable, "-c", code], environment=options.environment)
-    return spawn(
+    process = spawn(
         limits=options.limits,
         gpu=options.gpu,
         pass_fds=(descriptor,),
         readonly=options.readonly,
         hidden=options.hidden,
     )
+    for pid in process.roots if options.cores else ():
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(pid, options.cores)
+    return process
 
 
 class Ending(NamedTuple):

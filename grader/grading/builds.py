@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from grader.catalog.requests import Request
 from grader.grading import build
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
+from grader.machine.cores import builds_at_a_time
 from grader.verdict.models import Submission
 from grader.verdict.stages import BuildResult
 
@@ -26,8 +26,7 @@ class Builds:
         self._resources = resources
         self._pool: ThreadPoolExecutor | None = None
         self._started: dict[str, Future[build.Built]] = {}
-        self.at_a_time = max(1, len(os.sched_getaffinity(0)) // 2)
-        """One build keeps two cores busy."""
+        self.at_a_time = builds_at_a_time()
 
     @contextmanager
     def ahead(self) -> Iterator[None]:

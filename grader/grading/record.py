@@ -13,6 +13,8 @@ from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import errors_first, status_of, streams_blamed
+from grader.machine import turns
+from grader.machine.backends import backend
 from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Environment, Settings, Status, Verdict
 from grader.verdict.stages import BackwardResult, BuildResult, ForwardResult, StageSeconds, StageStatus, TimingResult
@@ -40,16 +42,21 @@ class Record:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time that passes inside to a field of `StageSeconds`, and log it with the stage's status."""
-        started, status = time.monotonic(), "stopped"
-        try:
-            yield
-            result = getattr(self, name, None)
-            status = "done" if result is None else result.status.value
-        finally:
-            seconds = time.monotonic() - started
-            self.seconds = self.seconds.model_copy(update={name: getattr(self.seconds, name) + seconds})
-            self._log(f"{name} {status}", seconds, stage=name, status=status)
+        """Add the time that passes inside to a field of `StageSeconds`, and log it with the stage's status.
+
+        On the CPU, timing waits until no other grading process of the machine is inside a stage.
+        """
+        apart = name == "timing" and backend(self.request.device).on_host
+        with turns.alone() if apart else turns.shared():
+            started, status = time.monotonic(), "stopped"
+            try:
+                yield
+                result = getattr(self, name, None)
+                status = "done" if result is None else result.status.value
+            finally:
+                seconds = time.monotonic() - started
+                self.seconds = self.seconds.model_copy(update={name: getattr(self.seconds, name) + seconds})
+                self._log(f"{name} {status}", seconds, stage=name, status=status)
 
     def _log(self, event: str, seconds: float, **fields: str) -> None:
         name = self.request.submission.name

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from grader._version import __version__
 from grader.machine.backends import DeviceBackend, backend
+from grader.machine.cores import threads_set
 from grader.machine.toolchain import Toolchain
 from grader.sandbox import Sandbox
 from grader.verdict.models import Device, Environment
@@ -20,7 +21,7 @@ MAX_CPU_THREADS = 8
 
 def thread_count() -> int:
     """CPU threads of each worker: the cores that this process may use, at most MAX_CPU_THREADS."""
-    return min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
+    return threads_set() or min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
 
 
 @contextlib.contextmanager
@@ -56,6 +57,8 @@ def environment(device: Device, toolchain: Toolchain, sandbox: Sandbox) -> Envir
         sandbox=sandbox.name,
         sandbox_layers=sandbox.layers,
         thread_count=thread_count(),
+        host=platform.node() or None,
+        device_id=own.device_id(),
     )
 
 

@@ -60,6 +60,10 @@ class BatchProgress:
         """Print a line on stderr, above the bar."""
         self._bar.console.print(one_line(message), soft_wrap=True)
 
+    def warn(self, message: str) -> None:
+        """Print a message of the program on stderr, above the bar."""
+        self.say(f"grader: {message}")
+
     def _note(self, verdict: Verdict) -> None:
         if not self._stdout.is_terminal:
             self._stderr.print(verdict_line(verdict), soft_wrap=True)

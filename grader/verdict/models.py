@@ -142,8 +142,12 @@ class Diagnosis(Value):
     detail: dict[str, object] = Field(default_factory=dict)
 
 
+PLACE = {"host", "device_id"}
+"""Fields of `Environment` that tell one machine or device from another of the same kind."""
+
+
 class Environment(Value):
-    """Machine and versions of a grading; a stored verdict is reused only if all fields match."""
+    """Machine and versions of a grading; a stored verdict is reused only if all fields but `PLACE` match."""
 
     device: Device
     device_name: str
@@ -157,11 +161,20 @@ class Environment(Value):
     sandbox_layers: tuple[str, ...] = ()
     thread_count: int | None = None
     """CPU threads of each worker."""
+    host: str | None = None
+    """Name of the machine."""
+    device_id: str | None = None
+    """UUID of the GPU."""
 
     @property
     def environment_hash(self) -> str:
-        """SHA-256 over all fields, hexadecimal."""
-        return digest(self.model_dump_json())
+        """SHA-256 over all fields but `PLACE`, hexadecimal."""
+        return digest(self.kind_json)
+
+    @property
+    def kind_json(self) -> str:
+        """JSON of all fields but `PLACE`."""
+        return self.model_dump_json(exclude=PLACE)
 
 
 class Settings(Value):
@@ -224,6 +237,11 @@ class Verdict(Value):
     source_hash: str
     problem_hash: str
     created_at: datetime
+
+    def renamed(self, submission: Submission) -> Verdict:
+        """The verdict on the same source under another submission's names, not stored yet."""
+        names = {"author": submission.author, "label": submission.label, "sample": submission.sample}
+        return self.model_copy(update={"submission": submission.name, **names, "verdict_id": None})
 
     @model_validator(mode="after")
     def _status_fits_the_stages(self) -> Verdict:

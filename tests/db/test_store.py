@@ -74,7 +74,7 @@ def find(store, of=None, problem=None, where=None, settings=None):
     return store.find(
         of or samples.submission(),
         problem or samples.problem(),
-        where or samples.environment(),
+        [where or samples.environment()],
         settings or Settings(device=Device.CPU),
     )
 

@@ -197,7 +197,7 @@ def test_every_printed_verdict_survives_a_kill(tmp_path):
     assert count(path, "select count(*) from runs where finished_at is null") == 1
     of = samples.submission()
     with Store.open(path) as store:
-        assert store.find(of, samples.problem(), samples.environment(), samples.verdict(of).settings) is not None
+        assert store.find(of, samples.problem(), [samples.environment()], samples.verdict(of).settings) is not None
 
 
 def test_two_writers_that_start_at_once_both_finish(tmp_path):

@@ -108,6 +108,18 @@ class DeviceBackend(Protocol):
     def device_name(self) -> str:
         """The model, as a verdict's environment records it; `none` where it is not available."""
 
+    def device_id(self) -> str | None:
+        """What tells it from others of its model, such as a GPU's UUID; None for the host."""
+
+    def names(self) -> tuple[str, ...]:
+        """Its devices that this process may use, by the names that `visibility` takes; empty for the host.
+
+        Does not import torch.
+        """
+
+    def visibility(self, name: str | None) -> Mapping[str, str]:
+        """Environment variables of a process that sees the device of this name alone; None hides all."""
+
     def driver_version(self) -> str | None:
         """The driver's version, where the device has one."""
 

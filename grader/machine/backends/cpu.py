@@ -70,6 +70,15 @@ class CpuBackend:
         named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
         return next(named, platform.machine())
 
+    def device_id(self) -> str | None:
+        return None
+
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    def visibility(self, name: str | None) -> Mapping[str, str]:
+        return {}
+
     def driver_version(self) -> str | None:
         return None
 

@@ -6,6 +6,7 @@ import os
 import statistics
 from collections.abc import Mapping
 from functools import cache
+from itertools import takewhile
 from typing import Any, Literal
 
 from grader.errors import UserError
@@ -76,14 +77,24 @@ class CudaBackend:
 
     def select(self, index: int) -> None:
         """Hides the other devices from this process and, by `worker_environment`, from workers."""
-        named = os.environ.get(_VISIBLE)
-        if index == 0 or self._selected == (index, named):
+        if index == 0 or self._selected == (index, os.environ.get(_VISIBLE)):
             return
-        shown = named.split(",") if named else [str(number) for number in range(_device_count())]
+        shown = self.names()
         if index >= len(shown):
             raise UserError(f"--device-index {index}: {len(shown)} CUDA devices are here; count from 0")
         os.environ[_VISIBLE] = shown[index]
         self._selected = index, shown[index]
+
+    def names(self) -> tuple[str, ...]:
+        """Indices or UUIDs, as in CUDA_VISIBLE_DEVICES, where an invalid one hides itself and all after it."""
+        named = os.environ.get(_VISIBLE)
+        if named is None:
+            return tuple(str(number) for number in range(_device_count()))
+        names = (name.strip() for name in named.split(","))
+        return tuple(takewhile(lambda name: name.isdigit() or name.startswith(("GPU-", "MIG-")), names))
+
+    def visibility(self, name: str | None) -> Mapping[str, str]:
+        return {_VISIBLE: "" if name is None else name}
 
     def worker_environment(self) -> Mapping[str, str]:
         visible = os.environ.get(_VISIBLE)
@@ -97,6 +108,11 @@ class CudaBackend:
         import torch
 
         return torch.cuda.get_device_name() if self.available() else "none"
+
+    def device_id(self) -> str | None:
+        import torch
+
+        return f"GPU-{torch.cuda.get_device_properties(0).uuid}" if self.available() else None
 
     def driver_version(self) -> str | None:
         import pynvml

@@ -1,0 +1,258 @@
+"""Hands requests to places, and to another place when one is lost, so that none is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from grader.catalog.requests import Request
+from grader.errors import DeviceError, GraderError
+from grader.pool.blame import crashed
+from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
+from grader.verdict.models import Device, Environment, Settings, Verdict
+
+MOST_LOSSES = 2
+"""Processes that end while they grade one submission until it counts as `crashed`: one may have ended by chance."""
+MOST_FAILURES = 3
+"""Lives without a verdict after which a place is set aside. A choice."""
+POLL_SECONDS = 0.5
+"""Longest wait for an answer before the queue and the clock are looked at again."""
+
+
+@dataclass
+class Task:
+    """A request on its way to its verdict."""
+
+    request: Request
+    future: Future[Verdict] = field(default_factory=Future)
+    losses: list[str] = field(default_factory=list)
+    """How the processes ended that graded it."""
+    lost_at: set[str] = field(default_factory=set)
+    """The names of their places."""
+
+    def taken(self) -> bool:
+        """Whether it is to be graded: not if the caller has cancelled it."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+
+Held = deque[tuple[int, Task]]
+"""What a place has not answered, with its numbers; the first is being graded."""
+
+
+class Dispatcher:
+    """A thread for each place; all take requests from one queue. Any thread may call the methods."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        settings: Callable[[Request], Settings],
+        say: Callable[[str], None],
+        *,
+        hang_seconds: float,
+    ) -> None:
+        """`settings` are those of a request's verdict; `say` prints a line for the user.
+
+        A place that gives no answer for `hang_seconds` is lost.
+        """
+        self._settings, self._say, self._hang_seconds = settings, say, hang_seconds
+        self._places = {place.name: place for place in places}
+        self._states = {name: PlaceState(name=name) for name in self._places}
+        self._ready: dict[str, Ready] = {}
+        """What each place that has ever started reported."""
+        self._waiting: deque[Task] = deque()
+        self._changed = threading.Condition()
+        self._failure: GraderError | None = None
+        """Why nothing can be graded any more."""
+        self._threads = [threading.Thread(target=self._serve, args=(place,), daemon=True) for place in places]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, request: Request) -> Future[Verdict]:
+        """The verdict to come; a future that is cancelled before its turn is not graded. Raises GraderError."""
+        task = Task(request)
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            self._waiting.append(task)
+            self._changed.notify_all()
+        return task.future
+
+    def environments(self, device: Device) -> tuple[Environment, ...]:
+        """The environments of verdicts on a device: one for each kind of machine; waits for the first place.
+
+        Raises GraderError if no place starts.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure)
+            if self._failure is not None:
+                raise self._failure
+            found = [ready.environments[device] for ready in self._ready.values()]
+        return tuple({environment.environment_hash: environment for environment in found}.values())
+
+    def states(self) -> tuple[PlaceState, ...]:
+        """All places as they are now."""
+        with self._changed:
+            return tuple(self._states.values())
+
+    def close(self) -> None:
+        """End all places. What has no verdict yet raises GraderError to its caller."""
+        self._give_up(GraderError("the pool was closed before this verdict; make a new one to grade again"))
+        while any(thread.is_alive() for thread in self._threads):
+            for place in self._places.values():
+                place.end()
+            for thread in self._threads:
+                thread.join(POLL_SECONDS)
+
+    # ------------------------------------------------------------------------------------- the thread of a place
+
+    def _serve(self, place: Place) -> None:
+        failures = 0
+        while not self._ended():
+            held: Held = deque()
+            before, final = self._states[place.name].graded, False
+            self._note(place, state="starting", process=None)
+            try:
+                self._begin(place, place.start())
+                self._feed(place, held)
+            except StartFailed as error:
+                reason, final = str(error), error.final
+            except PlaceLost as lost:
+                reason = str(lost)
+                self._take_back(place, held, lost)
+            except GraderError as error:
+                self._give_up(error)
+                break
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                self._take_back(place, held, PlaceLost(reason, outside=True))
+            if self._ended():
+                break
+            place.end()
+            failures = 0 if self._states[place.name].graded > before else failures + 1
+            if final or failures >= MOST_FAILURES:
+                self._set_aside(place, reason)
+                break
+        place.end()
+
+    def _begin(self, place: Place, ready: Ready) -> None:
+        with self._changed:
+            self._ready[place.name] = ready
+            self._note(place, state="ready", process=ready.process)
+            self._changed.notify_all()
+
+    def _feed(self, place: Place, held: Held) -> NoReturn:
+        """Hand over requests and take answers until the place is lost or the pool closes, which PlaceLost says."""
+        number, since = 0, time.monotonic()
+        while True:
+            while (task := self._take(place, len(held))) is not None:
+                number += 1
+                since = since if held else time.monotonic()
+                held.append((number, task))
+                self._note(place, under_way=held[0][1].request.submission.name)
+                place.send(number, task.request)
+            if self._ended():
+                raise PlaceLost("the pool closes", outside=True)
+            answer = place.receive(POLL_SECONDS)
+            if answer is not None:
+                self._settle(place, held, *answer)
+                since = time.monotonic()
+            elif time.monotonic() - since > self._hang_seconds:
+                raise PlaceLost(f"gave no answer for {self._hang_seconds:.0f} s")
+
+    def _take(self, place: Place, held: int) -> Task | None:
+        """The next request for a place that holds so many.
+
+        Waits for it if the place holds none; None if it holds enough, or when the pool closes.
+        """
+        with self._changed:
+            if held == 0:
+                self._changed.wait_for(lambda: self._failure or self._suitable(place) is not None)
+            elif held >= place.depth or len(self._waiting) <= self._idle():
+                return None
+            while self._failure is None and (position := self._suitable(place)) is not None:
+                task = self._waiting[position]
+                del self._waiting[position]
+                if task.taken():
+                    return task
+            return None if self._failure or held else self._take(place, held)
+
+    def _suitable(self, place: Place) -> int | None:
+        """Position of the first request that was not lost there, unless there is no other place."""
+        others = any(state.state != "set aside" for name, state in self._states.items() if name != place.name)
+        for position, task in enumerate(self._waiting):
+            if place.name not in task.lost_at or not others:
+                return position
+        return None
+
+    def _idle(self) -> int:
+        """Places that wait for a request, or will: they come before those that would only prepare for it."""
+        return sum(state.state != "set aside" and state.under_way is None for state in self._states.values())
+
+    def _settle(self, place: Place, held: Held, number: int, answer: Verdict | Exception) -> None:
+        expected, task = held.popleft()
+        if number != expected:
+            held.appendleft((expected, task))
+            raise PlaceLost(f"answered request {number} instead of {expected}", outside=True)
+        with self._changed:
+            under_way = held[0][1].request.submission.name if held else None
+            self._note(place, graded=self._states[place.name].graded + 1, under_way=under_way)
+        if isinstance(answer, Verdict):
+            task.future.set_result(answer)
+        else:
+            task.future.set_exception(answer)
+
+    def _take_back(self, place: Place, held: Held, lost: PlaceLost) -> None:
+        """Put what the place held back at the head of the queue; the one in hand may have ended it."""
+        condemned: Task | None = None
+        with self._changed:
+            self._note(place, state="starting", process=None, under_way=None)
+            if held and not lost.outside:
+                first = held[0][1]
+                first.losses.append(f"{place.name} {lost}")
+                first.lost_at.add(place.name)
+                if len(first.losses) >= MOST_LOSSES:
+                    condemned = held.popleft()[1]
+            failure = self._failure
+            if failure is None:
+                self._waiting.extendleft(task for _, task in reversed(held))
+            self._changed.notify_all()
+        if failure is not None:
+            for _, task in held:
+                task.future.set_exception(failure)
+        if condemned is not None:
+            request = condemned.request
+            environment = self._ready[place.name].environments[request.device]
+            condemned.future.set_result(crashed(request, self._settings(request), environment, condemned.losses))
+
+    # ------------------------------------------------------------------------------------------------- all places
+
+    def _set_aside(self, place: Place, reason: str) -> None:
+        with self._changed:
+            self._note(place, state="set aside", process=None, under_way=None, reason=reason)
+            left = [state for state in self._states.values() if state.state != "set aside"]
+            self._changed.notify_all()
+        self._say(f"{place.name} is set aside: {reason}; {len(left)} of {len(self._states)} are left")
+        if not left:
+            reasons = "; ".join(sorted({state.reason or "" for state in self._states.values()}))
+            self._give_up(DeviceError(f"nothing is left to grade on: {reasons}; mend it, and run the same again"))
+
+    def _give_up(self, failure: GraderError) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            waiting, self._waiting = self._waiting, deque()
+            self._changed.notify_all()
+        for task in waiting:
+            if task.taken():
+                task.future.set_exception(failure)
+
+    def _ended(self) -> bool:
+        return self._failure is not None
+
+    def _note(self, place: Place, **changes: object) -> None:
+        with self._changed:
+            self._states[place.name] = self._states[place.name].model_copy(update=changes)

@@ -1,0 +1,133 @@
+"""Places on this host: a process for each GPU, or several for its CPU."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import grader
+from grader.catalog.requests import Request
+from grader.executor.worker_process import signal_name
+from grader.pool.messages import Answer, Setup, Work
+from grader.pool.place import PlaceLost, Ready, StartFailed
+from grader.verdict.models import Verdict
+
+START_SECONDS = 300.0
+"""Most time for a process to import torch and start its first sandbox, on a slow disk. A choice."""
+PATIENCE_SECONDS = 5.0
+"""Time for a process to end by itself when its work has ended, before it is killed."""
+
+
+class ProcessPlace:
+    """A process of its own session, which sees one device and owns its workers."""
+
+    def __init__(self, name: str, setup: Setup, visibility: Mapping[str, str], depth: int) -> None:
+        self.name, self.depth, self.device = name, depth, setup.device
+        self._setup, self._visibility = setup, visibility
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def start(self) -> Ready:
+        """Raises StartFailed, UserError, SandboxUnavailable."""
+        self._lines = queue.SimpleQueue()
+        packages = str(Path(grader.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (packages, os.environ.get("PYTHONPATH"))))
+        # -P: the current folder may hold submissions, which must not be imported here.
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "grader.pool.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, **self._visibility},
+            start_new_session=True,
+        )
+        threading.Thread(target=_read, args=(process, self._lines), daemon=True).start()
+        try:
+            self._write(self._setup.model_dump_json())
+            answer = self._answer(START_SECONDS)
+        except PlaceLost as lost:
+            raise StartFailed(str(lost)) from lost
+        if answer is None:
+            raise StartFailed(f"did not start within {START_SECONDS:.0f} s", final=True)
+        if answer.trouble is not None:
+            raise answer.trouble.exception()
+        if answer.device_fault is not None:
+            raise StartFailed(answer.device_fault, final=True)
+        assert answer.ready is not None, "a process that starts says so"
+        return answer.ready
+
+    def send(self, number: int, request: Request) -> None:
+        """Raises PlaceLost."""
+        self._write(Work.of(number, request).model_dump_json())
+
+    def receive(self, seconds: float) -> tuple[int, Verdict | Exception] | None:
+        """Raises PlaceLost."""
+        answer = self._answer(seconds)
+        if answer is None:
+            return None
+        if answer.device_fault is not None:
+            raise PlaceLost(f"no longer works: {answer.device_fault}")
+        assert answer.number is not None, "an answer has its request's number"
+        if answer.verdict is not None:
+            return answer.number, answer.verdict
+        assert answer.trouble is not None, "an answer has a verdict or says why not"
+        return answer.number, answer.trouble.exception()
+
+    def end(self) -> None:
+        """Ask the process to end, then kill it and its group. Its sandboxes end with it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _write(self, line: str) -> None:
+        process = self._process
+        if process is None:
+            raise PlaceLost("was ended", outside=True)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+        except (OSError, ValueError):
+            # It ended before it had this request.
+            raise PlaceLost(self._ending(process), outside=True) from None
+
+    def _answer(self, seconds: float) -> Answer | None:
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if not line.endswith(b"\n"):
+            process = self._process
+            raise PlaceLost("was ended", outside=True) if process is None else PlaceLost(self._ending(process))
+        return Answer.model_validate_json(line)
+
+    def _ending(self, process: subprocess.Popen[bytes]) -> str:
+        try:
+            status = process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        return f"was ended by {signal_name(-status)}" if status < 0 else f"exited with status {status}"
+
+
+def _read(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes]) -> None:
+    """Move lines into the queue; the last one, without a newline, says that no more come."""
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        for line in stdout:
+            if line.endswith(b"\n"):
+                lines.put(line)
+    lines.put(b"")

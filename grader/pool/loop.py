@@ -1,0 +1,96 @@
+"""Grades the requests of one place as they arrive, in their order."""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from grader.catalog.requests import Request
+from grader.options import GraderOptions
+from grader.pool.messages import Answer, Trouble, Work
+from grader.verdict.models import Device, Environment, Status, Verdict
+
+
+class Engine(Protocol):
+    """What grades at a place: a `Grader`, or a stand-in that makes verdicts at no cost."""
+
+    def grade_many(self, work: Iterable[Request]) -> Generator[Verdict, None, None]:
+        """Verdicts in the order of the work."""
+
+    def environment_for(self, work: Request) -> Environment:
+        """The environment of its verdict."""
+
+    def environment_on(self, device: Device) -> Environment:
+        """The environment of a verdict on this device."""
+
+    def device_fault(self, device: Device) -> str | None:
+        """Why the device no longer works, in one line; None if it does."""
+
+    def close(self) -> None:
+        """End the workers."""
+
+
+def make_engine(name: str, options: GraderOptions) -> Engine:
+    """Call `module:name` with the options."""
+    module, _, attribute = name.partition(":")
+    engine: Engine = getattr(importlib.import_module(module), attribute)(options)
+    return engine
+
+
+class GradingLoop:
+    """`put` adds work from any thread; `run` grades it in one thread until the work ends."""
+
+    def __init__(self, engine: Engine, answer: Callable[[Answer], None]) -> None:
+        self._engine, self._answer = engine, answer
+        self._arriving: SimpleQueue[Work | None] = SimpleQueue()
+        self._next: deque[Work] = deque()
+        """Arrived before, and not graded when an earlier one failed."""
+        self._taken: deque[Work] = deque()
+        """Given to the engine and not answered."""
+
+    def put(self, work: Work | None) -> None:
+        """Add work; None ends the loop."""
+        self._arriving.put(work)
+
+    def run(self) -> None:
+        """Grade until the end, or until the device fails, which is the last answer."""
+        while (first := self._next.popleft() if self._next else self._arriving.get()) is not None:
+            try:
+                for verdict in self._engine.grade_many(self._arrived(first)):
+                    fault = self._fault(verdict)
+                    if fault is not None:
+                        self._answer(Answer(device_fault=fault))
+                        return
+                    self._answer(Answer(number=self._taken.popleft().number, verdict=verdict))
+            except Exception as error:
+                if not self._taken:
+                    raise
+                self._answer(Answer(number=self._taken.popleft().number, trouble=Trouble.of(error)))
+                self._next.extend(self._taken)
+                self._taken.clear()
+
+    def _arrived(self, first: Work) -> Iterator[Request]:
+        """The first, then what else has arrived: the engine must not wait for more before it begins."""
+        work: Work | None = first
+        while work is not None:
+            self._taken.append(work)
+            yield work.request()
+            work = self._another()
+
+    def _another(self) -> Work | None:
+        if self._next:
+            return self._next.popleft()
+        try:
+            work = self._arriving.get_nowait()
+        except Empty:
+            return None
+        if work is None:
+            self._arriving.put(None)  # for `run`, after what is taken
+        return work
+
+    def _fault(self, verdict: Verdict) -> str | None:
+        """A failed grading says little of the device; a call on it says whether it is lost."""
+        return self._engine.device_fault(verdict.device) if verdict.status is Status.GRADER_ERROR else None

@@ -1,0 +1,95 @@
+"""What a pool and its places tell each other, as lines of JSON."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from grader.catalog.requests import Request
+from grader.catalog.source_analysis import Language
+from grader.errors import GraderError, SandboxUnavailable, UserError
+from grader.options import GraderOptions
+from grader.pool.place import Ready
+from grader.verdict.models import Device, Problem, Submission, Verdict
+from grader.verdict.value import Value
+
+_KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError)}
+
+
+class Work(Value):
+    """A request with its number."""
+
+    number: int
+    problem: Problem
+    """With its source, so that the place needs no file."""
+    submission: Submission
+    device: Device
+    languages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, number: int, request: Request) -> Work:
+        """The message that carries this request."""
+        return cls(
+            number=number,
+            problem=request.problem,
+            submission=request.submission,
+            device=request.device,
+            languages=request.languages,
+        )
+
+    def request(self) -> Request:
+        """The request that it carries."""
+        languages = cast(tuple[Language, ...], self.languages)
+        return Request(self.problem, self.submission, self.device, languages)
+
+
+class Cores(Value):
+    """The cores of one process among several."""
+
+    own: tuple[int, ...] | None = None
+    """For what is timed; None: all."""
+    builds: tuple[int, ...]
+    sharers: int
+    """Processes that build on these cores."""
+
+
+class Setup(Value):
+    """The first line to a process."""
+
+    engine: str
+    """`module:name` of what is called with the options and returns a grader."""
+    options: GraderOptions
+    device: Device
+    """What is checked at the start."""
+    turns: str | None = None
+    """The file by which the processes of a machine take turns."""
+    cores: Cores | None = None
+    """None: all, as for a single process."""
+
+
+class Trouble(Value):
+    """An exception, by the kind that a caller may catch."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Trouble:
+        """The message for an exception."""
+        kind = next((name for name, kind in reversed(_KINDS.items()) if isinstance(error, kind)), "GraderError")
+        return cls(kind=kind, message=str(error) or type(error).__name__)
+
+    def exception(self) -> GraderError:
+        """The exception again."""
+        return _KINDS.get(self.kind, GraderError)(self.message)
+
+
+class Answer(Value):
+    """One line from a process: exactly one field besides `number` is set."""
+
+    number: int | None = None
+    ready: Ready | None = None
+    verdict: Verdict | None = None
+    trouble: Trouble | None = None
+    """With a number the request's own; else no place can start."""
+    device_fault: str | None = None
+    """Why the device no longer works."""

@@ -1,0 +1,128 @@
+"""A `Grader` that grades on several devices at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from grader.api import GradesMany
+from grader.catalog.problems import find_problems
+from grader.catalog.requests import Request, RequestReader, Work, make_request
+from grader.options import GraderOptions
+from grader.pool.dispatch import Dispatcher
+from grader.pool.host import GpuChoice, host_places
+from grader.pool.place import PlaceState
+from grader.pool.stream import Stream
+from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
+
+ENGINE = "grader.api:open_grader"
+HANG_SECONDS = 1800.0
+"""A grading without a verdict for so long has hung: each of its jobs has a shorter limit."""
+READ_AHEAD = 2
+"""Requests in flight for each that places hold, so that none waits while a verdict is stored."""
+
+log = logging.getLogger(__name__)
+
+
+class GraderPool(GradesMany):
+    """One process for each GPU, or several for the CPU, with the methods of `Grader`. A context manager.
+
+        with GraderPool(gpus="all", quick=True) as pool:
+            for verdict in pool.grade_many(work):  # in the order in which they are reached
+                ...
+
+    Any thread may call it. A process that ends loses nothing: its submission is graded again, at another place where
+    there is one. A submission that has ended two processes is `crashed`.
+    """
+
+    waits_apart = True
+
+    def __init__(
+        self,
+        options: GraderOptions | None = None,
+        *,
+        gpus: GpuChoice = None,
+        workers: int | None = None,
+        problems: Iterable[str | Path] = (),
+        say: Callable[[str], None] = log.warning,
+        engine: str | None = None,
+        hang_seconds: float = HANG_SECONDS,
+        **changes: Any,
+    ) -> None:
+        """`gpus` are `all`, or indices among those visible or UUIDs; `workers` is a number of processes on the CPU.
+
+        `say` gets a line when a place is set aside. `engine` is `module:name` of what grades in each process. `changes`
+        are fields of GraderOptions. Raises UserError for a choice that does not exist, SandboxUnavailable where the
+        sandbox does not work.
+        """
+        self.options = (options or GraderOptions()).replace(**changes)
+        self._reader = RequestReader(find_problems(map(Path, problems)))
+        places = host_places(self.options, gpus, workers, engine or ENGINE)
+        self._default_device = places[0].device
+        self.capacity = READ_AHEAD * sum(place.depth for place in places)
+        """Requests to have in flight so that no place waits; more only wait in the pool."""
+        self._dispatcher = Dispatcher(places, self.settings_for, say, hang_seconds=hang_seconds)
+        try:
+            self._dispatcher.environments(self._default_device)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all processes at once; what is being graded is dropped, and its callers get a GraderError."""
+        self._dispatcher.close()
+
+    def places(self) -> tuple[PlaceState, ...]:
+        """The places with their states."""
+        return self._dispatcher.states()
+
+    def request(self, work: Work | Request) -> Request:
+        """The request for `work`: problem, submission, device, languages. Raises UserError if it is invalid."""
+        return work if isinstance(work, Request) else self._request(*self._reader.pair(work))
+
+    def settings_for(self, work: Work | Request) -> Settings:
+        """The settings of its verdict: its device and this pool's options."""
+        return self.options.settings(self.request(work).device)
+
+    def environment_for(self, work: Work | Request) -> Environment:
+        """The machine and versions of the first place that started."""
+        return self.environments_for(work)[0]
+
+    def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
+        """One environment for each kind of machine; a stored verdict that has one of them is reused."""
+        return self._dispatcher.environments(self.request(work).device)
+
+    def submit(self, work: Work | Request) -> Future[Verdict]:
+        """The verdict to come. Cancelled before its turn it is not graded. Raises UserError for invalid work.
+
+        Keep at most `capacity` in flight, and what is behind them in a queue of your own.
+        """
+        return self._dispatcher.submit(self.request(work))
+
+    def grade(
+        self,
+        path: str | Path | None = None,
+        *,
+        source: str | None = None,
+        problem: str | Path | Problem | None = None,
+    ) -> Verdict:
+        """Grade one file or source, as the function `grade`."""
+        return self.submit(self._request(*self._reader.resolve(path, source, problem))).result()
+
+    def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
+        """Yields verdicts in the order in which they are reached. Raises UserError for invalid work.
+
+        `work` is read in a thread, as far ahead as the places need, and may be endless. A source is graded once.
+        """
+        for _, verdict in self.results(work):
+            yield verdict
+
+    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict], None, None]:
+        """`grade_many`, each verdict with its request."""
+        return Stream(map(self.request, work), self.submit, self.capacity).results()
+
+    def _request(self, problem: Problem, submission: Submission) -> Request:
+        return make_request(problem, submission, device=self.options.device, default_device=self._default_device)

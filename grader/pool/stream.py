@@ -1,0 +1,125 @@
+"""Streams work through a pool: bounded in flight, each source once, verdicts as they are reached."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+from grader.catalog.requests import Request
+from grader.verdict.models import Verdict
+
+Result = tuple[Request, Verdict]
+Same = tuple[str, ...]
+
+MOST_COPIES = 1000
+"""Requests that wait for the verdict on the same source; more are not read ahead."""
+KEPT_VERDICTS = 256
+"""Verdicts that are kept for later requests with the same source: about 10 MB."""
+
+
+def same(request: Request) -> Same:
+    """What two requests with one verdict have in common."""
+    submission, problem = request.submission, request.problem
+    # A file that cannot be read has no source.
+    text = submission.path if submission.unreadable else submission.source_hash
+    return problem.id, problem.source_hash, request.device, text
+
+
+class Stream:
+    """One batch on its way through a pool: a thread reads the work, the caller takes the results."""
+
+    def __init__(
+        self, requests: Iterable[Request], submit: Callable[[Request], Future[Verdict]], most_in_flight: int
+    ) -> None:
+        self._requests, self._submit = requests, submit
+        self._room, self._copies = threading.Semaphore(most_in_flight), threading.Semaphore(MOST_COPIES)
+        self._reached: SimpleQueue[tuple[Same, Future[Verdict]] | BaseException | None] = SimpleQueue()
+        """Futures that are done, an error of the work, or None for its end."""
+        self._lock = threading.Lock()
+        self._waiting: dict[Same, deque[Request]] = {}
+        """Requests in flight, by source; the first of each is graded."""
+        self._futures: set[Future[Verdict]] = set()
+        self._kept: OrderedDict[Same, Verdict] = OrderedDict()
+        self._stopped = False
+
+    def results(self) -> Generator[Result, None, None]:
+        """Yields (request, verdict). Left early, what waits is cancelled and what runs is dropped."""
+        threading.Thread(target=self._read, name="grader-work", daemon=True).start()
+        try:
+            ended = False
+            while not (ended and not self._waiting):
+                reached = self._reached.get()
+                if reached is None:
+                    ended = True
+                elif isinstance(reached, BaseException):
+                    raise reached
+                else:
+                    yield from self._take(*reached)
+        finally:
+            self._stop()
+
+    def _take(self, key: Same, future: Future[Verdict]) -> Generator[Result, None, None]:
+        self._room.release()
+        verdict = future.result()
+        with self._lock:
+            self._futures.discard(future)
+            self._kept[key] = verdict
+            while len(self._kept) > KEPT_VERDICTS:
+                self._kept.popitem(last=False)
+            first, *others = self._waiting.pop(key)
+        yield first, verdict
+        for request in others:
+            self._copies.release()
+            yield request, verdict.renamed(request.submission)
+
+    def _read(self) -> None:
+        try:
+            for request in self._requests:
+                self._add(request)
+                if self._stopped:
+                    return
+            self._reached.put(None)
+        except BaseException as error:
+            self._reached.put(error)
+
+    def _add(self, request: Request) -> None:
+        key = same(request)
+        with self._lock:
+            known = self._kept.get(key)
+            copied = known is not None or key in self._waiting
+        if copied:
+            self._copies.acquire()
+        else:
+            self._room.acquire()
+        if self._stopped:
+            return
+        with self._lock:
+            if copied and key in self._waiting:
+                self._waiting[key].append(request)
+                return
+            known = self._kept.get(key)
+            self._waiting[key] = deque([request])
+        if copied:
+            self._copies.release()
+            self._room.acquire()
+        future: Future[Verdict]
+        if known is not None:
+            future = Future()
+            future.set_result(known.renamed(request.submission))
+        else:
+            future = self._submit(request)
+        with self._lock:
+            self._futures.add(future)
+        future.add_done_callback(lambda done: self._reached.put((key, done)))
+
+    def _stop(self) -> None:
+        self._stopped = True
+        with self._lock:
+            futures = list(self._futures)
+        for future in futures:
+            future.cancel()
+        self._room.release()
+        self._copies.release()

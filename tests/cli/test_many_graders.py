@@ -1,0 +1,126 @@
+"""Several graders and processes with one database: each source is graded once, whoever is killed meanwhile."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import samples
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAIN = """
+import os, sys
+import grader.cli.grading
+import grader.pool.pool
+from tests.fakes import FakeGrader
+
+
+class Noted(FakeGrader):
+    def grade(self, request):
+        with open("graded", "a") as file:
+            print(request.submission.author, file=file)
+        return super().grade(request)
+
+
+Noted.seconds_each = {seconds}
+grader.cli.grading.open_grader = Noted
+grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
+grader.cli.main()
+"""
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """`batch(count, *commands)` writes a JSONL file with so many sources."""
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "scale.py").write_text(samples.PROBLEM_SOURCE)
+
+    def write(count, *commands):
+        lines = []
+        for number in range(count):
+            source = "\n".join([f"# {number}", *(f"# {command}" for command in commands), samples.SUBMISSION_SOURCE])
+            lines.append(json.dumps({"problem": "scale", "source": source, "author": f"author{number}"}))
+        (tmp_path / "batch.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+    return write
+
+
+def start(tmp_path, *options, seconds=0.05):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", MAIN.format(seconds=seconds), "grade", "batch.jsonl", "--problems", "problems"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*command, *options], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out.splitlines(), err
+
+
+def authors(tmp_path):
+    connection = sqlite3.connect(tmp_path / "grader.db")
+    try:
+        return sorted(author for (author,) in connection.execute("select author from verdicts"))
+    finally:
+        connection.close()
+
+
+def everyone(count):
+    return sorted(f"author{number}" for number in range(count))
+
+
+def test_two_graders_share_a_batch(tmp_path, batch):
+    batch(16)
+    both = [start(tmp_path, seconds=0.2) for _ in range(2)]
+    results = [finish(process) for process in both]
+    assert [code for code, _, _ in results] == [0, 0]
+    assert authors(tmp_path) == everyone(16)
+    assert sorted((tmp_path / "graded").read_text().split()) == everyone(16)
+    assert [len(out) for _, out, _ in results] == [16, 16]  # each shows all verdicts
+
+
+def test_a_killed_grader_s_claims_are_taken_over(tmp_path, batch):
+    batch(6)
+    first = start(tmp_path, seconds=0.5)
+    first.stdout.readline()
+    first.send_signal(signal.SIGKILL)
+    finish(first)
+    code, out, err = finish(start(tmp_path))
+    assert (code, len(out)) == (0, 6), err
+    assert authors(tmp_path) == everyone(6)
+
+
+def test_a_pool_grades_from_the_command_line(tmp_path, batch):
+    batch(8)
+    code, out, err = finish(start(tmp_path, "--workers", "2", "--json"))
+    assert code == 0, err
+    assert sorted(json.loads(line)["author"] for line in out) == everyone(8)
+    assert authors(tmp_path) == everyone(8)
+    assert "8 graded: 8 correct" in err
+
+
+def test_a_killed_pool_leaves_no_process_and_goes_on_with_the_same_command(tmp_path, batch):
+    batch(12, "sleep: 0.1")
+    first = start(tmp_path, "--workers", "2")
+    first.stdout.readline()
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    tasks = Path(f"/proc/{first.pid}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    assert len(children) >= 2
+    first.send_signal(signal.SIGKILL)
+    finish(first)
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    code, out, err = finish(start(tmp_path, "--workers", "2"))
+    assert (code, len(out)) == (0, 12), err
+    assert authors(tmp_path) == everyone(12)
+    assert "from the database" in err

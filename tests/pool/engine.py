@@ -1,0 +1,54 @@
+"""What a pool's processes call in tests and benchmarks in place of a `Grader`: verdicts at no cost, ends on demand.
+
+Lines of a submission's source are commands, such as `# sleep: 0.1`, `# die: 9` and `# die once: PATH`.
+"""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from grader.options import GraderOptions
+from grader.verdict.models import Device, Status
+from tests import samples
+from tests.fakes import FakeGrader
+
+FAULTY = "GRADER_TEST_FAULTY"
+"""Environment variable: visible devices that do not work, separated by commas."""
+
+
+class CheapGrader(FakeGrader):
+    def __init__(self, options: GraderOptions) -> None:
+        super().__init__(options)
+        self._lost = False
+
+    def grade(self, request):
+        source = request.submission.source
+        if seconds := re.search(r"^# sleep: (.+)$", source, re.MULTILINE):
+            time.sleep(float(seconds[1]))
+        if re.search("^# die$", source, re.MULTILINE):
+            os.kill(os.getpid(), signal.SIGKILL)
+        once = re.search("^# die once: (.+)$", source, re.MULTILINE)
+        if once and not Path(once[1]).exists():
+            Path(once[1]).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        verdict = super().grade(request)
+        self._lost = verdict.status is Status.GRADER_ERROR
+        return verdict
+
+    def environment_for(self, request):
+        return self.environment_on(request.device)
+
+    def environment_on(self, device: Device):
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES") or None
+        return samples.environment(device, host="here", device_id=shown if device is Device.CUDA else None)
+
+    def device_fault(self, device: Device):
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if self._lost:
+            return "CUDA error: an illegal memory access was encountered"
+        return "no context" if shown and shown in os.environ.get(FAULTY, "").split(",") else None
+
+    def close(self):
+        pass

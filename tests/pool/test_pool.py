@@ -1,0 +1,241 @@
+"""A pool of processes: nothing is lost and nothing graded twice when they end, and each sees its device alone.
+
+The processes grade at no cost (`tests.pool.engine`); the last tests grade for real.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from grader import GraderPool, Status, UserError
+from grader.errors import DeviceError, GraderError
+from grader.pool.host import chosen, shared_cores
+from grader.pool.pool import ENGINE
+from tests import samples
+
+ROOT = Path(__file__).resolve().parents[2]
+CHEAP = "tests.pool.engine:CheapGrader"
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def pool(said, **options):
+    return GraderPool(say=said.append, **{"workers": 2, "engine": CHEAP, **options})
+
+
+def work(name, *commands, status="correct"):
+    lines = [f"# status: {status}", f"# {name}", *(f"# {command}" for command in commands)]
+    return samples.problem(), samples.submission(author=name, source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
+
+
+def authors(verdicts):
+    return Counter(verdict.author for verdict in verdicts)
+
+
+def test_verdicts_come_as_they_are_reached(said):
+    with pool(said) as two:
+        slow, quick = work("slow", "sleep: 1"), [work(f"quick{number}") for number in range(5)]
+        verdicts = list(two.grade_many([slow, *quick]))
+    assert authors(verdicts) == Counter(["slow", *(f"quick{number}" for number in range(5))])
+    assert "slow" in authors(verdicts[-2:])  # its process holds one more, which it prepares for
+
+
+def test_work_without_end_is_read_a_few_ahead(said):
+    read = []
+
+    def endless():
+        number = 0
+        while True:
+            read.append(number)
+            yield work(f"author{number}")
+            number += 1
+
+    with pool(said) as two:
+        verdicts = two.grade_many(endless())
+        for _ in range(20):
+            next(verdicts)
+        verdicts.close()
+        assert len(read) <= 20 + two.capacity + 2
+        assert two.grade(source=work("after")[1].source, problem=samples.problem()).status is Status.CORRECT
+
+
+def test_one_source_is_graded_once_and_each_author_gets_the_verdict(said, tmp_path):
+    path = tmp_path / "died"
+    path.touch()
+    problem, first = work("ann", f"die once: {path}", "sleep: 0.3")
+    copies = [(problem, first.model_copy(update={"author": name})) for name in ("bob", "cid")]
+    with pool(said) as two:
+        verdicts = list(two.grade_many([(problem, first), *copies]))
+        graded = sum(place.graded for place in two.places())
+    assert authors(verdicts) == Counter(["ann", "bob", "cid"])
+    assert graded == 1
+
+
+def test_a_process_that_is_killed_loses_nothing(said, tmp_path):
+    batch = [work(f"author{number}", "sleep: 0.05") for number in range(30)]
+    batch[7] = work("author7", f"die once: {tmp_path / 'died'}")
+    with pool(said) as two:
+        verdicts = two.grade_many(batch)
+        found = [next(verdicts) for _ in range(5)]
+        for place in two.places():
+            os.kill(place.process, signal.SIGKILL)
+        found += verdicts
+    assert authors(found) == Counter(f"author{number}" for number in range(30))
+    assert {verdict.status for verdict in found} == {Status.CORRECT}
+    assert said == []
+
+
+def test_a_submission_that_ends_two_processes_is_crashed(said):
+    with pool(said) as two:
+        killer, *others = sorted(
+            two.grade_many([work("author0", "die"), *(work(f"author{number}") for number in range(1, 6))]),
+            key=lambda verdict: verdict.author,
+        )
+    assert killer.status is Status.CRASHED
+    assert killer.diagnoses[0].code == "crashed"
+    assert "2 grading processes ended" in killer.diagnoses[0].message
+    assert "SIGKILL" in killer.diagnoses[0].message
+    assert {verdict.status for verdict in others} == {Status.CORRECT}
+
+
+def test_a_place_without_an_answer_is_lost(said, tmp_path):
+    (hung, *_) = pool_of_hung = [work("hung", "sleep: 60"), work("fine")]
+    with pool(said, hang_seconds=1.0) as two:
+        verdicts = {verdict.author: verdict for verdict in two.grade_many(pool_of_hung)}
+    assert verdicts["fine"].status is Status.CORRECT
+    assert verdicts[hung[1].author].status is Status.CRASHED
+    assert "gave no answer for 1 s" in verdicts["hung"].diagnoses[0].message
+
+
+def test_each_gpu_is_seen_by_one_process_alone(said, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-abc,6")
+    with pool(said, workers=None, gpus="all") as three:
+        assert [place.name for place in three.places()] == ["GPU 4", "GPU-abc", "GPU 6"]
+        batch = [work(f"author{number}", "sleep: 0.3") for number in range(9)]
+        seen = {verdict.environment.device_id for verdict in three.grade_many(batch)}
+        assert len(three.environments_for(batch[0])) == 1
+    assert seen == {"4", "GPU-abc", "6"}
+
+
+def test_a_gpu_without_a_context_is_set_aside_with_one_line(said, monkeypatch):
+    monkeypatch.setenv("GRADER_TEST_FAULTY", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pool(said, workers=None) as two:
+        assert len(list(two.grade_many([work(f"author{number}", "sleep: 0.1") for number in range(8)]))) == 8
+        states = {place.name: place.state for place in two.places()}
+    assert said == ["GPU 1 is set aside: no context; 1 of 2 are left"]
+    assert states == {"GPU 0": "ready", "GPU 1": "set aside"}
+
+
+def test_without_a_place_there_is_one_line(said, monkeypatch):
+    monkeypatch.setenv("GRADER_TEST_FAULTY", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(DeviceError, match="nothing is left to grade on: no context; mend it"):
+        pool(said, workers=None)
+
+
+def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_another(said, monkeypatch):
+    """The fault shows when a grading has failed; a failed grading is tried once more elsewhere."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pool(said, workers=None) as two:
+        (verdict,) = two.grade_many([work("ann", status="grader_error")])
+        assert next(two.grade_many([work("bob")])).status is Status.CORRECT
+    assert verdict.status is Status.CRASHED
+    assert "an illegal memory access" in verdict.diagnoses[0].message
+
+
+def test_closing_ends_what_is_under_way(said):
+    two = pool(said)
+    future = two.submit(work("ann", "sleep: 60"))
+    time.sleep(0.2)
+    processes = [place.process for place in two.places() if place.process]
+    two.close()
+    with pytest.raises(GraderError, match="the pool was closed"):
+        future.result(0)
+    assert not [process for process in processes if Path(f"/proc/{process}").exists()]
+
+
+def test_a_future_that_is_cancelled_in_time_is_not_graded(said):
+    with pool(said, workers=1) as one:
+        busy = [one.submit(work(f"busy{number}", "sleep: 0.3")) for number in range(3)]
+        late = one.submit(work("late"))
+        assert late.cancel()
+        assert [future.result().author for future in busy] == ["busy0", "busy1", "busy2"]
+        assert sum(place.graded for place in one.places()) == 3
+
+
+def test_an_event_loop_goes_on_meanwhile(said):
+    async def main():
+        return [verdict.author async for verdict in two.agrade_many([work("ann"), work("bob")])]
+
+    with pool(said) as two:
+        assert sorted(asyncio.run(main())) == ["ann", "bob"]
+
+
+def test_invalid_work_is_named(said):
+    with pool(said) as two, pytest.raises(UserError, match="unknown problem 'nothing'"):
+        list(two.grade_many([work("ann"), ("nothing", "x = 1")]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus": "0"}, "--gpus 0: there is no GPU to grade on; use --workers N for the CPU"),
+        ({"workers": 0}, "--workers 0: use at least 1"),
+        ({"gpus": "0", "workers": 2}, "GPUs and CPU workers together are not supported; name one of them"),
+        ({"device_index": 1, "workers": 1}, "name GPUs with --gpus instead"),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_one_line(said, options, message):
+    with pytest.raises(UserError, match=message):
+        pool(said, **{"workers": None, **options})
+
+
+def test_gpus_are_chosen_by_index_or_uuid():
+    names = ("4", "GPU-abc", "6")
+    assert chosen("all", names) == chosen(None, names) == names
+    assert chosen("0,2", names) == chosen([0, 2], names) == ("4", "6")
+    assert chosen("GPU-abc", names) == ("GPU-abc",)
+    for wrong, message in (("3", "no GPU '3'; 3 are visible"), ("x", "no GPU 'x'"), ("0,0", "named twice")):
+        with pytest.raises(UserError, match=message):
+            chosen(wrong, names)
+
+
+def test_builds_and_timed_processes_have_cores_of_their_own_where_there_are_enough():
+    eight = shared_cores(range(128), 8, threads=8)
+    own = [set(cores.own) for cores in eight]
+    assert [len(cores) for cores in own] == [8] * 8
+    assert len(set.union(*own)) == 64
+    assert set(eight[0].builds) == set(range(64, 128))
+    (few, _) = shared_cores(range(16), 2, threads=8)
+    assert few.own is None
+    assert set(few.builds) == set(range(8, 16))
+
+
+CASES = ROOT / "tests" / "cases"
+
+
+@pytest.mark.slow
+def test_real_gradings_on_two_workers(said):
+    right = (CASES / "honest_plain" / "scale_bias_relu.py").read_text()
+    wrong = right.replace("x * self.scale", "x * self.scale.abs()")
+    options = {"engine": ENGINE, "device": "cpu", "quick": True, "seconds": 0.5, "problems": [CASES / "problems"]}
+    with pool(said, **options) as two:
+        batch = [("scale_bias_relu", source) for source in (right, wrong)]
+        statuses = {verdict.source_hash: verdict for verdict in two.grade_many(batch)}
+    assert sorted(verdict.status for verdict in statuses.values()) == [Status.CORRECT, Status.WRONG_OUTPUT]
+    assert {verdict.environment.host for verdict in statuses.values()} == {os.uname().nodename}
+    assert said == []
