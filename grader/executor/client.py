@@ -183,7 +183,7 @@ class WorkerClient:
         if self.read_results is not None:
             read, self.read_results = self.read_results, None
             read()
-            self.run([Drop(empty_cache=False)], START_SECONDS)
+            self.run([Drop(keep_bytes=None)], START_SECONDS)
 
     def release_memory(self) -> None:
         """Free the memory of the regions; the next job creates them again."""

@@ -163,7 +163,7 @@ class Candidate:
     def release(self, stage: str) -> None:
         """Give the device's memory back that no model needs. Raises Stopped."""
         job = JobBuilder(self.worker, self.device)
-        job.step(p.Drop())
+        job.step(p.Drop(keep_bytes=0))
         doing = "giving memory back"
         self.run(job, stage, doing)
         try:
@@ -174,7 +174,7 @@ class Candidate:
 
     def release_after(self, case: Case, stage: str) -> None:
         """Give back what a large case needed on a device with memory of its own. Raises Stopped."""
-        if backend(self.device).own_memory and case.nbytes > CHECK_BYTES:
+        if backend(self.device).own_memory and case.nbytes > p.SPARE_BYTES:
             self.release(stage)
 
     def forget(self, *, everything: bool = False) -> None:
@@ -248,7 +248,7 @@ class Candidate:
 
 def _activation(model: Made) -> list[p.Step]:
     """Steps after which MODEL means this model, and nothing that another one left is kept."""
-    return [p.Drop(empty_cache=False), p.Use(model=MODEL, constructed=model.key)]
+    return [p.Drop(keep_bytes=None), p.Use(model=MODEL, constructed=model.key)]
 
 
 def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:

@@ -133,7 +133,7 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     job.export(exports("output", "a", output_specs(case)))
     if backward:
         export_gradients(job, candidate, case, "a", case.wrt)
-    job.step(p.Drop(empty_cache=False))  # on a GPU, emptying the cache takes longer than the check
+    job.step(p.Drop(keep_bytes=None))  # on a GPU, emptying the cache takes longer than the check
     try:
         result = candidate.attempt(job, "forward", "running between redzones")
     except Stopped as stopped:

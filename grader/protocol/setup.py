@@ -21,6 +21,7 @@ from grader.protocol.base import (
 )
 
 __all__ = [
+    "SPARE_BYTES",
     "Attach",
     "BuildEvent",
     "Construct",
@@ -173,13 +174,17 @@ class SetState(Step):
     values: dict[str, Slot]
 
 
+SPARE_BYTES = 1 << 30
+"""Cached device memory that a worker may keep between jobs: returning it takes longer than a small job. A choice."""
+
+
 class Drop(Step):
     """Forget inputs, tapes and gradients."""
 
     do: Literal["drop"] = "drop"
-    empty_cache: bool = True
-    """Return cached memory to the system; on the CPU only together with `models`. Not between timed calls, which would
-    pay for allocating it again."""
+    keep_bytes: int | None = SPARE_BYTES
+    """Return cached memory to the system if it is more than this; None keeps all of it. On the CPU it is returned only
+    together with `models`."""
     models: bool = False
     keep_results: bool = False
     """Keep outputs and gradients, without what they were computed from."""

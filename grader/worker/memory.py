@@ -56,10 +56,11 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
-def give_back_memory(device: torch.device, *, host: bool) -> None:
-    """Return freed memory that is cached for reuse: the GPU's or, with `host`, the CPU's."""
+def give_back_memory(device: torch.device, keep_bytes: int, *, host: bool) -> None:
+    """Return freed memory that is cached for reuse: the GPU's, if more than `keep_bytes`; with `host`, the CPU's."""
     if device.type == "cuda":
-        torch.cuda.empty_cache()
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > keep_bytes:
+            torch.cuda.empty_cache()
     elif host:
         with contextlib.suppress(OSError, AttributeError):  # a C library without it caches little
             ctypes.CDLL(None).malloc_trim(0)

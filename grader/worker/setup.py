@@ -117,10 +117,10 @@ def drop(session: Session, step: p.Drop) -> p.Done:
         session.grads.clear()
     if step.models:
         session.models.clear()
-    if step.empty_cache:
+    if step.keep_bytes is not None:
         session.spacers.clear()
         session.synchronize()
-        give_back_memory(session.device, host=step.models)
+        give_back_memory(session.device, step.keep_bytes, host=step.models)
     return p.Done()
 
 

@@ -214,13 +214,16 @@ class Oracle(ReferenceModels):
 
     def seconds_of(self, case: Case) -> float:
         """Seconds of a forward and backward of this size; measured again if it seems slow."""
-
         limit, first = self.budget.product, self._seconds.get(case.variant, {}).get(MODEL, 0.0)
         if first <= limit:
             return first
         plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
         again = partial(Stopwatch(self.clock).steady, case.variant, limit, lambda: next(self.ask(case, [plain])))
         return min(first, self.remember(("seconds", case.variant), again))
+
+    def exact_seconds(self, case: Case) -> float:
+        """Seconds of a float64 forward and backward of this size; 0 where it was not run by itself."""
+        return self._seconds.get(case.variant, {}).get(MODEL64, 0.0)
 
     def _affords_float64(self, eager: Evaluation) -> bool:
         """Whether a float64 run at full size fits into the device's free memory and into FLOAT64_SECONDS.

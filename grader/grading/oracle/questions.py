@@ -266,7 +266,7 @@ def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
             job.put_inputs(key, inputs)
             job.step(p.Forward(model=MODEL, inputs=key, tape=key, training=training))
         job.export({f"output:{tape}:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
-        job.step(p.Drop(empty_cache=False))
+        job.step(p.Drop(keep_bytes=None))
 
 
 def tape_of(training: bool) -> str:

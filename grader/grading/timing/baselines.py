@@ -187,7 +187,7 @@ class _TimedReference:
             if result.failure is not None:
                 raise _Failed(result.failure.text)
             total += result.of(p.Timed)[0].ms
-        self.run([p.Drop(empty_cache=False)], REFERENCE_SECONDS)
+        self.run([p.Drop(keep_bytes=None)], REFERENCE_SECONDS)
         return total
 
     def run(self, steps: list[p.Step], seconds: float) -> None:

@@ -33,7 +33,7 @@ FIGURES: dict[Phase, dict[str, tuple[Part, ...]]] = {
 }
 """The parts that each figure of the verdict adds up."""
 
-_CLEAR = p.Drop(empty_cache=False)
+_CLEAR = p.Drop(keep_bytes=None)
 """Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
 
 
@@ -91,7 +91,7 @@ class Caller:
             return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
         self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
         # A long call, which is alone in its sample, gets other pages each time: mapping them takes as long as the call.
-        drop = p.Drop() if queued and len(draws) == 1 else _CLEAR
+        drop = p.Drop(keep_bytes=0) if queued and len(draws) == 1 else _CLEAR
         return [self._on_gpu(index, phase, draw, queued, drop) for draw in draws]
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
@@ -156,7 +156,7 @@ class Caller:
         if index:
             self._candidate.release("timing")
         else:
-            self._do(index, p.Drop())
+            self._do(index, p.Drop(keep_bytes=0))
             worker = self._sides[index].worker
             with worker.within(REFERENCE_SECONDS):
                 worker.release_memory()

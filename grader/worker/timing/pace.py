@@ -40,7 +40,7 @@ def warm_up(session: Session, step: Warm) -> Warmed:
     if step.counts:
         flop_formulas()
     warmed = _measure()
-    give_back_memory(torch.device("cuda"), host=False)
+    give_back_memory(torch.device("cuda"), 0, host=False)
     return warmed
 
 

@@ -23,7 +23,7 @@ class Spacers:
         if device.type == "cuda" and not self._blocks:
             self._calls_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         self.clear()
-        give_back_memory(device, host=False)
+        give_back_memory(device, 0, host=False)
         self._blocks += [_bytes(size, device) for size in sizes]
         for size in (self._calls_bytes, 1):  # so that a queued call finds its pages mapped, small tensors' included
             _bytes(size, device)
