@@ -14,10 +14,10 @@ NEARLY_ONE = 1 - 2.0**-24
 def test_probabilities_and_cosines_stay_in_their_range(noisy):
     value = torch.full((100,), NEARLY_ONE)
     value[:50] *= -1
-    value[0] = 0.5
+    value[:20] = 0.5
     other = noisy(value)
     assert other.abs().max() <= 1
-    assert other[0] != value[0]
+    assert (other[:20] != 0.5).any()  # noise below half a unit in the last place leaves an element as it is
 
 
 def test_larger_values_may_become_larger():
