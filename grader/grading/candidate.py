@@ -14,7 +14,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
 from grader.grading.build import build_failed
-from grader.grading.compare.blocks import CHECK_BYTES, is_large
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.equal_values import Constructor, values_alike
 from grader.grading.oracle.case import Case

@@ -57,7 +57,7 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
 
 
 def give_back_memory(device: torch.device, keep_bytes: int, *, host: bool) -> None:
-    """Return freed memory that is cached for reuse: the GPU's, if more than `keep_bytes`; with `host`, the CPU's."""
+    """Return cached memory: the GPU's, if it exceeds `keep_bytes`; with `host`, the CPU's."""
     if device.type == "cuda":
         if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > keep_bytes:
             torch.cuda.empty_cache()

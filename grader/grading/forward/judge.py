@@ -86,7 +86,7 @@ def _judge(
             codes, first = probe_codes(), probed[0]
             limit = seconds / (FORWARDS_EACH * len(codes))
             each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
-            each += oracle.exact_seconds(first)  # which most probes ask for once, at values of their own
+            each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
             if starts_slowly(candidate, seconds):
                 codes = tuple(code for code in codes if code not in INFORMATION)
             drawn = Drawn(codes, each, seconds, candidate.clock)

@@ -28,7 +28,8 @@ class Probe:
 
 
 FORWARDS_EACH = 16
-"""Forwards of a probe, on average over all of them, on both sides and in both modes."""
+"""Forwards of a probe, on average over all of them, on both sides and in both modes; a fourth as many are
+in float64."""
 NARROW = "narrow_inputs"
 """The probe of inputs unlike the drawn ones, which runs last of all (`narrow.py`)."""
 INFORMATION = frozenset({"assumes_contiguous_input"})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.compare.outputs import same_bits
+from grader.grading.oracle.case import Table
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 MODEL, MODEL64 = "model", "model64"
@@ -190,6 +192,17 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
     exports = {source: widened(spec, one.in_float64) for table in wanted for source, spec in table.values()}
     job.export(exports, widen=one.in_float64)
     return wanted
+
+
+def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
+    """The tensors that differ in any bit."""
+    found = set[tuple[Table, str]]()
+    for table in get_args(Table):
+        of = getattr(other, table)
+        for name, value in getattr(one, table).items():
+            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
+                found.add((table, name))
+    return found
 
 
 class Streamed(Mapping[str, "torch.Tensor | None"]):

@@ -30,13 +30,9 @@ WHOLE = (FULL, *PARTS)
 FEW_BYTES = 4 << 20
 """Bytes of the inputs with fewer rows: as many rows are kept as fit. A check then takes about a millisecond on a
 GPU."""
-LEAST_ROWS, FEWER_ROWS, FEWEST_ROWS = 8, 4, 2
-"""Rows kept at least: the first, if they take at most LEAST_ROWS_BYTES; else the second, if they take at most
-CHECK_BYTES; else the last. Fewer make batch statistics degenerate, unless a row of megabytes has many values of each
-channel."""
-LEAST_ROWS_BYTES = 16 << 20
-"""Bytes of LEAST_ROWS rows. A choice: beyond it, a reference's float64 runs of that many rows take most of the time of
-a --quick grading on a GPU."""
+LEAST_ROWS = 8
+"""Rows kept at least, since fewer make batch statistics degenerate; half of them if these exceed four times FEW_BYTES,
+because a row of megabytes has many values of each channel, and a quarter if half of them exceed CHECK_BYTES."""
 
 
 def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator[ProblemModule]:
@@ -73,8 +69,8 @@ def _kept(rows: int, nbytes: int) -> int | None:
     if nbytes <= 2 * FEW_BYTES or rows < 4:
         return None
     per_row = nbytes / rows
-    few = FEWER_ROWS if FEWER_ROWS * per_row <= CHECK_BYTES else FEWEST_ROWS
-    least = LEAST_ROWS if LEAST_ROWS * per_row <= LEAST_ROWS_BYTES else few
+    limits = {LEAST_ROWS: 4 * FEW_BYTES, LEAST_ROWS // 2: CHECK_BYTES, LEAST_ROWS // 4: math.inf}
+    least = next(count for count, limit in limits.items() if count * per_row <= limit)
     kept = max(least, int(FEW_BYTES / per_row))
     return kept if 2 * kept <= rows else None
 

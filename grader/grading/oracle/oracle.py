@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,10 +16,9 @@ from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import is_large
-from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
@@ -182,7 +181,7 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        pace = Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))
+        pace = self._pace(variant)
         how: dict[str, Any] = {"affords_float64": self._affords_float64 if whole else None, "pace": pace}
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
@@ -204,22 +203,26 @@ class Oracle(ReferenceModels):
             return few.drawn, few.optional
         drawn, optional = set[tuple[Table, str]](), set[str]()
         for other in ask(replace(plain, seed=seed) for seed in range(1, SEEDS)):
-            drawn |= _differ(eager, other)
+            drawn |= differing(eager, other)
             optional |= {name for name in plain.wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
         return drawn, optional
+
+    def _pace(self, variant: str) -> Pace:
+        return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))
 
     def is_slow(self, case: Case) -> bool:
         """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
         return self.seconds_of(case) > self.budget.product
 
     def seconds_of(self, case: Case) -> float:
-        """Seconds of a forward and backward of this size; measured again if it seems slow."""
-        limit, first = self.budget.product, self._seconds.get(case.variant, {}).get(MODEL, 0.0)
-        if first <= limit:
-            return first
+        """Seconds of a forward and backward of this size, on average over the runs of a case."""
+        pace = self._pace(case.variant)
+        first = pace.seconds.get(MODEL, 0.0)
+        if pace.average(first) <= pace.limit:
+            return pace.average(first)
         plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
-        again = partial(Stopwatch(self.clock).steady, case.variant, limit, lambda: next(self.ask(case, [plain])))
-        return min(first, self.remember(("seconds", case.variant), again))
+        again = partial(Stopwatch(self.clock).steady, case.variant, pace.limit, lambda: next(self.ask(case, [plain])))
+        return pace.average(min(first, self.remember(("seconds", case.variant), again)))
 
     def exact_seconds(self, case: Case) -> float:
         """Seconds of a float64 forward and backward of this size; 0 where it was not run by itself."""
@@ -285,17 +288,6 @@ def _operands(inputs: Sequence[object], traits: Traits) -> tuple[str, ...]:
     """The inputs and parameters that a gradient may be asked of."""
     names = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
     return (*names, *(info.name for info in traits.parameters if info.requires_grad))
-
-
-def _differ(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
-    """The tensors that differ in any bit."""
-    found = set[tuple[Table, str]]()
-    for table in get_args(Table):
-        of = getattr(other, table)
-        for name, value in getattr(one, table).items():
-            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
-                found.add((table, name))
-    return found
 
 
 def _absent(gradient: torch.Tensor | None) -> bool:

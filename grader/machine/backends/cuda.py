@@ -98,11 +98,7 @@ class CudaBackend:
 
     def worker_environment(self) -> Mapping[str, str]:
         visible = os.environ.get(_VISIBLE)
-        return {
-            # Freed memory fits any later tensor, so the process keeps no more than its peak.
-            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-            **({} if visible is None else {_VISIBLE: visible}),
-        }
+        return {} if visible is None else {_VISIBLE: visible}
 
     def device_name(self) -> str:
         import torch
