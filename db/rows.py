@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
 from db.standings import BEYOND_LIGHT
@@ -35,6 +35,10 @@ _PATHS = (
     "$.timing.forward.bound_ms",
     "$.timing.forward.candidate_ms",
 )
+
+_CODES: ColumnElement[str] = literal_column(
+    "(select json_group_array(json_extract(one.value, '$.code')) from json_each(verdicts.document, '$.diagnoses') one)"
+).label("codes")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Row:
     built: bool
     total: Speedup | None
     forward: Speedup | None
+    codes: tuple[str, ...] = ()
+    """Codes of the diagnoses, the cause first."""
     total_light: float | None = None
     """Roofline bound over the time taken, 1 at the bound; None if no bound is known."""
     forward_light: float | None = None
@@ -77,6 +83,12 @@ class Row:
         """The author, with the label and the sample if there are any."""
         sample = "" if self.sample is None else f" sample {self.sample}"
         return self.author + (f"__{self.label}" if self.label else "") + sample
+
+    @property
+    def part(self) -> str:
+        """The label and the sample, as text; empty without them."""
+        sample = [] if self.sample is None else [f"sample {self.sample}"]
+        return ", ".join([*([self.label] if self.label else []), *sample])
 
     def believed(self, board: Literal["total", "forward"]) -> Speedup | None:
         """The speedup that means count: at most that of the roofline bound, None if it is far beyond."""
@@ -104,6 +116,7 @@ def read_rows(store: Store, *, after: int = 0, run: int | None = None) -> list[R
             verdicts.c.id,
             *(SQLModel.metadata.tables[column.stored].c[column.name] for column in LISTED if column.stored),
             func.json_extract(verdicts.c.document, *_PATHS).label("figures"),
+            _CODES,
         )
         .join(EnvironmentRow)
         .where(verdicts.c.id > after)
@@ -154,8 +167,10 @@ def _row(columns: dict[str, Any]) -> Row:
             columns[column.name] = column.kind(str(cell))
         elif column.kind is tuple:
             columns[column.name] = _texts(str(cell))
+    codes = _texts(columns.pop("codes"))
     return Row(
         **columns,
+        codes=codes,
         built=build == StageStatus.PASSED,
         total=_speedup(figures[:3]),
         forward=_speedup(figures[3:6]),

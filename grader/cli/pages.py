@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
+from grader.cli._frame import Introduction, Title, site_frame
 from grader.cli._labels import Everything, Having, Languages, Without, label_choice
 from grader.cli._options import DATABASE, Database
 
@@ -19,6 +20,8 @@ def report(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    title: Title = None,
+    introduction: Introduction = None,
     db: Database = DATABASE,
 ) -> None:
     """Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.
@@ -31,12 +34,13 @@ def report(
       grader report --out report/
       grader report --out report/ --db runs/grader.db
       grader report --out report/ --without vendor_library
+      grader report --out report/ --title "Kernels of the week" --intro intro.txt
     """
     from grader.report.site import write_site
 
-    labels = label_choice(having, without, language, everything)
+    labels, frame = label_choice(having, without, language, everything), site_frame(title, introduction)
     with open_to_read(db) as store:
-        written = write_site(store, out, labels)
+        written = write_site(store, out, labels, frame)
     if written.unreadable:
         print(
             f"{written.unreadable} verdicts written by another version of the grader are shown in short",

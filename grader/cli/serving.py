@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from grader.cli._frame import Introduction, Title, site_frame
 from grader.cli._labels import Everything, Having, Languages, Without, label_choice
 from grader.errors import UserError
 
@@ -36,6 +37,8 @@ def serve(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    title: Title = None,
+    introduction: Introduction = None,
 ) -> None:
     """Serve the report live from the database, with a progress page and a JSON API.
 
@@ -64,4 +67,5 @@ def serve(
         allowed_hosts=allow_host or (),
         limit_seconds=limit,
         labels=label_choice(having, without, language, everything),
+        frame=site_frame(title, introduction, compares=True),
     )

@@ -20,6 +20,8 @@ _WIDTH_IN_FILES = 200
 
 def clean(text: str) -> str:
     """Foreign text without control characters and without characters that reorder text."""
+    if text.isprintable():  # many times as fast, and most of a page's values are
+        return text
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 

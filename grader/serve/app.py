@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
@@ -35,14 +36,15 @@ def make_app(
     intake: SubmissionIntake | None,
     hosts: Collection[str],
     labels: LabelChoice,
+    frame: Frame,
     stopping: Callable[[], bool],
 ) -> FastAPI:
     """The application. `store` is read-only; without an `intake`, submissions are not accepted.
 
-    `labels` selects what the pages rank.
+    `labels` selects what the pages rank; `frame` has the site's title and introduction.
     """
     links = ((live.PAGE, "Live"), (submit.PAGE, "Submit"))
-    frame = Frame(links=links if intake else links[:1], compares=True)
+    frame = replace(frame, links=links if intake else links[:1])
     snapshots = Snapshots(store, path, frame, labels)
     app = FastAPI(
         title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 
 from db import Store
 from db.rows import Row
 from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
+from grader.report.site.filters import Filter, filtered_page
 from grader.report.site.pages import Frame, render, security_policy
 from grader.report.site.verdict_page import Other, read_verdict, verdict_page
 from grader.serve.snapshot import Snapshot, Snapshots
@@ -43,6 +44,12 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
             raise HTTPException(404, "The list has no such page.")
         return html(overview_pages.list_page(rows, number, frame))
 
+    @router.get(f"/{names.FILTERED}")
+    def filtered(wanted: Annotated[Filter, Depends()], page: int = 1) -> HTMLResponse:
+        snapshot = snapshots.current()
+        text = filtered_page(snapshot.rows, wanted, page, snapshot.choices, frame)
+        return html(text, policy=security_policy(form="'self'"))
+
     @router.get("/problems/{name}")
     def problem(name: str) -> HTMLResponse:
         snapshot = snapshots.current()
@@ -58,7 +65,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         author_name = _known(snapshot.authors, f"authors/{name}")
         rows = [row for row in snapshot.rows if row.author == author_name]
         counting = [row for row in snapshot.counted if row.author == author_name]
-        return html(overview_pages.author_page(author_name, rows, counting, frame))
+        return html(overview_pages.author_page(author_name, rows, counting, snapshot.boards, frame))
 
     @router.get("/devices/{name}")
     def matrix(name: str) -> HTMLResponse:

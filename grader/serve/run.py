@@ -19,6 +19,7 @@ from db.labels import LabelChoice
 from db.read_only import open_read_only
 from grader.catalog.problems import find_problems
 from grader.errors import UserError
+from grader.report.site.pages import Frame
 from grader.serve.app import make_app
 from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
 from grader.serve.submit import SubmissionIntake
@@ -38,6 +39,7 @@ def run_server(
     allowed_hosts: Sequence[str],
     limit_seconds: float,
     labels: LabelChoice,
+    frame: Frame,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start."""
     token = _token() if submissions else ""
@@ -60,6 +62,7 @@ def run_server(
             intake=intake,
             hosts=known,
             labels=labels,
+            frame=frame,
             stopping=lambda: server.should_exit,
         )
         config = uvicorn.Config(

@@ -14,6 +14,7 @@ from db.rows import Row, counted, read_rows
 from grader.report.site import names, overview_pages
 from grader.report.site.boards import Boards, read_boards
 from grader.report.site.figures import DeviceRows, devices
+from grader.report.site.filters import Choices, choices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import Frame
 
@@ -68,6 +69,11 @@ class Snapshot:
         return {names.matrix_page(one.name): one for one in devices(self.counted)}
 
     @cached_property
+    def choices(self) -> Choices:
+        """What the filtered list's form offers."""
+        return choices(self.rows)
+
+    @cached_property
     def index(self) -> str:
         """The first page."""
         return overview_pages.index_page(self.rows, self.counted, self.boards, self.frame)
@@ -115,6 +121,6 @@ class Snapshots:
         boards = read_boards(self._store, rows, self._labels)
         snapshot = Snapshot(file, rows, counted(rows), boards, self._frame)
         # Rendered here, so that no request waits for it.
-        _ = snapshot.index
+        _ = snapshot.index, snapshot.choices, snapshot.by_id
         self._took = time.monotonic() - started
         return snapshot

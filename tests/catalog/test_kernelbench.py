@@ -11,8 +11,7 @@ import pytest
 from grader.catalog.requests import MAX_LINE_BYTES
 from grader.grading.problem_check import ProblemCheck
 from tests import samples
-from tests.cli.conftest import cli
-from tests.cli.test_cli import MAIN, ROOT, query
+from tests.cli.conftest import MAIN, ROOT, cli, query
 from tests.fakes import FakeGrader
 
 __all__ = ["cli"]

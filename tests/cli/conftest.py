@@ -2,13 +2,25 @@
 
 import json
 import signal
+import sqlite3
 import sys
+from pathlib import Path
 
 import pytest
 
 import grader.cli.grading
 from tests import samples
 from tests.fakes import FakeGrader
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAIN = """
+import grader.cli.grading
+from tests.fakes import FakeGrader
+FakeGrader.seconds_each = {seconds}
+grader.cli.grading.open_grader = FakeGrader
+grader.cli.main()
+"""
 
 
 class Result:
@@ -55,3 +67,11 @@ def write(tmp_path, author, status):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# status: {status}\n{samples.SUBMISSION_SOURCE}")
     return path
+
+
+def query(path, text):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(text).fetchall()
+    finally:
+        connection.close()

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -17,27 +16,8 @@ import grader.cli.grading
 from db import Store
 from grader.errors import SandboxUnavailable, UserError
 from grader.grading.build import BuildCache
-from tests.cli.conftest import write
+from tests.cli.conftest import MAIN, ROOT, query, write
 from tests.fakes import FakeGrader
-
-ROOT = Path(__file__).resolve().parents[2]
-
-MAIN = """
-import grader.cli.grading
-from tests.fakes import FakeGrader
-FakeGrader.seconds_each = {seconds}
-grader.cli.grading.open_grader = FakeGrader
-grader.cli.main()
-"""
-
-
-def query(path, text):
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(text).fetchall()
-    finally:
-        connection.close()
-
 
 # ------------------------------------------------------------------------------------------------------- grade
 

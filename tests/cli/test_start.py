@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from grader.cli._commands import COMMANDS, _Commands
-from tests.cli.test_cli import ROOT
+from tests.cli.conftest import ROOT
 from tests.samples import PROBLEM_SOURCE
 
 IMPORTED = """

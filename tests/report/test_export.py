@@ -16,8 +16,7 @@ from grader.verdict.columns import EXPORTED
 from grader.verdict.models import Device, Settings, Status, Verdict
 from grader.verdict.stages import PhaseTiming, TimingResult
 from tests import samples
-from tests.cli.conftest import cli
-from tests.cli.test_cli import ROOT
+from tests.cli.conftest import ROOT, cli
 
 __all__ = ["cli"]
 

@@ -149,12 +149,28 @@ def test_what_follows_from_a_cause_is_folded_under_it(opened):
     assert "consequences" not in page.locator(".diagnoses").inner_text()
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_columns_of_lists_and_boards_fit(opened, width):
+    for name in ("lists/1.html", "problems/scale.html", "authors/ann.html"):
+        page = opened(name)
+        page.set_viewport_size({"width": width, "height": 800})
+        scrolled = page.evaluate(
+            """[...document.querySelectorAll(".scroll:has(table.sortable)")]
+                .filter((one) => one.scrollWidth > one.clientWidth)
+                .map((one) => one.getAttribute("aria-label") + ": " + one.scrollWidth)"""
+        )
+        assert scrolled == [], name
+    heads = opened("lists/1.html").locator("#all-verdicts thead th:visible").all_inner_texts()
+    assert {"95% INTERVAL", "FORWARD", "WHEN, UTC"} <= {one.strip("↕ ").upper() for one in heads}
+
+
 def test_no_page_is_wider_than_a_phone(opened):
-    for name in ("index.html", "verdicts/1.html", "lists/1.html"):
+    for name in ("index.html", "verdicts/1.html", "lists/1.html", "problems/scale.html", "authors/ann.html"):
         page = opened(name)
         page.set_viewport_size({"width": 390, "height": 800})
         wide = page.evaluate(
-            """[...document.querySelectorAll("body *")].filter((one) => !one.closest(".scroll, pre, .diff, .skip")
+            """[...document.querySelectorAll("body *")]
+                .filter((one) => !one.closest(".scroll, pre, .diff, .skip, figure")
                 && one.getBoundingClientRect().right > 391).map((one) => one.outerHTML.slice(0, 90))"""
         )
         assert wide == [], name

@@ -17,6 +17,9 @@ from grader.report.site.figures import FAST_P_STEPS, fast_counts
 
 _SHOWN: tuple[Literal["total", "forward"], ...] = ("total", "forward")
 
+_PASS_AT = (1, 5, 10)
+"""The k of pass@k on an author's page."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -76,7 +79,7 @@ def read_boards(store: Store, rows: Iterable[Row], labels: LabelChoice) -> Board
 
 
 def _read(store: Store, board: Literal["total", "forward"], by_id: dict[int, Row], labels: LabelChoice) -> SiteBoard:
-    found = leaderboard(store, board=board, labels=labels)
+    found = leaderboard(store, board=board, labels=labels, pass_at=_PASS_AT)
     places: dict[tuple[str, str], list[Place]] = defaultdict(list)
     best: dict[tuple[str, str], dict[str, Place]] = defaultdict(dict)
     for entry in found.entries:

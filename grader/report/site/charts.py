@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
-from grader.report.site.formats import percent
+from grader.report.site.formats import fine_percent, percent
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
 _MOST_BARS = 24
 """Pairs of bars; the table below the chart has all of them."""
+
+_SMALL_SHARE = 0.05
+"""Share of the bound below which the axis is logarithmic: on a linear one such bars look alike."""
 
 _LONGEST_NAME = 44
 """Characters that fit beside a bar."""
@@ -113,31 +117,44 @@ def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale
 
 
 def light_chart(lines: Sequence[Light], key: str) -> Markup:
-    """Percent of the roofline bound: two bars per line, total above forward."""
+    """Percent of the roofline bound: two bars per line, total above forward; see `light_axis`."""
     shown = lines[:_MOST_BARS]
-    x = Scale(0, 1, 300, 650)
+    low = _lowest_power(lines)
+    x = Scale(low or 0, 1, 300, 650, logarithmic=low is not None)
     bottom = 8 + 36 * len(shown)
-    parts = [line(x(at / 4), 4, x(at / 4), bottom, "grid one" if at == 4 else "grid") for at in range(5)]
-    parts += [text(x(at / 4), bottom + 16, percent(at / 4)) for at in range(5)]
+    ticks = [at / 4 for at in range(5)] if low is None else [10.0**at for at in range(round(math.log10(low)), 1)]
+    parts = [line(x(tick), 4, x(tick), bottom, "grid one" if tick == 1 else "grid") for tick in ticks]
+    parts += [text(x(tick), bottom + 16, fine_percent(tick)) for tick in ticks]
     for position, one in enumerate(shown):
         top = 8 + 36 * position
         name = one.name if len(one.name) <= _LONGEST_NAME else one.name[: _LONGEST_NAME - 1] + "…"
         parts.append(text(290, top + 18, name, "label small", "end"))
         for offset, share, kind in ((0, one.total, "total"), (15, one.forward, "forward")):
             if share is not None:
+                width = max(x(share) - x(x.low), 1)
                 parts.append(
-                    element(
-                        "rect", x=x(0), y=top + offset, width=x(share) - x(0), height=12, class_=f"light-bar {kind}"
-                    )
+                    element("rect", x=x(x.low), y=top + offset, width=width, height=12, class_=f"light-bar {kind}")
                 )
-                parts.append(text(x(share) + 6, top + offset + 10, percent(share), "tick", "start"))
+                parts.append(text(x(share) + 6, top + offset + 10, fine_percent(share), "tick", "start"))
     return chart(
         *parts,
         title="Share of the roofline bound: forward and backward together, and forward only",
         description="; ".join(
-            f"{one.name}: {percent(one.total)} forward and backward, {percent(one.forward)} forward" for one in shown
+            f"{one.name}: {fine_percent(one.total)} forward and backward, {fine_percent(one.forward)} forward"
+            for one in shown
         ),
         key=key,
         width=CHART_WIDTH,
         height=bottom + 22,
     )
+
+
+def light_axis(lines: Sequence[Light]) -> str:
+    """A sentence for the caption of `light_chart`, if its axis is logarithmic."""
+    return "" if _lowest_power(lines) is None else " The axis is logarithmic: each line is ten times the one before."
+
+
+def _lowest_power(lines: Sequence[Light]) -> float | None:
+    """The power of ten at which a logarithmic axis begins; None if no share is too small for a linear one."""
+    shares = [share for one in lines[:_MOST_BARS] for share in (one.total, one.forward) if share]
+    return 10.0 ** math.floor(math.log10(min(shares))) if shares and min(shares) < _SMALL_SHARE else None

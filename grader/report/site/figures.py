@@ -105,6 +105,12 @@ def funnel(rows: Iterable[Row]) -> Funnel:
     )
 
 
+def failures(rows: Iterable[Row]) -> list[tuple[str, int]]:
+    """(code of the first diagnosis, number of submissions) of what is not correct, most frequent first."""
+    failed = (row for row in rows if row.status not in (Status.CORRECT, Status.NOT_RUN) and row.codes)
+    return Counter(row.codes[0] for row in failed).most_common()
+
+
 def devices(rows: Iterable[Row]) -> list[DeviceRows]:
     """Verdicts grouped by device: GPUs first, then by number of verdicts. `not_run` has no device."""
     by_name: dict[tuple[Device, str], list[Row]] = {}

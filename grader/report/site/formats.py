@@ -75,6 +75,11 @@ def percent(share: float | None) -> str:
     return ">99%" if 0.99 < share < 1 else f"{math.floor(share * 100 + 0.5)}%"
 
 
+def fine_percent(share: float | None) -> str:
+    """A share with two significant digits below one percent: `0.23%`."""
+    return f"{share * 100:.2g}%" if share is not None and 0 < share < 0.01 else percent(share)
+
+
 def figure(value: float | None, digits: int = 3) -> str:
     """Any other number, with `digits` significant digits."""
     return ABSENT if value is None else f"{value:.{digits}g}"

@@ -13,7 +13,7 @@ from db.rows import Row
 from grader.report.boards import AUTHORS_RULE
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Boards, Place
-from grader.report.site.charts import fast_p_chart, funnel_chart, light_chart
+from grader.report.site.charts import fast_p_chart, funnel_chart, light_axis, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
@@ -24,10 +24,12 @@ from grader.report.site.figures import (
     Light,
     best_cells,
     devices,
+    failures,
     fast_p,
     funnel,
     lights,
 )
+from grader.report.site.history import Best, history_chart, records
 from grader.report.site.pages import STATIC, Frame, render
 from grader.report.site.timing_charts import intervals_chart
 
@@ -71,16 +73,22 @@ class _ProblemSection(NamedTuple):
     key: str
     device_name: str
     boards: dict[Board, list[Place]]
+    records: list[Best]
+    """Submissions that raised the best speedup, newest first."""
+    records_svg: Markup
 
 
 def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, frame: Frame = STATIC) -> str:
     """The first page."""
-    stages = funnel(counted)
+    stages, failed = funnel(counted), failures(counted)
     return render(
         "index.html",
         names.INDEX,
-        "Kernel report",
+        frame.title,
         frame=frame,
+        failures=failed[:_MOST_ROWS],
+        failed=sum(count for _, count in failed),
+        lights_axis=light_axis,
         verdict_count=len(rows),
         problem_count=len({row.problem for row in rows}),
         author_count=len({row.author for row in rows}),
@@ -101,10 +109,7 @@ def problem_page(
     problem: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, source: str, frame: Frame = STATIC
 ) -> str:
     """One problem's page: its boards on each device, its verdicts, its reference."""
-    sections = [
-        _ProblemSection(names.anchor(device.name), device.name, _boards_of(boards, device.name, problem))
-        for device in devices(counted)
-    ]
+    sections = [_problem_section(device, problem, boards) for device in devices(counted)]
     return render(
         "problem.html",
         names.problem_page(problem),
@@ -119,15 +124,24 @@ def problem_page(
     )
 
 
-def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], frame: Frame = STATIC) -> str:
-    """One author's page: results by stage, and all verdicts."""
+def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], boards: Boards, frame: Frame = STATIC) -> str:
+    """One author's page: results by stage, places on the boards, and all verdicts."""
     stages = funnel(counted)
+    places = [
+        (board, place.summary)
+        for board, one in boards.by_name.items()
+        for found in one.authors.values()
+        for place in found
+        if place.summary.author == author
+    ]
     return render(
         "author.html",
         names.author_page(author),
         author,
         frame=frame,
         author=author,
+        places=places,
+        authors_rule=AUTHORS_RULE,
         funnel=stages,
         funnel_svg=funnel_chart(stages, "funnel"),
         rows=_newest(rows),
@@ -197,6 +211,14 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
         lights=near,
         lights_svg=light_chart(near, f"{key}-light"),
     )
+
+
+def _problem_section(device: DeviceRows, problem: str, boards: Boards) -> _ProblemSection:
+    key = names.anchor(device.name)
+    found = records(row for row in device.rows if boards.labels.takes(row.labels))
+    newest = max((row.created_at for row in device.rows), default="")
+    svg = history_chart(found, newest, f"{key}-history") if len(found) > 1 else Markup("")
+    return _ProblemSection(key, device.name, _boards_of(boards, device.name, problem), found[::-1], svg)
 
 
 def _problem_lines(device: DeviceRows, boards: Boards) -> Iterator[_ProblemLine]:

@@ -20,6 +20,8 @@ from grader.report.console import clean
 from grader.report.site import formats, names
 from grader.verdict.codes import CODES
 
+TITLE = "Kernel report"
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -28,7 +30,11 @@ class Frame:
     links: tuple[tuple[str, str], ...] = ()
     """More pages in the navigation: (path, name)."""
     compares: bool = False
-    """Whether the pages link to comparisons of any two submissions."""
+    """Whether the pages link to what only a server has: comparisons of any two submissions, and filtered lists."""
+    title: str = TITLE
+    """The site's name, on every page and as the first page's heading."""
+    introduction: tuple[str, ...] = ()
+    """Paragraphs below the first page's heading."""
 
 
 STATIC = Frame()
@@ -37,6 +43,8 @@ STATIC = Frame()
 def render(template: str, page: str, title: str, *, frame: Frame = STATIC, policy: str = "", **values: object) -> str:
     """A complete page. `page` is its path in the site; its links are relative to this."""
     up = "../" * page.count("/")
+    if frame.title not in (TITLE, title):
+        title = f"{title} · {frame.title}"
     around = {"up": up, "page": page, "title": title, "frame": frame, "policy": policy or security_policy()}
     return _environment().get_template(template).render(**around, **values)
 
@@ -52,8 +60,8 @@ def security_policy(*, connect: str = "'none'", form: str = "'none'") -> str:
     """The Content-Security-Policy of a page: only its style sheet and script, by their hashes."""
     style, script = _asset("site.css"), _asset("site.js")
     return (
-        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; connect-src {connect}; "
-        f"base-uri 'none'; form-action {form}"
+        f"default-src 'none'; img-src data:; style-src {_source(style)}; script-src {_source(script)}; "
+        f"connect-src {connect}; base-uri 'none'; form-action {form}"
     )
 
 
@@ -75,6 +83,7 @@ def _environment() -> Environment:
     environment.globals.update(
         style=Markup(_asset("site.css")),
         script=Markup(_asset("site.js")),
+        icon=Markup(f"data:image/svg+xml;base64,{base64.b64encode(_asset('icon.svg').encode()).decode()}"),
         codes=CODES,
         names=names,
         fmt=formats,

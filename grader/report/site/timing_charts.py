@@ -21,9 +21,9 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     ordered = sorted(rows, key=lambda one: one[1].low)
     step = max(1, math.ceil(len(ordered) / _MOST_INTERVALS))
     shown = ordered[::-1][::step][::-1]
-    y = _log_scale([one for _, one in shown], 250, 16)
+    y = log_scale([one for _, one in shown], 250, 16)
     x = Scale(0, max(len(shown), 1), 56, 700)
-    parts = _log_grid(y)
+    parts = log_grid(y)
     for position, (row, speedup) in enumerate(shown):
         place = x(position + 0.5)
         tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
@@ -58,7 +58,7 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
     """One verdict's speedups with intervals, one line per phase."""
     speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
     bottom = 10 + 34 * len(phases)
-    scale = _log_scale(speedups, 90, 600)
+    scale = log_scale(speedups, 90, 600)
     parts = [
         part
         for tick in _ticks(scale)
@@ -152,7 +152,7 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     )
 
 
-def _log_scale(speedups: Sequence[Speedup], start: float, end: float) -> Scale:
+def log_scale(speedups: Sequence[Speedup], start: float, end: float) -> Scale:
     """A scale between whole powers of two that contains all intervals and 1."""
     low = min([one.low for one in speedups if one.low > 0], default=1.0)
     high = max([one.high for one in speedups if one.high > 0], default=1.0)
@@ -166,9 +166,10 @@ def _ticks(scale: Scale) -> list[float]:
     return [2.0**power for power in range(bottom, top + 1) if power % every == 0]
 
 
-def _log_grid(y: Scale) -> list[Markup]:
+def log_grid(y: Scale, left: float = 56, right: float = 700) -> list[Markup]:
+    """A line at each power of two, from `left` to `right`, with its label."""
     parts: list[Markup] = []
     for tick in _ticks(y):
-        parts.append(line(56, y(tick), 700, y(tick), "grid one" if tick == 1 else "grid"))
-        parts.append(text(48, y(tick) + 4, power(tick), anchor="end"))
+        parts.append(line(left, y(tick), right, y(tick), "grid one" if tick == 1 else "grid"))
+        parts.append(text(left - 8, y(tick) + 4, power(tick), anchor="end"))
     return parts

@@ -12,14 +12,18 @@ from pydantic import ValidationError
 
 from db.rows import Row
 from grader.report.site import names
-from grader.report.site.charts import light_chart
+from grader.report.site.charts import light_axis, light_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
 from grader.report.site.figures import Light
+from grader.report.site.formats import times
 from grader.report.site.pages import STATIC, Frame, render, save
 from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds_chart
 from grader.verdict.models import Verdict
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult, VariantResult
 from grader.verdict.value import Value
+
+_SAME_RATIO = 0.005
+"""Relative difference between a speedup and the ratio of the shown times that three shown digits hide."""
 
 
 class Other(NamedTuple):
@@ -42,12 +46,13 @@ class VerdictTask(NamedTuple):
     others: tuple[Other, ...]
     newer: int | None
     """The id of a newer verdict for the same source."""
+    frame: Frame
 
 
 def write_verdict(task: VerdictTask) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict."""
     verdict = read_verdict(task.document)
-    page = verdict_page(task.row, verdict, task.source, task.others, task.newer)
+    page = verdict_page(task.row, verdict, task.source, task.others, task.newer, task.frame)
     save(task.out / names.verdict_page(task.row.id), page)
     return verdict is None
 
@@ -70,6 +75,7 @@ def verdict_page(
 ) -> str:
     """The page; `verdict` is None if another version of the grader wrote it."""
     phases = list(_phases(verdict))
+    shares = _lights(dict(phases))
     return render(
         "verdict.html",
         names.verdict_page(row.id),
@@ -82,7 +88,9 @@ def verdict_page(
         phases_svg=_phases_svg(phases),
         rounds=_rounds(phases),
         baselines=list(_baselines(verdict, dict(phases))),
-        lights_svg=_lights_svg(dict(phases)),
+        ratios_differ=list(_differing_ratios(phases)),
+        lights_svg=light_chart(shares, "light") if shares else Markup(""),
+        lights_axis=light_axis(shares),
         seconds_svg=seconds_chart(verdict.seconds, "seconds") if verdict else Markup(""),
         shown_variant=_shown_variant(verdict),
         environment=_pairs(verdict.environment) if verdict else [],
@@ -152,15 +160,22 @@ def _over(baseline_ms: float | None, phase: PhaseTiming | None) -> float | None:
     return baseline_ms / phase.candidate_ms if baseline_ms and phase and phase.candidate_ms > 0 else None
 
 
-def _lights_svg(phases: dict[str, PhaseTiming]) -> Markup:
+def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str]:
+    """Yields a phrase for each phase whose speedup is not about the ratio of the two times beside it."""
+    for name, phase in phases:
+        ratio = phase.reference_ms / phase.candidate_ms if phase.candidate_ms > 0 else math.inf
+        if math.isfinite(ratio) and abs(ratio - phase.speedup) > _SAME_RATIO * phase.speedup:
+            yield f"{name} {times(ratio)} instead of {times(phase.speedup)}"
+
+
+def _lights(phases: dict[str, PhaseTiming]) -> list[Light]:
+    """This verdict's shares of the roofline bound; empty if no bound is known."""
     shares = {
         name: phase.bound_ms / phase.candidate_ms
         for name, phase in phases.items()
         if phase.bound_ms and phase.candidate_ms > 0
     }
-    if not shares:
-        return Markup("")
-    return light_chart([Light("this submission", shares.get("total"), shares.get("forward"))], "light")
+    return [Light("this submission", shares.get("total"), shares.get("forward"))] if shares else []
 
 
 def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseTiming, Markup]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,15 +15,15 @@ from db.labels import SOLUTIONS, LabelChoice
 from db.rows import Row, counted, read_rows
 from db.store import Store
 from grader.errors import UserError
-from grader.report.site import names, overview_pages
+from grader.report.site import made_from, names, overview_pages
 from grader.report.site.boards import Boards, read_boards
 from grader.report.site.figures import devices
 from grader.report.site.others import Others, newer_verdicts
-from grader.report.site.pages import save
+from grader.report.site.pages import STATIC, Frame, save
 from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
 
 _MARKER = ".kernel-report"
-"""A folder with this file is a report and may be overwritten."""
+"""A folder with this file is a report and may be overwritten. See `made_from`."""
 
 _SOURCES_KEPT = 256
 
@@ -44,29 +44,31 @@ class Written:
     """Number of verdicts written by another version of the grader; their pages are short."""
 
 
-def write_site(store: Store, out: Path, labels: LabelChoice = SOLUTIONS) -> Written:
+def write_site(store: Store, out: Path, labels: LabelChoice = SOLUTIONS, frame: Frame = STATIC) -> Written:
     """Write the whole site. Raises UserError if the folder contains anything else.
 
-    `labels` selects what is ranked. Many verdicts are written by several processes, so a script calls this under
-    `if __name__ == "__main__"`.
+    `labels` selects what is ranked, `frame` has the site's title and introduction. Many verdicts are written by several
+    processes, so a script calls this under `if __name__ == "__main__"`.
     """
     _claim(out)
     writer = _Writer(out)
     rows = read_rows(store)
     counting = counted(rows)
     boards = read_boards(store, rows, labels)
-    unreadable = _write_verdicts(writer, store, rows, boards)
+    unreadable = _write_verdicts(writer, store, rows, boards, frame)
     for problem, (of, counts) in _grouped(rows, counting, "problem"):
         source = store.problem_source(of[-1].problem_hash)
-        writer.write(names.problem_page(problem), overview_pages.problem_page(problem, of, counts, boards, source))
+        writer.write(
+            names.problem_page(problem), overview_pages.problem_page(problem, of, counts, boards, source, frame)
+        )
     for author, (of, counts) in _grouped(rows, counting, "author"):
-        writer.write(names.author_page(author), overview_pages.author_page(author, of, counts))
+        writer.write(names.author_page(author), overview_pages.author_page(author, of, counts, boards, frame))
     for device in devices(counting):
-        writer.write(names.matrix_page(device.name), overview_pages.matrix_page(device))
+        writer.write(names.matrix_page(device.name), overview_pages.matrix_page(device, frame))
     for number in range(1, overview_pages.list_count(rows) + 1):
-        writer.write(names.list_page(number), overview_pages.list_page(rows, number))
-    writer.write(names.INDEX, overview_pages.index_page(rows, counting, boards))
-    writer.remove_others()
+        writer.write(names.list_page(number), overview_pages.list_page(rows, number, frame))
+    writer.write(names.INDEX, overview_pages.index_page(rows, counting, boards, frame))
+    writer.finish()
     return Written(out / names.INDEX, len(writer.written), unreadable)
 
 
@@ -76,14 +78,27 @@ class _Writer:
         self.written: set[str] = set()
         for folder in names.FOLDERS:
             (out / folder).mkdir(exist_ok=True)
+        self._made_from = made_from.read(out / _MARKER)
+        self._made_from_now: dict[str, str] = {}
+        self._there = {f"{folder}/{path.name}" for folder in names.FOLDERS for path in (out / folder).iterdir()}
+
+    def is_current(self, page: str, key: str) -> bool:
+        """Whether an earlier report made the page from what `key` stands for. Counts the page as written."""
+        self.written.add(page)
+        self._made_from_now[page] = key
+        return self._made_from.get(page) == key and page in self._there
+
+    def finish(self) -> None:
+        """Record what the pages were made from, and remove those that this report does not have."""
+        made_from.write(self.out / _MARKER, self._made_from_now)
+        self._remove_others()
 
     def write(self, page: str, text: str) -> None:
         """Write one page."""
         save(self.out / page, text)
         self.written.add(page)
 
-    def remove_others(self) -> None:
-        """Remove pages of an earlier report that this one does not have."""
+    def _remove_others(self) -> None:
         for folder in names.FOLDERS:
             for path in (self.out / folder).glob("*.html"):
                 if f"{folder}/{path.name}" not in self.written:
@@ -102,12 +117,17 @@ def _claim(out: Path) -> None:
         raise UserError(f"{out}: cannot be written ({error.strerror}); choose another folder with --out") from error
 
 
-def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boards) -> int:
-    """Write one page per verdict. Returns the number of those written by another version of the grader."""
+def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boards, frame: Frame) -> int:
+    """Write a page for each verdict that has none yet, or another. Returns how many another grader's version wrote."""
+    others, newer = Others(rows, boards), newer_verdicts(rows)
+    site = made_from.site_key(frame)
+    stale = []
     for row in rows:
-        writer.written.add(names.verdict_page(row.id))
-    tasks = _tasks(store, rows, boards, writer.out)
-    if len(rows) < _PARALLEL_FROM:
+        key = made_from.key(site, row, [(other.id, title) for other, title in others.of(row)], newer.get(row.id))
+        if not writer.is_current(names.verdict_page(row.id), key):
+            stale.append(row)
+    tasks = _tasks(store, stale, others, newer, frame, writer.out)
+    if len(stale) < _PARALLEL_FROM:
         return sum(map(write_verdict, tasks))
     unreadable = 0
     # Spawned, not forked, because the database is open in this process.
@@ -117,16 +137,16 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boar
     return unreadable
 
 
-def _tasks(store: Store, rows: list[Row], boards: Boards, out: Path) -> Iterator[VerdictTask]:
+def _tasks(
+    store: Store, rows: list[Row], others: Others, newer: Mapping[int, int], frame: Frame, out: Path
+) -> Iterator[VerdictTask]:
     """Yields the tasks in order, a few in memory at a time."""
     source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
-    by_id, others, newer = {row.id: row for row in rows}, Others(rows, boards), newer_verdicts(rows)
-    for verdict_id, document in store.documents():
-        row = by_id.get(verdict_id)
-        # A verdict that arrived since the rows were read belongs to the next report.
-        if row:
-            compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
-            yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id))
+    by_id = {row.id: row for row in rows}
+    for verdict_id, document in store.documents(list(by_id)):
+        row = by_id[verdict_id]
+        compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
+        yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id), frame)
 
 
 def _grouped(
