@@ -35,7 +35,7 @@ SPECIFIC: dict[str, Holds] = {
     "param_grad_none": _trait("none grad"),
     "output_detached": _trait("none grad"),
     "low_precision": _kind("precision"),
-    "ignores_grad_output": _trait("linear"),
+    "ignores_grad_output": lambda mutant, effect: mutant.kind == "memoised" or _trait("linear")(mutant, effect),
     "stale_saved_state": lambda mutant, effect: mutant.kind == "memoised" or _trait("second backward")(mutant, effect),
     "accumulation_broken": lambda mutant, effect: (
         mutant.kind in ("memoised", "reused_buffer") or _trait("second backward")(mutant, effect)

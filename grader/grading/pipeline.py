@@ -15,7 +15,7 @@ from grader.catalog.requests import Request, make_request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
-from grader.grading.backward import judge_backward
+from grader.grading.backward import judge_backward, judge_small_inputs
 from grader.grading.budget import Budget
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
@@ -292,7 +292,8 @@ class _Grading:
         """See whether it is right beyond the drawn inputs too. Last, because it may end the submission's process."""
         if NARROW in self.probes and self.record.timing is not None:
             with self.record.stage("inspection"):
-                self.record.add_late(judge_other_inputs(self.candidate, self.oracle, self.todo.cases))
+                asked = self.candidate, self.oracle, self.todo.cases
+                any(self.record.add_late(judge(*asked)) for judge in (judge_other_inputs, judge_small_inputs))
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

@@ -10,7 +10,7 @@ import torch
 
 from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
-from grader.grading.compare import tolerance
+from grader.grading.compare import ties, tolerance
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
@@ -58,7 +58,24 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
             check = check.model_copy(update={"message": f"gradient of `{fault.operand}` is {fault.text}{amount}"})
             faults.append(fault)
         checks.append(check)
-    return checks, faults
+    return checks, faults or _wrong_together(case, actual)
+
+
+def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
+    """The fault of gradients each of which some choice at ties gives, and which no choice gives together."""
+    parts = {
+        name: ties.Part(expected.ties, expected.reference64, gradient, tolerance.ELEMENT_TOLERANCE)
+        for name, expected in case.gradients.items()
+        if expected is not None and (gradient := actual.gradients[name]) is not None
+        if expected.ties is not None and expected.ties.operand is not None and case.comparable("gradients", name)
+    }
+    if not parts or not ties.wrong_together(list(parts.values())):
+        return []
+    name, *others = parts
+    text = "wrong in what tied elements get together"
+    if others:
+        text += f", with {names([case.operand_names[other] for other in others])}"
+    return [GradientFault("grad_wrong", name, case.operand_names[name], text, ties.REMEDY)]
 
 
 def _classify_one(

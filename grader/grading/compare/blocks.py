@@ -86,6 +86,11 @@ def reals(value: torch.Tensor) -> torch.Tensor:
     return (torch.view_as_real(value.resolve_conj()) if value.is_complex() else value).double()
 
 
+def within_range(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The exact values with infinity where they exceed the range of `dtype`."""
+    return torch.where(exact.abs() > torch.finfo(dtype).max, exact.sign() * math.inf, exact)
+
+
 def norm(tensor: torch.Tensor) -> float:
     """The Euclidean norm over finite elements, in float64."""
     sizes = (block.abs().nan_to_num_(0.0, 0.0, 0.0) for block in _blocks(tensor, tensor.device))

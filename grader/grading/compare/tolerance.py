@@ -28,7 +28,7 @@ from functools import cached_property
 
 import torch
 
-from grader.grading.compare import nonsmooth
+from grader.grading.compare import nonsmooth, ties
 from grader.grading.compare.blocks import block_errors, norm, unravel
 from grader.verdict.stages import TensorCheck
 
@@ -71,16 +71,17 @@ class Expected:
     has_float64: bool = True
     spread: nonsmooth.Spread | None = None
     """Computed lazily, for small tensors only."""
+    ties: ties.Ties | None = None  # judged instead of the spread
     strict: bool = True
     """Whether the spread is computed for a tensor that passes, too: an error may hide behind the baseline error."""
 
     def around(self, reference64: torch.Tensor) -> Expected:
         """The same tolerance around other values, whose non-smooth points are elsewhere."""
-        return replace(self, reference64=reference64, spread=None, overflows=None)
+        return replace(self, reference64=reference64, spread=None, ties=None, overflows=None)
 
     def without_values(self) -> Expected:
         """The same shape, norm and errors without values."""
-        slim = replace(self, reference64=self.reference64.to("meta"), spread=None, overflows=None, ambiguous=None)
+        slim = replace(self.around(self.reference64.to("meta")), ambiguous=None)
         slim.__dict__["norm"] = self.norm
         slim.__dict__["ambiguous_count"] = self.ambiguous_count
         return slim
@@ -129,7 +130,11 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     actual = difference(candidate, expected)
     bound = _l2_bound(expected, actual.reference_l2)
     passed = actual.same_specials and actual.l2 <= bound and actual.excess <= 1.0
-    if actual.same_specials and expected.spread is not None:
+    if actual.same_specials and expected.ties is not None:
+        if not passed or actual.l2 > _rounding_bound(expected, actual.reference_l2):
+            units = _slope(expected), _rounding_bound(expected, 1.0)
+            passed = expected.ties.explain(expected.reference64, candidate, *units)
+    elif actual.same_specials and expected.spread is not None:
         if not passed:
             passed = _nonsmooth_explains(expected, expected.spread, candidate, bound)
         if passed and expected.strict and actual.l2 > _rounding_bound(expected, actual.reference_l2):
@@ -159,11 +164,6 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
         passes_1e_2=actual.passes_1e_2,
         message=message,
     )
-
-
-def within_range(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The exact values with infinity where they exceed the range of `dtype`."""
-    return torch.where(exact.abs() > torch.finfo(dtype).max, exact.sign() * math.inf, exact)
 
 
 def difference(candidate: torch.Tensor, expected: Expected) -> Difference:

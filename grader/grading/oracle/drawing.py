@@ -10,7 +10,7 @@ import torch
 
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
-from grader.grading.compare import blocks, tolerance
+from grader.grading.compare import blocks, ties, tolerance
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -58,6 +58,18 @@ def is_differentiable(value: object) -> TypeGuard[torch.Tensor]:
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
     """Inputs with relative noise of `ulps` units of float32's epsilon."""
     return [_noisy(value, device, ulps) if is_differentiable(value) else value for value in inputs]
+
+
+def ties_broken(inputs: Sequence[object], device: Device, turn: int, ulps: float) -> list[object]:
+    """Inputs with the same noise, which orders equal elements in another way in each turn."""
+
+    def one(value: object) -> object:
+        if not is_float(value) or is_mask(value) or not ties.has_ties(value):
+            return perturbed([value], device, ulps)[0]
+        sign = 1 if whole_numbers(value) else -1 if in_unit_range(value) else 0
+        return ties.broken(value, turn, ulps * tolerance.EPSILON, sign=sign)
+
+    return [one(value) for value in inputs]
 
 
 def perturbed_state(

@@ -102,6 +102,11 @@ def _answers_well(expected: tolerance.Expected, usual: tolerance.Expected) -> bo
     return finite and expected.error_l2 <= SMALL * max(expected.norm, usual.norm)
 
 
+def room(size: float) -> float:
+    """What another algorithm may lose of a tensor of this norm, a quarter of what rule 2 then allows."""
+    return 10 * tolerance.COARSE_TOLERANCE * size
+
+
 def _tolerant(case: Case, change: str, outputs: Mapping[str, tolerance.Expected]) -> dict[str, tolerance.Expected]:
     """The floating-point outputs, with room for another algorithm.
 
@@ -116,7 +121,7 @@ def _tolerant(case: Case, change: str, outputs: Mapping[str, tolerance.Expected]
         if change not in (SCALED_DOWN, SMALL_PARAMETERS):
             # What cancels there, such as a row less its mean, is noise beside the usual values.
             size = max(size, case.outputs[name].norm)
-        slack = 10 * tolerance.COARSE_TOLERANCE * size
+        slack = room(size)
         tolerant[name] = replace(
             expected,
             error_l2=expected.error_l2 + slack,

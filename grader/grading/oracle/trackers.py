@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -12,10 +12,10 @@ from typing import Protocol
 import torch
 
 from grader.grading.budget import LEAST_SECONDS
-from grader.grading.compare import blocks, nonsmooth, tolerance
+from grader.grading.compare import blocks, nonsmooth, ties, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state
+from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -37,12 +37,14 @@ class _Tracker:
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
         self.overflows: torch.Tensor | None = None
         if eager.dtype.is_floating_point and not bool(eager.isfinite().all()):
-            exact = tolerance.within_range(exact.to(eager.device), eager.dtype)
+            exact = blocks.within_range(exact.to(eager.device), eager.dtype)
             self.overflows = exact.isfinite() & ~eager.isfinite()
         self.reference64 = exact if self.real else eager
         self.error_l2 = self.error_max = 0.0
         self.ambiguous = None if self.real else exact != eager
         self.spread: torch.Tensor | None = None
+        self.runs = [eager]
+        """The eager run, then those behind the spread, if ties are judged by them."""
         self.add(eager)
 
     def add(self, run: torch.Tensor) -> None:
@@ -52,9 +54,11 @@ class _Tracker:
         l2, largest = blocks.baseline_error(run, self.reference64)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
 
-    def spread_by(self, run: torch.Tensor) -> None:
+    def spread_by(self, run: torch.Tensor, *, keep: bool) -> None:
         error = nonsmooth.absolute_error(run, self.reference64)
         self.spread = error if self.spread is None else torch.maximum(self.spread, error)
+        if keep:
+            self.runs.append(run)
 
 
 class Trackers:
@@ -67,9 +71,15 @@ class Trackers:
         *,
         has_float64: bool,
         again: Callable[[int, float], Iterator[Evaluation]] | None = None,
+        inputs: Sequence[object] = (),
     ) -> None:
-        """`again(count, ulps)` makes other eager runs, as `perturbed_runs` does."""
+        """`again(count, ulps)` makes other eager runs, as `perturbed_runs` does; ties of `inputs` are judged."""
         self._has_float64, self._again = has_float64, again
+        self._tied = {
+            f"input[{index}]": value
+            for index, value in enumerate(inputs)
+            if isinstance(value, torch.Tensor) and ties.has_ties(value)
+        }
         self.strict = True
         """As in `Expected`."""
         exact = reference64 or eager
@@ -97,6 +107,13 @@ class Trackers:
         """
         sizes = [tracker.reference64.numel() for trackers in self._tables.values() for tracker in trackers.values()]
         spreads = self._again is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
+        if max(sizes, default=0) > nonsmooth.MAX_ELEMENTS // nonsmooth.RUNS:
+            self._tied = {}
+
+        def tied(name: str, tracker: _Tracker) -> ties.Ties | None:
+            operand = self._tied.get(name) if table == "gradients" else None
+            return ties.Ties(partial(self._runs, tracker), operand) if self._tied and spreads and tracker.real else None
+
         return {
             name: tolerance.Expected(
                 name=(labels or {}).get(name, name),
@@ -111,6 +128,7 @@ class Trackers:
                 has_float64=self._has_float64,
                 spread=partial(self._spread, tracker) if spreads else None,
                 strict=self.strict,
+                ties=tied(name, tracker),
             )
             for name, tracker in self._tables[table].items()
         }
@@ -122,9 +140,14 @@ class Trackers:
             for run in self._again(nonsmooth.RUNS, nonsmooth.ULPS):
                 for table, trackers in self._tables.items():
                     for name, other in trackers.items():
-                        other.spread_by(getattr(run, table)[name])
+                        other.spread_by(getattr(run, table)[name], keep=bool(self._tied))
         assert tracker.spread is not None
         return tracker.spread
+
+    def _runs(self, tracker: _Tracker) -> Sequence[torch.Tensor]:
+        """The eager run of a tensor and those behind its spread."""
+        self._spread(tracker)
+        return tracker.runs
 
 
 @dataclass(frozen=True)
@@ -201,7 +224,7 @@ def track(
         eager, reference64, *more = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
         others = iter(more)
-    trackers = Trackers(eager, reference64, has_float64=True, again=again)
+    trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
     for other in others:
         trackers.add(other)
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
@@ -235,8 +258,12 @@ def perturbed_runs(ask: Ask, plain: Pass, device: Device, count: int, ulps: floa
 
 def _perturbed(plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Pass]:
     keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
-    for _ in range(count):
-        inputs = plain.inputs if keeps_inputs else perturbed(plain.inputs, device, ulps)
+    for turn in range(count):
+        inputs = plain.inputs
+        if not keeps_inputs:
+            # Those behind the spread order ties in every way.
+            wide = ulps >= nonsmooth.ULPS
+            inputs = ties_broken(inputs, device, turn, ulps) if wide else perturbed(inputs, device, ulps)
         yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps))
 
 

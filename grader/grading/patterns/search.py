@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from grader.grading.compare import tolerance
+from grader.grading.compare import ties, tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.arrangement import arrangement
@@ -42,12 +42,25 @@ def find_pattern(
     subject = _subject(oracle, case, name, actual, expected)
     if subject is None:
         return None
-    if not bool(subject.wrong.any()):
-        return by_evaluation(oracle, subject)
+    tied = _at_ties(subject)
+    if tied is not None or not bool(subject.wrong.any()):
+        return tied or by_evaluation(oracle, subject)
     found = (search(subject) for search in SEARCHES)
     explained = next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
     # Last, because it says where, and not what stands there.
     return explained or vague_region(subject)
+
+
+def _at_ties(subject: Subject) -> Pattern | None:
+    """Only elements are wrong that ties of the inputs decide."""
+    tied = subject.expected.ties
+    if tied is None or tied.operand is None:
+        return None
+    right = subject.right.abs()
+    wrong = subject.error.abs() > tolerance.ELEMENT_TOLERANCE * (right + right.square().mean().sqrt())
+    if bool((wrong & ~tied.moved(subject.right, tolerance.ELEMENT_TOLERANCE)).any()):
+        return None
+    return Pattern("is wrong at ties of the inputs only", ties.REMEDY)
 
 
 def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:

@@ -34,17 +34,60 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """In both modes, in one job: a gradient that is kept from an earlier call shows here."""
     if not cases.first.values_comparable:
         return None
-    factors = (0.0, *(2.0**exponent for exponent in EXPONENTS))
-    parts = [
-        one_product(candidate, mode.first, cotangents={name: g * factor for name, g in mode.first.cotangents.items()})
-        for mode in cases.modes
-        for factor in factors
-    ]
-    answers = attempt_each(candidate, parts, "backward with a grad_output of another size")
+    parts, asked = [], 0
     for mode in cases.modes:
-        diagnosis = _ignored(candidate, mode.first, list(islice(answers, len(factors))))
+        given, alike = mode.first.cotangents, _alike(mode.first.cotangents)
+        sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
+        others = [*(_times(given, size) for size in sizes), given, alike, _times(alike, 2.0)]
+        parts += [one_product(candidate, mode.first, cotangents=cotangents) for cotangents in others]
+        asked = len(others)
+    answers = attempt_each(candidate, parts, "backward with another grad_output")
+    for mode in cases.modes:
+        ours = list(islice(answers, asked))
+        diagnosis = _ignored(candidate, mode.first, ours[:-3]) or _kept(candidate, mode.first, ours[-2:])
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
+    return None
+
+
+def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, torch.Tensor]:
+    return {name: value * factor for name, value in cotangents.items()}
+
+
+def _alike(cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Others with the same first, last and largest elements and the same sums: elements in between change places."""
+
+    def shuffled(value: torch.Tensor) -> torch.Tensor:
+        flat = value.reshape(-1).clone()
+        if flat.numel() < 4:
+            flat[1:] *= -1
+            return flat.view(value.shape)
+        places = 1 + torch.randperm(flat.numel() - 2, device=flat.device)
+        flat[places] = flat[places].roll(1)
+        return flat.view(value.shape)
+
+    return {name: shuffled(value) for name, value in cotangents.items()}
+
+
+def _kept(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
+    """A diagnosis if twice a grad_output does not give twice the product, but for rounding.
+
+    The single one comes after another that agrees with it in some elements: a result that is kept by these shows here.
+    """
+    if len(answers) < 2 or answers[-1].result.failure is not None:
+        return None
+    single, twice = (product(candidate, case, *answer).gradients for answer in answers)
+    for name, expected in case.gradients.items():
+        one, two = single[name], twice[name]
+        if expected is None or one is None or two is None:
+            continue
+        if tolerance.check(expected.around(two / 2), one).status == "failed":
+            return diagnose(
+                "ignores_grad_output",
+                f"gradient of `{case.operand_names[name]}` is that of an earlier grad_output with the same first and "
+                "last element, the same sum, and others in between",
+                remedy="compute it from all of grad_output in every call, and keep nothing by a part of it",
+            )
     return None
 
 

@@ -1,0 +1,96 @@
+"""Asks for gradients on inputs a thousandth as large, where a wrong epsilon shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.grading.backward.vjp import ask, product
+from grader.grading.candidate import Candidate
+from grader.grading.compare import tolerance
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.other_inputs import SCALED_DOWN, other_inputs, room
+from grader.grading.oracle.trackers import Pace, track
+from grader.grading.outcome import diagnose
+from grader.verdict.models import Diagnosis
+
+
+def judge_small_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
+    """A gradient that is wrong on small inputs only, of the first comparable case. Raises Stopped."""
+    case = next((case for case in cases if case.values_comparable), None)
+    if case is None or not case.wrt or case.released or oracle.is_slow(case):
+        return None
+    try:
+        small = oracle.remember(("small inputs", case.seed, case.training), partial(_small, oracle, case))
+    except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
+        return None
+    if small is None:
+        return None
+
+    def judge(one: Candidate) -> Diagnosis | None:
+        return _judge(one, small)
+
+    diagnosis, key = judge(candidate), ("small inputs judged", case.seed, case.training)
+    return diagnosis if diagnosis and reference_passes(oracle, key, judge, ("error",)) else None
+
+
+def _small(oracle: Oracle, case: Case) -> Case | None:
+    """The case with small inputs and their gradients; None if the reference does not take them."""
+    traits = oracle.traits(case)
+    other = next((one.case for one in other_inputs(oracle, case) if one.change == SCALED_DOWN), None)
+    if other is None or not traits.has_float64:
+        return None
+    plain = Pass(MODEL, other.inputs, other.state, case.cotangents, case.wrt, case.training)
+    pace = Pace(oracle.budget.product, oracle.clock)
+    try:
+        _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace)
+    except (ReferenceLost, ReferenceOutOfMemory):
+        raise
+    except ProblemError:
+        return None
+    found = trackers.expected("gradients", lambda _: 1.0, case.operand_names)
+    gradients = {name: _tolerant(found, case.gradients, name) for name in case.gradients}
+    return replace(other, gradients=gradients)
+
+
+def _tolerant(
+    found: Mapping[str, tolerance.Expected], usual: Mapping[str, tolerance.Expected | None], name: str
+) -> tolerance.Expected | None:
+    """The gradient with room for another algorithm; None if it is not finite, or noise in either case."""
+    expected, drawn = found.get(name), usual[name]
+    if expected is None or drawn is None or not bool(expected.reference64.isfinite().all()):
+        return None
+    slack = room(max(expected.norm, expected.error_l2))
+    return replace(
+        expected,
+        error_l2=expected.error_l2 + slack,
+        error_max=expected.error_max + slack / math.sqrt(max(expected.reference64.numel(), 1)),
+        reduction_length=drawn.reduction_length,
+    )
+
+
+def _judge(candidate: Candidate, case: Case) -> Diagnosis | None:
+    result = candidate.attempt(ask(candidate, case), "backward", "backward for small inputs")
+    if result.failure is not None:
+        return None
+    for name, gradient in product(candidate, case, result).gradients.items():
+        expected = case.gradients[name]
+        if expected is None or gradient is None:
+            continue
+        check = tolerance.check(expected, gradient)
+        if check.status == "failed":
+            return diagnose(
+                "grad_wrong",
+                f"gradient of `{case.operand_names[name]}` is right for drawn inputs, and for {SCALED_DOWN} has a "
+                f"relative RMS error of {check.rel_rms_error:.2g}",
+                where=f"variant {case.name}",
+                stage="backward",
+                remedy="add the reference's epsilon, of the same size and in the same place, in the backward too",
+            )
+    return None

@@ -1,0 +1,94 @@
+"""Gradients at ties: any choice passes, and what no choice gives fails."""
+
+import pytest
+import torch
+
+from grader.grading.compare import ties
+from grader.grading.compare.ties import Part, Ties, broken, has_ties, wrong_together
+
+SLOPE, ROUNDING = 1e-5, 4e-6
+
+
+def rows() -> torch.Tensor:
+    return torch.randint(0, 5, (16, 12), generator=torch.Generator().manual_seed(3)).double()
+
+
+def of_maximum(x: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's maximum, at its first place."""
+    return torch.nn.functional.one_hot(x.argmax(1), x.shape[1]).double()
+
+
+def tied(x: torch.Tensor) -> Ties:
+    turns = [of_maximum(broken(x, turn, 64 * 2.0**-23, sign=1)) for turn in range(16)]
+    return Ties(lambda: [of_maximum(x), *turns], x)
+
+
+def last(x: torch.Tensor) -> torch.Tensor:
+    return of_maximum(x.flip(1)).flip(1)
+
+
+def split(x: torch.Tensor) -> torch.Tensor:
+    largest = (x == x.amax(1, keepdim=True)).double()
+    return largest / largest.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("choice", [of_maximum, last, split])
+def test_any_choice_passes(choice):
+    x = rows()
+    assert tied(x).explain(of_maximum(x), choice(x), SLOPE, ROUNDING)
+    assert not wrong_together([Part(tied(x), of_maximum(x), choice(x), SLOPE)])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda x: 0 * x,
+        lambda x: 0.99 * of_maximum(x),
+        lambda x: (x == x.amax(1, keepdim=True)).double(),
+        lambda x: of_maximum(x).roll(1, 1),
+        lambda x: of_maximum(x) * ((x == x.amax(1, keepdim=True)).sum(1, keepdim=True) == 1),
+        lambda x: split(x).to(torch.bfloat16).double(),
+    ],
+)
+def test_what_no_choice_gives_fails(fault):
+    x = rows()
+    assert not tied(x).explain(of_maximum(x), fault(x), SLOPE, ROUNDING)
+
+
+def test_inputs_that_tie_with_each_other_are_judged_together():
+    x, y = torch.arange(24.0).remainder(5).double(), torch.arange(24.0).remainder(4).double()
+
+    def of_larger(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x >= y).double(), (x < y).double()
+
+    noisy = [[broken(value, turn, 64 * 2.0**-23, sign=1) for value in (x, y)] for turn in range(16)]
+    runs = [of_larger(x, y), *(of_larger(*pair) for pair in noisy)]
+    both = [Ties(lambda side=side: [run[side] for run in runs], value) for side, value in enumerate((x, y))]
+
+    def wrong(grad_x: torch.Tensor, grad_y: torch.Tensor) -> bool:
+        right = of_larger(x, y)
+        parts = [Part(both[side], right[side], actual, SLOPE) for side, actual in enumerate((grad_x, grad_y))]
+        return wrong_together(parts)
+
+    assert not wrong((x > y).double(), (x <= y).double())
+    assert not wrong((x > y) + 0.5 * (x == y), (x < y) + 0.5 * (x == y))
+    assert wrong((x >= y).double(), (x <= y).double())
+    assert wrong((x > y).double(), (x < y).double())
+
+
+def test_random_numbers_masks_and_zeros_are_no_ties():
+    assert has_ties(rows().float())
+    assert has_ties(torch.randint(0, 9, (40,)).float() / 255)
+    drawn = torch.rand(64)
+    for value in (drawn, (drawn > 0.5).float(), drawn.relu() * (drawn > 0.5), torch.zeros(8), torch.arange(8), 2.0):
+        assert not has_ties(value)
+
+
+def test_noise_orders_ties_in_both_ways_and_keeps_a_sign():
+    x = torch.ones(3, 8)
+    first, final = (broken(x, turn, 1e-5, sign=0) for turn in (2, 0))
+    assert bool((first.argmax(1) == 0).all())
+    assert bool((final.argmax(1) == 7).all())
+    assert bool((broken(x, 5, 1e-5, sign=1) >= 1).all())
+    assert bool((broken(x, 5, 1e-5, sign=-1) <= 1).all())
+    assert "tied elements" in ties.REMEDY
