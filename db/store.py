@@ -177,9 +177,9 @@ class Store:
         return self._newest(reuse.LATER, {**reuse.values(submission, problem, environments, settings), "after": after})
 
     def _newest(self, query: Select[tuple[int, str]], values: Mapping[str, object]) -> Verdict | None:
-        with self.reading() as session:
-            row = session.connection().execute(query, values).first()
-            return _verdict(row.id, row.document) if row else None
+        with explained(self._where), self._engine.connect() as connection:
+            row = connection.execute(query, values).first()
+        return _verdict(row.id, row.document) if row else None
 
     def newest_id(self) -> int:
         """The highest id of a verdict; 0 if there is none."""

@@ -72,6 +72,10 @@ def grade(
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Grade on the CPU with N processes; one of them times at a time.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="auto|ADDRESS", help="Grade on a Ray cluster: on its GPUs, or --workers on its CPUs."),
+    ] = None,
     *,
     options: GraderOptions,
 ) -> None:
@@ -106,7 +110,7 @@ def grade(
         store.run(sys.argv[1:]) as run,
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
         Claims(store, run, progress.warn) as claims,
-        _opened(options, gpus, workers, progress.warn) as grader,
+        _opened(options, gpus, workers, ray, progress.warn) as grader,
     ):
         keeper = Keeper(store, run, progress.warn)
         if taken_over := keeper.take_over():
@@ -140,14 +144,14 @@ def grade(
 
 
 def _opened(
-    options: GraderOptions, gpus: str | None, workers: int | None, say: Callable[[str], None]
+    options: GraderOptions, gpus: str | None, workers: int | None, ray: str | None, say: Callable[[str], None]
 ) -> Grader | GraderPool:
     """A pool if several devices or processes were asked for, else a single grader."""
-    if gpus is None and workers is None:
+    if gpus is None and workers is None and ray is None:
         return open_grader(options)
     from grader.pool import GraderPool
 
-    return GraderPool(options, gpus=gpus, workers=workers, say=say)
+    return GraderPool(options, gpus=gpus, workers=workers, ray=ray, say=say)
 
 
 def open_grader(options: GraderOptions) -> Grader:

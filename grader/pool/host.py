@@ -67,6 +67,11 @@ def shared_cores(cores: Collection[int], places: int, threads: int) -> list[Core
     return [Cores(builds=builds, sharers=places) for _ in range(places)]
 
 
+def hidden_accelerators() -> dict[str, str]:
+    """Environment variables of a process that sees the CPU alone."""
+    return {name: value for device in accelerators() for name, value in backend(device).visibility(None).items()}
+
+
 def turns_file() -> Path:
     """The file by which a user's grading processes take turns, whichever pool they belong to."""
     return Path(tempfile.gettempdir()) / f"grader-turns-{os.getuid()}"
@@ -96,9 +101,8 @@ def _on_cpu(options: GraderOptions, workers: int | None, engine: str) -> list[Pr
     count = max(1, len(os.sched_getaffinity(0)) // CORES_A_WORKER) if workers is None else workers
     if count < 1:
         raise UserError(f"--workers {count}: use at least 1")
-    hidden = {name: value for device in accelerators() for name, value in backend(device).visibility(None).items()}
     setup = Setup(engine=engine, options=options, device=Device.CPU, turns=str(turns_file()))
-    return [ProcessPlace(f"CPU worker {number + 1}", setup, hidden, depth=2) for number in range(count)]
+    return [ProcessPlace(f"CPU worker {number + 1}", setup, hidden_accelerators(), depth=2) for number in range(count)]
 
 
 def _text(gpus: GpuChoice) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from grader.api import GradesMany
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work, make_request
+from grader.errors import UserError
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher
 from grader.pool.host import GpuChoice, host_places
-from grader.pool.place import PlaceState
+from grader.pool.place import Place, PlaceState
 from grader.pool.stream import Stream
 from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
 
@@ -46,6 +47,7 @@ class GraderPool(GradesMany):
         *,
         gpus: GpuChoice = None,
         workers: int | None = None,
+        ray: str | None = None,
         problems: Iterable[str | Path] = (),
         say: Callable[[str], None] = log.warning,
         engine: str | None = None,
@@ -53,6 +55,7 @@ class GraderPool(GradesMany):
         **changes: Any,
     ) -> None:
         """`gpus` are `all`, or indices among those visible or UUIDs; `workers` is a number of processes on the CPU.
+        `ray` is `auto` or the address of a Ray cluster: all its GPUs, or `workers` on its CPUs.
 
         `say` gets a line when a place is set aside. `engine` is `module:name` of what grades in each process. `changes`
         are fields of GraderOptions. Raises UserError for a choice that does not exist, SandboxUnavailable where the
@@ -60,7 +63,7 @@ class GraderPool(GradesMany):
         """
         self.options = (options or GraderOptions()).replace(**changes)
         self._reader = RequestReader(find_problems(map(Path, problems)))
-        places = host_places(self.options, gpus, workers, engine or ENGINE)
+        places, self._disconnect = _places(self.options, gpus, workers, ray, engine or ENGINE)
         self._default_device = places[0].device
         self.capacity = READ_AHEAD * sum(place.depth for place in places)
         """Requests to have in flight so that no place waits; more only wait in the pool."""
@@ -74,6 +77,7 @@ class GraderPool(GradesMany):
     def close(self) -> None:
         """End all processes at once; what is being graded is dropped, and its callers get a GraderError."""
         self._dispatcher.close()
+        self._disconnect()
 
     def places(self) -> tuple[PlaceState, ...]:
         """The places with their states."""
@@ -126,3 +130,21 @@ class GraderPool(GradesMany):
 
     def _request(self, problem: Problem, submission: Submission) -> Request:
         return make_request(problem, submission, device=self.options.device, default_device=self._default_device)
+
+
+def _places(
+    options: GraderOptions, gpus: GpuChoice, workers: int | None, ray: str | None, engine: str
+) -> tuple[Sequence[Place], Callable[[], None]]:
+    """The places of the host or of a Ray cluster, and what to call when they have ended. Raises UserError."""
+    if ray is None:
+        return host_places(options, gpus, workers, engine), lambda: None
+    if gpus is not None:
+        raise UserError("--gpus chooses among this host's GPUs, and --ray takes all of the cluster; use one of them")
+    from grader.pool.ray_places import connect, ray_places
+
+    connected, disconnect = connect(ray)
+    try:
+        return ray_places(connected, options, ray, workers, engine), disconnect
+    except BaseException:
+        disconnect()
+        raise

@@ -51,9 +51,10 @@ class BatchProgress:
         elif self._stdout.is_terminal and self._stderr.is_terminal:
             # stdout and stderr share a terminal: the bar would overwrite lines that bypass its console.
             self._bar.console.print(verdict_line(verdict))
-        else:
+        elif self._stdout.is_terminal:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)
-            sys.stdout.flush()
+        else:
+            print(verdict_line(verdict).plain, flush=True)
         self._bar.advance(self._task)
 
     def say(self, message: str) -> None:
