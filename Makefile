@@ -2,8 +2,8 @@
 # TEST_FLAGS, BUNDLE_PYTHON.
 SHELL := /bin/bash
 
-PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
-	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$python && break; done)
+PYTHON ?= $(shell for python in python3.12 python3.13 python3.14 python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$python && break; done)
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 DEMO_FLAGS ?= --quick
@@ -55,7 +55,7 @@ bundle: setup
 setup: bubblewrap $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
-	@test -n "$(PYTHON)" || { echo "no Python 3.11 or 3.12 on PATH: install one, or set it: make PYTHON=..." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.14 on PATH: install one, or set it: make PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || { command -v uv >/dev/null && uv venv --python $(PYTHON) $(VENV); } || $(PYTHON) -m venv $(VENV)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'

@@ -34,6 +34,10 @@ from grader.verdict.columns import COLUMNS
 from grader.verdict.feedback.text import feedback
 from grader.verdict.labels import LABELS
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import rejection_page
+
 
 def pages() -> dict[str, str]:
     """The text of each page, by its path below docs/."""
@@ -44,6 +48,7 @@ def pages() -> dict[str, str]:
         "reference/statuses.md": statuses(),
         "reference/database.md": database(),
         "reference/python.md": python(),
+        "how-to/rejected.md": rejection_page.page(),
     }
 
 

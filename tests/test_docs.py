@@ -198,6 +198,19 @@ def test_the_reference_has_every_status_code_and_label(word):
     assert re.search(rf"^\| `{word}` \| .*\w.* \|$", REFERENCE["reference/statuses.md"], re.MULTILINE)
 
 
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_the_page_about_rejections_explains_every_code(code):
+    section = REFERENCE["how-to/rejected.md"].partition(f"\n### {code}")[2].partition("\n### ")[0]
+    assert CODES[code].meaning in section
+    assert f"**{CODES[code].remedy}**" in section
+
+
+def test_the_page_about_rejections_names_submissions_that_exist():
+    examples = re.findall(r"Example: `([^`]+)`", REFERENCE["how-to/rejected.md"])
+    assert len(examples) > len(CODES) / 2
+    assert [name for name in examples if not (ROOT / name).exists()] == []
+
+
 def test_the_reference_has_every_field_of_a_verdict():
     page = REFERENCE["reference/verdict.md"]
     for name, model in Verdict.model_json_schema()["$defs"].items():
