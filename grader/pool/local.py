@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import grader
 from grader.catalog.requests import Request
 from grader.executor.worker_process import signal_name
+from grader.pool import logs
 from grader.pool.messages import Answer, Setup, Work
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.verdict.models import Verdict
@@ -49,7 +51,8 @@ class ProcessPlace:
         )
         threading.Thread(target=_read, args=(process, self._lines), daemon=True).start()
         try:
-            self._write(self._setup.model_dump_json())
+            setup = self._setup.model_copy(update={"log_level": logs.wanted_level()})
+            self._write(setup.model_dump_json())
             answer = self._answer(START_SECONDS)
         except PlaceLost as lost:
             raise StartFailed(str(lost)) from lost
@@ -106,14 +109,20 @@ class ProcessPlace:
             raise PlaceLost(self._ending(process), outside=True) from None
 
     def _answer(self, seconds: float) -> Answer | None:
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
-        if not line.endswith(b"\n"):
-            process = self._process
-            raise PlaceLost("was ended", outside=True) if process is None else PlaceLost(self._ending(process))
-        return Answer.model_validate_json(line)
+        """The next answer; records that the process logged are written meanwhile. Raises PlaceLost."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return None
+            if not line.endswith(b"\n"):
+                process = self._process
+                raise PlaceLost("was ended", outside=True) if process is None else PlaceLost(self._ending(process))
+            answer = Answer.model_validate_json(line)
+            if answer.log is None:
+                return answer
+            logs.write(answer.log)
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
         try:

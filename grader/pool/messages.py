@@ -64,6 +64,8 @@ class Setup(Value):
     """The file by which the processes of a machine take turns."""
     cores: Cores | None = None
     """None: all, as for a single process."""
+    log_level: int | None = None
+    """From which level on records of the logger `grader` come back; None: none do."""
 
 
 class Trouble(Value):
@@ -84,7 +86,7 @@ class Trouble(Value):
 
 
 class Answer(Value):
-    """One line from a process: exactly one field besides `number` is set."""
+    """One line from a process: one field besides `number` is set."""
 
     number: int | None = None
     ready: Ready | None = None
@@ -93,3 +95,5 @@ class Answer(Value):
     """With a number the request's own; else no place can start."""
     device_fault: str | None = None
     """Why the device no longer works."""
+    log: dict[str, object] | None = None
+    """Attributes of a record that the process logged."""

@@ -14,6 +14,7 @@ import threading
 from typing import BinaryIO
 
 from grader.errors import GraderError
+from grader.pool import logs
 from grader.pool.loop import Engine, GradingLoop, make_engine
 from grader.pool.messages import Answer, Setup, Trouble, Work
 from grader.pool.place import Ready
@@ -38,6 +39,7 @@ def main() -> None:
             out.write(one.model_dump_json(exclude_none=True).encode() + b"\n")
             out.flush()
 
+    logs.send_from(setup.log_level, lambda record: answer(Answer(log=record)))
     try:
         engine = _engine(setup)
         try:

@@ -219,6 +219,14 @@ def test_each_device_is_a_board_of_its_own(board):
     assert board.lines(device=Device.CPU) == [(1, "ann", 2.0)]
 
 
+def test_each_model_of_gpu_is_a_board_of_its_own_wherever_it_is(board):
+    other = GPU.model_copy(update={"device_name": "NVIDIA H100"})
+    board.save("ann", where=GPU.model_copy(update={"host": "one", "device_id": "GPU-a"}), total=5.0)
+    board.save("bob", where=GPU.model_copy(update={"host": "two", "device_id": "GPU-b"}), total=7.0)
+    board.save("eve", where=other, total=6.0)
+    assert board.lines() == [(1, "eve", 6.0), (1, "bob", 7.0), (2, "ann", 5.0)]
+
+
 def test_each_problem_is_a_board_of_its_own(board):
     board.save("ann", "scale", total=2.0)
     board.save("bob", "add", total=3.0)

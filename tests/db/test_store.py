@@ -159,3 +159,11 @@ def test_a_document_of_another_version_is_explained(store, tmp_path):
     connection.close()
     with pytest.raises(StoreError, match="verdict 1 was written by another version of the grader"):
         store.get(1)
+
+
+def test_a_verdict_is_reused_on_another_machine_of_its_kind(store):
+    here, there = (samples.environment(host=name, device_id=f"GPU-{name}") for name in ("here", "there"))
+    of = samples.submission()
+    save(store, samples.verdict(of, where=here), of)
+    assert find(store, of, where=there).environment.host == "here"
+    assert find(store, of, where=samples.environment(device_name="another")) is None

@@ -3,8 +3,15 @@
 import select
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
+
+from grader.catalog.requests import make_request
+from grader.grading.record import Record
+from grader.machine import turns
+from grader.verdict.models import Device
+from tests import samples
 
 TAKER = """
 import sys
@@ -73,3 +80,16 @@ def test_the_turn_of_a_killed_process_ends(three):
     assert two.waits()
     one.process.kill()
     assert two.hear() == "shared"
+
+
+@pytest.mark.parametrize(
+    ("device", "stage", "kind"),
+    [("cpu", "timing", "alone"), ("cpu", "forward", "shared"), ("cuda", "timing", "shared")],
+)
+def test_a_stage_times_alone_on_the_cpu_only(monkeypatch, device, stage, kind):
+    taken = []
+    for one in ("alone", "shared"):
+        monkeypatch.setattr(turns, one, lambda one=one: taken.append(one) or nullcontext())
+    request = make_request(samples.problem(), samples.submission(), device=device, default_device=Device.CPU)
+    with Record(request).stage(stage):
+        assert taken == [kind]

@@ -4,6 +4,7 @@ The processes grade at no cost (`tests.pool.engine`); the last tests grade for r
 """
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -223,6 +224,20 @@ def test_builds_and_timed_processes_have_cores_of_their_own_where_there_are_enou
     (few, _) = shared_cores(range(16), 2, threads=8)
     assert few.own is None
     assert set(few.builds) == set(range(8, 16))
+
+
+def test_what_the_processes_log_reaches_the_handlers_here(said, monkeypatch):
+    records = []
+    handler = logging.Handler(logging.INFO)
+    monkeypatch.setattr(handler, "emit", records.append)
+    logger = logging.getLogger("grader")
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    with pool(said, workers=1) as one:
+        list(one.grade_many([work("ann", "log: a stage ended")]))
+    (record,) = [record for record in records if record.getMessage() == "a stage ended"]
+    assert (record.levelname, record.stage) == ("INFO", "build")
+    assert record.process != os.getpid()
 
 
 CASES = ROOT / "tests" / "cases"
