@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from db.patience import Patience
 from db.store import Run, Store
@@ -16,6 +17,8 @@ from grader.verdict.value import Value
 
 SUFFIX = ".unsaved.jsonl"
 """Follows the database's name in the name of the file with unsaved verdicts."""
+
+_GONE = "the database was deleted or replaced meanwhile"
 
 
 class Unsaved(Value):
@@ -38,6 +41,7 @@ class Keeper:
         self._store, self._run, self._say = store, run, say
         self._patience = Patience(store.path, say)
         self._file = _identity(store.path)
+        self._lost_kept = False
 
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, claim: str | None = None) -> Verdict:
         """The verdict with its id; the claim on it ends.
@@ -45,20 +49,17 @@ class Keeper:
         Raises StoreError, which names the file, if it is kept there instead.
         """
         one = Unsaved(verdict=verdict, submission=submission, problem=problem)
-        kept = [one]
+        if self._gone():
+            self._keep([*self._lost(), one], StoreError(f"{self._store.path}: {_GONE}"))
         try:
-            if _identity(self._store.path) != self._file:
-                kept = [*self._lost(), one]
-                raise StoreError(f"{self._store.path}: the database was deleted or replaced meanwhile")
             return self._saved(one, claim)
         except BaseException as error:
-            place = _append(kept, self._store.path)
-            count = "1 verdict is" if len(kept) == 1 else f"{len(kept)} verdicts are"
-            message = f"{count} kept in {place}; the next run with this database takes over what lies beside it"
-            if isinstance(error, StoreError):
-                raise StoreError(f"{error}; {message}") from error
-            self._say(message)
-            raise
+            self._keep([one], error)
+
+    def check(self) -> None:
+        """Raise StoreError if the database was deleted or replaced; this run's verdicts are then in the file."""
+        if self._gone():
+            self._keep(self._lost(), StoreError(f"{self._store.path}: {_GONE}"))
 
     def take_over(self) -> int:
         """Save what an earlier run could not, and delete its file. Returns the number of verdicts.
@@ -82,8 +83,26 @@ class Keeper:
             lambda: self._store.save(one.verdict, one.submission, one.problem, self._run, claim=claim)
         )
 
+    def _gone(self) -> bool:
+        return _identity(self._store.path) != self._file
+
+    def _keep(self, kept: Sequence[Unsaved], error: BaseException) -> NoReturn:
+        """Write what is unsaved to the file, and raise the error, with the file's name."""
+        if not kept:
+            raise error
+        place = _append(kept, self._store.path)
+        count = "1 verdict is" if len(kept) == 1 else f"{len(kept)} verdicts are"
+        message = f"{count} kept in {place}; the next run with this database takes over what lies beside it"
+        if isinstance(error, StoreError):
+            raise StoreError(f"{error}; {message}") from error
+        self._say(message)
+        raise error
+
     def _lost(self) -> list[Unsaved]:
-        """Earlier verdicts of this run: the open connection still reads the file that is gone."""
+        """Earlier verdicts of this run, once: the open connection still reads the file that is gone."""
+        if self._lost_kept:
+            return []
+        self._lost_kept = True
         try:
             return [Unsaved(verdict=a, submission=b, problem=c) for a, b, c in self._store.of_run(self._run)]
         except StoreError:

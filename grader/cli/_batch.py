@@ -132,6 +132,7 @@ class Batch:
         """Whether to grade it now; else its verdict is shown, or comes with another request's."""
         key = self._key(request)
         with self._lock:
+            self.keeper.check()
             if not self.regrade and (stored := self._stored(request)) is not None:
                 self.reused += 1
                 self._show(stored)

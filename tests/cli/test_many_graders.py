@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -124,3 +125,34 @@ def test_a_killed_pool_leaves_no_process_and_goes_on_with_the_same_command(tmp_p
     assert (code, len(out)) == (0, 12), err
     assert authors(tmp_path) == everyone(12)
     assert "from the database" in err
+
+
+def test_an_interrupted_pool_says_how_to_continue(tmp_path, batch):
+    batch(12, "sleep: 0.2")
+    first = start(tmp_path, "--workers", "2")
+    first.stdout.readline()
+    first.send_signal(signal.SIGINT)
+    code, _, err = finish(first)
+    assert code == 130
+    assert "kept; run the same command to continue" in err
+    assert "Traceback" not in err
+    code, out, err = finish(start(tmp_path, "--workers", "2"))
+    assert (code, len(out)) == (0, 12), err
+    assert authors(tmp_path) == everyone(12)
+
+
+def test_a_database_that_is_deleted_under_a_pool_loses_no_verdict(tmp_path, batch):
+    batch(12, "sleep: 0.2")
+    first = start(tmp_path, "--workers", "2")
+    first.stdout.readline()
+    for file in tmp_path.glob("grader.db*"):
+        file.unlink()
+    code, out, err = finish(first)
+    assert code == 2
+    assert "the database was deleted or replaced meanwhile" in err
+    assert "grader.db.unsaved.jsonl" in err
+    code, again, err = finish(start(tmp_path, "--workers", "2"))
+    assert (code, len(again)) == (0, 12), err
+    saved = int(re.search(r"saved (\d+) of an earlier run's verdicts", err)[1])
+    assert saved in (len(out) + 1, len(out) + 2)  # a line was read before, and a verdict may be in hand
+    assert authors(tmp_path) == everyone(12)

@@ -87,6 +87,22 @@ def test_all_verdicts_of_a_run_survive_a_database_that_is_gone(path, said, repla
     assert not path.with_name(path.name + SUFFIX).exists()
 
 
+def test_a_database_that_is_gone_is_noticed_before_a_verdict_and_each_is_kept_once(path, said):
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        save(keeper, "ann")
+        keeper.check()
+        for file in path.parent.iterdir():
+            file.unlink()
+        with pytest.raises(StoreError, match=f"replaced meanwhile; 1 verdict is kept in {path}{SUFFIX}"):
+            keeper.check()
+        with pytest.raises(StoreError, match=f"replaced meanwhile; 1 verdict is kept in {path}{SUFFIX}"):
+            save(keeper, "bob")
+    with Store.open(path) as store, store.run([]) as run:
+        assert Keeper(store, run, said.append).take_over() == 2
+    assert authors(path) == ["ann", "bob"]
+
+
 def test_a_folder_that_is_gone_leaves_the_temporary_folder(tmp_path, said, monkeypatch):
     path = tmp_path / "gone" / "grader.db"
     path.parent.mkdir()
