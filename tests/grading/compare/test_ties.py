@@ -92,3 +92,8 @@ def test_noise_orders_ties_in_both_ways_and_keeps_a_sign():
     assert bool((broken(x, 5, 1e-5, sign=1) >= 1).all())
     assert bool((broken(x, 5, 1e-5, sign=-1) <= 1).all())
     assert "tied elements" in ties.REMEDY
+
+
+def test_numbers_that_are_equal_by_their_precision_are_no_ties():
+    assert not has_ties(torch.randn(4096).to(torch.bfloat16))
+    assert not has_ties(torch.randint(0, 9, (40,)).half())
