@@ -13,10 +13,11 @@ import json
 import os
 import random
 import resource
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -27,8 +28,10 @@ from tests import samples
 ENGINE = "tests.pool.engine:CheapGrader"
 KILL_SECONDS = (2.0, 6.0)
 """Between two kills of a node, drawn evenly."""
-NODE_TRIES = 5
-"""A busy machine does not start a simulated node in time."""
+NODE_TRIES = 3
+"""Starts of a simulated node: Ray waits 30 s for each, which is too little on a busy machine."""
+TOO_BUSY = 75
+"""Exit status where no node starts."""
 
 
 def main() -> None:
@@ -80,15 +83,11 @@ def simulated(nodes: int, count: int, kills: int, sleep: float, seed: int) -> di
     os.environ.setdefault("RAY_health_check_period_ms", "500")
     os.environ.setdefault("RAY_health_check_failure_threshold", "4")
     memory = 80 << 20  # the least that Ray accepts
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": memory, "include_dashboard": False}
-    )
+    head = {"num_cpus": 0, "object_store_memory": memory, "include_dashboard": False}
+    cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
 
     def add() -> Any:
-        for _ in range(NODE_TRIES):
-            with suppress(Exception):  # as Ray raises it for a node that did not start within 30 s
-                return cluster.add_node(num_cpus=1, object_store_memory=memory, wait=False)
-        raise RuntimeError(f"no node started in {NODE_TRIES} tries; run this on an idle machine")
+        return started(lambda: cluster.add_node(num_cpus=1, object_store_memory=memory, wait=False))
 
     alive = [add() for _ in range(nodes)]
     cluster.wait_for_nodes()
@@ -128,6 +127,15 @@ def simulated(nodes: int, count: int, kills: int, sleep: float, seed: int) -> di
         "statuses": dict(statuses),
         "seconds": round(seconds, 1),
     }
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """The node or cluster. Exits with TOO_BUSY if it does not start."""
+    for _ in range(NODE_TRIES):
+        with suppress(Exception):  # as Ray raises it for a node that did not start in time
+            return start()
+    print("no simulated node starts within 30 s; run this on an idle machine", file=sys.stderr)
+    sys.exit(TOO_BUSY)
 
 
 def _peak_mib() -> int:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.pool import TOO_BUSY
 from grader import GraderPool, UserError
 from grader.catalog.requests import make_request
 from grader.grading.build import BuildCache
@@ -220,10 +221,12 @@ def test_only_what_compiles_apart_is_a_build_task(ray, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.alone
 def test_nodes_that_are_killed_lose_nothing():
-    """Alone, because Ray gives up on a node that does not start within 30 s."""
+    """Alone, because Ray gives up on a simulated node that does not start within 30 s."""
     pytest.importorskip("ray", reason="needs ray: pip install kernel-grader[ray]")
     command = [sys.executable, "-m", "benchmarks.pool", "--ray-nodes", "2", "--count", "40", "--kills", "1"]
     done = subprocess.run([*command, "--sleep", "0.3"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == TOO_BUSY:
+        pytest.skip("needs a machine that starts a simulated Ray node within 30 s")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["killed"], found["verdicts"], found["lost"], found["twice"]) == (1, 40, 0, 0)
