@@ -131,7 +131,7 @@ class _Seen:
     def _add_call(self, call: ast.Call) -> None:
         if _is_filled(_argument(call, "load_inline", 2, "cuda_sources")) or _is_true(call, "with_cuda"):
             self.compiles_cuda = True
-        if _is_filled(_argument(call, "load_inline", 1, "cpp_sources")) or _callee(call) in ("load", "load_inline"):
+        if _is_filled(_argument(call, "load_inline", 1, "cpp_sources")) or _loads(call):
             self.builds_cpp = True
         if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
             self.moves_to_cuda = True
@@ -169,6 +169,18 @@ def _callee(call: ast.Call) -> str | None:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
     return None
+
+
+def _loads(call: ast.Call) -> bool:
+    """Whether it calls `load` or `load_inline` of torch.utils.cpp_extension; Triton and others have a `load` too."""
+    match call.func:
+        case ast.Name(id=name):
+            return name in ("load", "load_inline")
+        case ast.Attribute(attr="load_inline"):
+            return True
+        case ast.Attribute(attr="load", value=ast.Name(id="cpp_extension") | ast.Attribute(attr="cpp_extension")):
+            return True
+    return False
 
 
 def _is_filled(node: ast.expr | None) -> bool:

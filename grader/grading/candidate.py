@@ -57,6 +57,8 @@ class Candidate:
         self.worker, self.device, self.limits = worker, device, limits
         self.reference_constructor: Constructor | None = None
         """Constructs the reference under a given seed, where names do not pair all parameters."""
+        self.captures_graphs = False
+        """Whether its source captures CUDA graphs."""
         self.slowest_seconds = 0.0
         """Duration of the slowest job so far: with torch.compile, one that compiled."""
         self.plain_right: WeakKeyDictionary[Case, bool] = WeakKeyDictionary()

@@ -199,3 +199,13 @@ def _status(diagnosis: Diagnosis) -> Status | None:
     if own is not None or diagnosis.severity != "error":
         return own
     return STATUS_OF_STAGE[diagnosis.stage]
+
+
+def fresh_tensor(call: str, graphs: bool) -> str:
+    """The remedy for a result that the next call, `forward` or `backward`, overwrites."""
+    if not graphs:
+        return f"return a fresh tensor from each {call}, not a buffer that is kept"
+    return (
+        f"return a clone() of each result of the {call}: a CUDA graph writes to the same memory in every call, "
+        "and torch.compiler.cudagraph_mark_step_begin() alone keeps nothing"
+    )

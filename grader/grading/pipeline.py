@@ -32,6 +32,7 @@ from grader.grading.timing.roofline_and_baselines import add_roofline_and_baseli
 from grader.machine.backends import backend, default_device, require, select_index
 from grader.machine.host import PeakMemory
 from grader.options import AUTO, GraderOptions
+from grader.verdict.labels import labels
 from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict
 from grader.verdict.stages import BackwardResult, StageStatus
 
@@ -207,6 +208,7 @@ class _Grading:
             with PeakMemory(self.backend, used_before, shared=lambda: launcher.leaving) as self.memory:
                 try:
                     self.candidate = Candidate(worker, self.request.device, self.resources.limits)
+                    self.candidate.captures_graphs = "cuda_graph" in labels(self.request.submission.source, "")
                     yield
                 finally:
                     self.record.peak_device_bytes = self.memory.peak_bytes

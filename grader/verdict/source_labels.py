@@ -26,7 +26,7 @@ _COMPILERS = {
     "ReductionKernel",
     "_compile_kernel",
 }
-_JITS = {"triton", "numba", "cupy", "pycuda", "tilelang", "cutlass", "cute", "warp"}
+_JITS = {"triton", "numba", "cuda", "cupy", "pycuda", "tilelang", "cutlass", "cute", "warp"}
 _OPERATIONS = {"matmul", "mm", "bmm", "addmm", "einsum", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d"}
 _OPERATIONS |= {"conv_transpose3d", "relu", "gelu", "softmax", "layer_norm", "batch_norm", "tanh", "sigmoid", "sum"}
 
@@ -264,7 +264,7 @@ def _graphs(node: ast.AST) -> bool:
     match node:
         case ast.Attribute(attr="CUDAGraph" | "make_graphed_callables"):
             return True
-        case ast.keyword(arg="mode", value=ast.Constant(value="reduce-overhead")):
+        case ast.keyword(arg="mode", value=ast.Constant(value="reduce-overhead" | "max-autotune")):
             return True
     return False
 

@@ -156,6 +156,8 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
     text = first_line(failure)
     if failure.type_name == "NotImplementedError" or any(mark in text for mark in NO_DERIVATIVE):
         what, remedy = f"the backward is not implemented: {text}", "write the Function's backward"
+        if "register_autograd" in text:
+            remedy = "give the operator's backward to its register_autograd"
         return judged("backward_not_implemented", "missing", what, remedy)
     if "invalid gradient" in text or "incorrect number of gradients" in text:
         return judged("grad_shape", "failed", *_invalid_gradient(text))

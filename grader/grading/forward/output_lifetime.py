@@ -10,10 +10,8 @@ from grader.grading.forward.probes import of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
-
-FRESH = "return a fresh tensor from each forward, not a buffer that is kept"
 
 
 @probe(
@@ -29,9 +27,10 @@ def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagno
     result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
     if result.failure is not None:
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
-        return diagnose("output_overwritten", what, remedy=FRESH)
+        return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
     for training, name in product(case.modes, case.outputs):
         if check_output(case, result, f"output:{questions.tape_of(training)}:{name}", name).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
-            return of_mode(diagnose("output_overwritten", what, remedy=FRESH), case, training)
+            remedy = fresh_tensor("forward", candidate.captures_graphs)
+            return of_mode(diagnose("output_overwritten", what, remedy=remedy), case, training)
     return None

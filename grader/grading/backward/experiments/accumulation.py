@@ -31,18 +31,17 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
 NOT_RETAINED = "donated buffers"
 """Part of PyTorch's message about code from torch.compile, which keeps no graph even with retain_graph."""
-FRESH = "return a fresh tensor from each backward, not a buffer that is kept"
 
 
 @experiment(
     "accumulation_broken",
     question="Equal calls give equal gradients, whatever ran before, and two backwards into the same .grad add up.",
-    remedy=FRESH,
+    remedy=fresh_tensor("backward", graphs=False),
     rank=30,
     phases=("cause", "post-check"),
     lasting=True,
@@ -190,7 +189,7 @@ def _not_added(candidate: Candidate, case: Case, answer: Answer, control: Answer
     if operand is None:
         return None
     what = f"two backwards into the same .grad do not add up for `{operand}`"
-    return diagnose("accumulation_broken", what, remedy=FRESH)
+    return diagnose("accumulation_broken", what, remedy=fresh_tensor("backward", candidate.captures_graphs))
 
 
 def _not_repeatable(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:
@@ -221,7 +220,7 @@ def _overwritten(candidate: Candidate, case: Case, answer: Answer, control: Answ
     if operand is None:
         return None
     what = f"the next backward overwrites the gradient of `{operand}` that the one before returned"
-    return diagnose("accumulation_broken", what, remedy=FRESH)
+    return diagnose("accumulation_broken", what, remedy=fresh_tensor("backward", candidate.captures_graphs))
 
 
 def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retained: bool) -> None:

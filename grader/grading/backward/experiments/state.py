@@ -15,7 +15,7 @@ from grader.grading.candidate import Candidate, exports, names, output_specs
 from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.compare.placement import parts
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
 NEW_TENSOR = "write into a new tensor"
@@ -122,7 +122,7 @@ def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | No
         return diagnose(
             "output_overwritten",
             f"with gradients enabled, the next forwards overwrite the {overwritten[0]} that one returned",
-            remedy="return a fresh tensor from each forward, not a buffer that is kept",
+            remedy=fresh_tensor("forward", candidate.captures_graphs),
             stage="backward",
         )
     if operand is None:
