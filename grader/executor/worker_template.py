@@ -37,10 +37,15 @@ class WorkerTemplate:
 
     def __init__(self, toolchain: Toolchain) -> None:
         """Copy the worker's source to a new folder."""
-        stage, home = _new_stage(), toolchain.cuda_home
+        stage, home, cutlass = _new_stage(), toolchain.cuda_home, toolchain.cutlass
         _copy_worker_source(stage)
         self._stage = stage
-        self.readonly = (stage, *_package_folders(), *([home] if home else []))
+        self.readonly = (
+            stage,
+            *_package_folders(),
+            *([home] if home else []),
+            *([cutlass / "include"] if cutlass else []),
+        )
         """Trees that workers may read in addition to the system's."""
         self.hidden = _grader_folders()
         """Folders that they may not read, even inside of readable trees."""
@@ -50,6 +55,7 @@ class WorkerTemplate:
             "GLIBC_TUNABLES": allocator.TUNABLES,
             "MAX_JOBS": str(os.cpu_count() or 1),
             **({"CUDA_HOME": str(home)} if home else {}),
+            **({"CUTLASS_PATH": str(cutlass)} if cutlass else {}),
             **worker_environment(),
         }
         self._zygotes: dict[bool, Zygote] = {}

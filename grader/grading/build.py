@@ -19,6 +19,7 @@ from grader.grading.outcome import (
     Kill,
     Stopped,
     diagnose,
+    first_line,
     killed_child,
     lost,
     usual_remedy,
@@ -91,9 +92,18 @@ def check_source(submission: Submission) -> None:
 
 
 def import_submission(
-    worker: WorkerClient, submission: Submission, cache: BuildCache, *, keep: bool, timeout_seconds: float
+    worker: WorkerClient,
+    submission: Submission,
+    cache: BuildCache,
+    *,
+    keep: bool,
+    timeout_seconds: float,
+    ahead: Sequence[p.CompileAhead] | None = None,
 ) -> Built:
-    """Import in this worker, with extensions from the cache; `keep` stores new ones. Raises Stopped."""
+    """Import in this worker, with extensions from the cache; `keep` stores new ones. Raises Stopped.
+
+    `ahead` is given where there is no GPU: steps that compile what a run would.
+    """
     cached = cache.get(submission)
     step = p.Import(
         source=format_named(submission.format).worker_source(submission.source),
@@ -101,6 +111,7 @@ def import_submission(
         class_name="ModelNew",
         use_bundle=cached is not None,
         give_bundle=keep and cached is None,
+        no_gpu=ahead is not None,
     )
     descriptors = []
     if cached is not None:
@@ -108,8 +119,8 @@ def import_submission(
     if step.give_bundle:
         descriptors.append(os.memfd_create("bundle", os.MFD_CLOEXEC))
     try:
-        evidence = worker.run([step], timeout_seconds, descriptors)
-        if evidence.failure is None and step.give_bundle:
+        evidence = worker.run([step, *(ahead or ())], timeout_seconds, descriptors)
+        if evidence.results and step.give_bundle:
             imported = evidence.results[0]
             assert isinstance(imported, p.Imported)
             _keep(cache, submission, descriptors[-1], imported.bundle_bytes)
@@ -159,7 +170,12 @@ def _judge(submission: Submission, evidence: p.Evidence) -> Built:
     if failure is None:
         imported = evidence.results[0]
         assert isinstance(imported, p.Imported)
-        return Built(_result(imported.builds, StageStatus.PASSED, imported.seconds))
+        result = _result(imported.builds, StageStatus.PASSED, imported.seconds)
+        for compiled in evidence.results[1:]:
+            assert isinstance(compiled, p.CompiledAhead)
+            kernels = tuple(dict.fromkeys(event.name for event in compiled.builds if event.ok))
+            result = result.model_copy(update={"kernels": kernels, "not_compiled": compiled.note})
+        return Built(result)
     if failure.kind == "build":
         result = _result(failure.builds, StageStatus.FAILED, sum(event.seconds for event in failure.builds))
         last = failure.builds[-1]
@@ -167,7 +183,9 @@ def _judge(submission: Submission, evidence: p.Evidence) -> Built:
         raise BuildFailed(result, build_failed(last, failure.text), kill)
     if failure.kind == "missing_class":
         raise _no_model_new(str(format_named(submission.format).entry))
-    return Built(_result(failure.builds, StageStatus.PASSED, None), import_failure=failure)
+    result = _result(failure.builds, StageStatus.PASSED, None)
+    result = result.model_copy(update={"not_compiled": f"importing it raises {first_line(failure)}"})
+    return Built(result, import_failure=failure)
 
 
 class BuildFailed(Stopped):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from grader.catalog.requests import Request
 from grader.grading import build
+from grader.grading.ahead import step_for
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
 from grader.machine.cores import builds_at_a_time
@@ -62,7 +63,10 @@ class Builds:
         started = self._started.pop(submission.source_hash, None)
         if started is not None:
             return started.result().result
-        if self._resources.cache.get(submission) is None or not backend(request.device).available():
+        if not backend(request.device).available():
+            ahead = [step for step in (step_for(request),) if step is not None]
+            return self._resources.build_apart(submission, request.device, ahead=ahead).result
+        if self._resources.cache.get(submission) is None:
             return self._resources.build_apart(submission, request.device).result
         return None
 

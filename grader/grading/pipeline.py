@@ -14,6 +14,7 @@ from itertools import islice
 from grader.catalog.requests import Request, make_request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
+from grader.grading.ahead import what_was_seen
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.backward import judge_backward, judge_small_inputs
 from grader.grading.budget import Budget
@@ -181,8 +182,7 @@ class _Grading:
             with self.record.stage("build"):
                 self.record.build = self.pipeline.builds.get(self.request)
         if not available:
-            built = self.record.build
-            seen = "it compiles" if built and built.extensions else "nothing was compiled by importing it"
+            seen = what_was_seen(self.request, self.record.build)
             what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
             remedy = "grade it on a machine with one"
             raise Stopped(diagnose("needs_cuda", what, remedy=remedy))

@@ -26,7 +26,7 @@ from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain
 from grader.options import SandboxChoice
-from grader.protocol import Warmed
+from grader.protocol import CompileAhead, Warmed
 from grader.sandbox import choose
 from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
 
@@ -149,11 +149,20 @@ class Resources:
                 if worker not in oracle.workers:
                     worker.close()
 
-    def build_apart(self, submission: Submission, device: Device, *, niceness: int = 0) -> build.Built:
-        """Build in a worker of its own that sees no GPU. Raises Stopped."""
+    def build_apart(
+        self,
+        submission: Submission,
+        device: Device,
+        *,
+        niceness: int = 0,
+        ahead: Sequence[CompileAhead] | None = None,
+    ) -> build.Built:
+        """Build in a worker of its own that sees no GPU; `ahead` as in `import_submission`. Raises Stopped."""
         build.check_source(submission)
         with self.launcher.start(Role.BUILD, device, niceness=niceness) as worker:
-            return build.import_submission(worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build)
+            return build.import_submission(
+                worker, submission, self.cache, keep=True, timeout_seconds=self.limits.build, ahead=ahead
+            )
 
     @contextmanager
     def candidate(self, submission: Submission, device: Device, *, more_to_come: bool = False) -> Iterator[Candidate]:

@@ -26,6 +26,7 @@ from grader.verdict.value import digest
 _PYPI_PARTS = "nvcc,cudart,cccl,nvvm,crt"
 """The parts of the toolkit that compiling an extension needs and torch's wheel does not contain."""
 
+CUTLASS_VERSION = "include/cutlass/version.h"
 _SYSTEM_HOMES = (Path("/usr/local/cuda"), Path("/opt/cuda"))
 """Where installers put toolkits without adding nvcc to PATH."""
 
@@ -44,12 +45,15 @@ class Toolchain:
     torch_version: str
     headers: tuple[str, ...] = ()
     """Names in the toolkit's include folder: installations of one version may be partial."""
+    cutlass: Path | None = None
+    """A folder with include/cutlass/cutlass.h."""
 
     @property
     def hash(self) -> str:
         """Changes with everything that may change a compiler's output; paths do not count."""
         versions = (self.cxx_version, self.nvcc_version, self.torch_version, platform.python_version())
-        return digest(repr((*versions, platform.machine(), self.headers)))
+        cutlass = digest((self.cutlass / CUTLASS_VERSION).read_text()) if self.cutlass else None
+        return digest(repr((*versions, platform.machine(), self.headers, cutlass)))
 
 
 @cache
@@ -63,7 +67,26 @@ def find_toolchain() -> Toolchain:
         nvcc_version=_nvcc_version(cuda_home) if cuda_home else None,
         torch_version=importlib.metadata.version("torch"),
         headers=tuple(sorted(path.name for path in (cuda_home / "include").iterdir())) if cuda_home else (),
+        cutlass=find_cutlass(),
     )
+
+
+def find_cutlass() -> Path | None:
+    """CUTLASS's folder: CUTLASS_PATH, else the one in PyPI's `nvidia-cutlass` or `tilelang`.
+
+    Raises UserError for a CUTLASS_PATH without its headers.
+    """
+    named = os.environ.get("CUTLASS_PATH")
+    if named:
+        if not (Path(named) / CUTLASS_VERSION).is_file():
+            raise UserError(f"CUTLASS_PATH={named}: no {CUTLASS_VERSION} there; correct it, or unset it")
+        return Path(named)
+    for package, folder in (("cutlass_library", "source"), ("tilelang", "3rdparty/cutlass")):
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            if (Path(place) / folder / CUTLASS_VERSION).is_file():
+                return Path(place) / folder
+    return None
 
 
 def find_cxx() -> Path | None:

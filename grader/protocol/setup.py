@@ -13,6 +13,7 @@ from grader.protocol.base import (
     Name,
     Result,
     Seconds,
+    Shape,
     Slot,
     Step,
     TensorInfo,
@@ -24,9 +25,12 @@ __all__ = [
     "SPARE_BYTES",
     "Attach",
     "BuildEvent",
+    "CompileAhead",
+    "CompiledAhead",
     "Construct",
     "Constructed",
     "Drop",
+    "FakeInput",
     "Import",
     "Imported",
     "Keep",
@@ -102,6 +106,35 @@ class Import(Step):
     """A descriptor with previously built extensions comes with the message."""
     give_bundle: bool = False
     """Write the extensions that are built here to the next descriptor."""
+    no_gpu: bool = False
+    """No GPU will follow: just-in-time compilers that are called on import compile, and launch nothing."""
+
+
+class FakeInput(Message):
+    """An argument of the forward without its values: a tensor's shape and dtype, or an encoded plain value."""
+
+    shape: Shape = ()
+    dtype: Name | None = None
+    """`float32`; None for a plain value."""
+    value: Any = None
+
+
+class CompiledAhead(Result):
+    """The kernels that were compiled without a GPU."""
+
+    did: Literal["compiled_ahead"] = "compiled_ahead"
+    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
+    note: Text = ""
+    """What ended the run on fake tensors before its end."""
+
+
+class CompileAhead(Step):
+    """Compile just-in-time kernels where there is no GPU, by a run on fake tensors."""
+
+    do: Literal["compile_ahead"] = "compile_ahead"
+    answer = CompiledAhead
+    init_inputs: Any
+    inputs: tuple[FakeInput, ...]
 
 
 class Kept(Result):

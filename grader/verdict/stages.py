@@ -29,6 +29,10 @@ class BuildResult(Value):
     log_tail: str = ""
     extensions: tuple[str, ...] = ()
     """Names of the compiled extensions, in order."""
+    kernels: tuple[str, ...] = ()
+    """Names of just-in-time kernels that were compiled where there is no GPU."""
+    not_compiled: str = ""
+    """Why not all kernels were compiled there; empty if nothing prevented it."""
     kernel_files: int | None = None
     """Files that just-in-time compilers (Triton's, Inductor's, CuPy's) added to their caches in this grading. 0 if all
     came from an earlier one; None if grading ended before they were counted."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from grader import protocol as p
 from grader.worker.autograd.tensors import describe, state_of
+from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
@@ -35,7 +36,8 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     if step.use_bundle:
         builder.kept.take(session.take_descriptor())
     bundle = session.take_descriptor() if step.give_bundle else None
-    _, session.submitted = import_source(step.source, step.file_name, step.class_name)
+    with compilers(session) if step.no_gpu else contextlib.nullcontext():
+        _, session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
         seconds=time.monotonic() - started,
         builds=tuple(builder.events[first:]),

@@ -15,7 +15,7 @@ from grader.machine import toolchain
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """No compilers at all, and a torch built with CUDA 13.0."""
-    for name in ("CUDA_HOME", "CUDA_PATH", "CXX"):
+    for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "CUTLASS_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(toolchain, "torch_cuda_version", lambda: "13.0")
@@ -88,6 +88,32 @@ def test_a_script_on_the_path_is_asked_where_its_toolkit_is(machine):
     home = toolkit(machine / "opt" / "cuda-13.0")
     program(machine / "bin" / "nvcc", f"echo '#$ _HERE_={home}/bin' >&2; echo '#$ TOP={home}/bin/..' >&2")
     assert toolchain.find_cuda_home() == home
+
+
+def cutlass(folder, version="4.2"):
+    (folder / "include" / "cutlass").mkdir(parents=True)
+    (folder / "include" / "cutlass" / "version.h").write_text(version)
+    return folder
+
+
+def test_cutlass_is_the_named_one_then_pypis(machine, monkeypatch):
+    assert toolchain.find_cutlass() is None
+    pypi = cutlass(machine / "cutlass_library" / "source")
+    site = SimpleNamespace(submodule_search_locations=[str(machine / "cutlass_library")])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: site if name == "cutlass_library" else None)
+    assert toolchain.find_cutlass() == pypi
+    monkeypatch.setenv("CUTLASS_PATH", str(cutlass(machine / "mine")))
+    assert toolchain.find_cutlass() == machine / "mine"
+    monkeypatch.setenv("CUTLASS_PATH", str(machine))
+    with pytest.raises(UserError, match=r"no include/cutlass/version\.h there; correct it, or unset it"):
+        toolchain.find_cutlass()
+
+
+def test_another_cutlass_is_another_toolchain(tmp_path):
+    one, other = cutlass(tmp_path / "one"), cutlass(tmp_path / "other", "4.3")
+    made = toolchain.Toolchain(None, None, None, None, "2.11")
+    hashes = {dataclasses.replace(made, cutlass=folder).hash for folder in (None, one, other)}
+    assert len(hashes) == 3
 
 
 def test_the_compiler_is_the_one_that_torch_takes(machine, monkeypatch):

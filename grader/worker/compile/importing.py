@@ -75,17 +75,18 @@ class Builder:
         started = time.monotonic()
         if key in self.kept.libraries:
             shutil.copyfile(self.kept.libraries[key], library)
-            self._record(name, True, started, cached=True)
+            self.record(name, True, started, cached=True)
             return
         try:
             compile_extension(stock, bound, LEAN_FOLDER / key)
         except Exception as error:
-            self._record(name, False, started, log=str(error))
+            self.record(name, False, started, log=str(error))
             raise
-        self._record(name, True, started)
+        self.record(name, True, started)
         self.kept.libraries[key] = library
 
-    def _record(self, name: str, ok: bool, started: float, cached: bool = False, log: str = "") -> None:
+    def record(self, name: str, ok: bool, started: float, cached: bool = False, log: str = "") -> None:
+        """Add a build that began at `started`, by time.monotonic()."""
         if len(log) > LOG_HEAD_CHARACTERS + LOG_TAIL_CHARACTERS:
             log = log[:LOG_HEAD_CHARACTERS] + "\n[...]\n" + log[-LOG_TAIL_CHARACTERS:]
         seconds = time.monotonic() - started

@@ -17,7 +17,9 @@ import torch
 
 
 def complete_toolkit() -> None:
-    """Add the packages to the search paths of compilers and linkers that this process starts."""
+    """Add CUTLASS and the packages to the search paths of compilers and linkers that this process starts."""
+    if cutlass := os.environ.get("CUTLASS_PATH"):
+        _search_last("CPLUS_INCLUDE_PATH", [Path(cutlass) / "include"])
     if "CUDA_HOME" not in os.environ:
         return
     folders = list(_packages())
