@@ -1,4 +1,4 @@
-"""Where there is no GPU: which kernels are compiled nevertheless, and what a verdict says about the others."""
+"""Which kernels are compiled where there is no GPU, and what a verdict says about the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT_THE_LAUNCH = {
 
 
 def step_for(request: Request) -> p.CompileAhead | None:
-    """The step that compiles a submission's Triton kernels for a problem's smallest sizes; None if it has none.
+    """The step that compiles Triton kernels for a problem's first sizes; None if there are none.
 
     The problem's inputs are drawn as fake tensors, which cost no memory. None if that fails.
     """

@@ -111,7 +111,7 @@ class Import(Step):
 
 
 class FakeInput(Message):
-    """An argument of the forward without its values: a tensor's shape and dtype, or an encoded plain value."""
+    """An argument of the forward: a tensor's shape and dtype, or an encoded plain value."""
 
     shape: Shape = ()
     dtype: Name | None = None

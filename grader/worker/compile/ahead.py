@@ -1,4 +1,4 @@
-"""Compiles just-in-time kernels where there is no GPU: Triton's, and those of torch.cuda._compile_kernel.
+"""Compiles just-in-time kernels where there is no GPU: Triton's and NVRTC's.
 
 Triton knows a kernel's argument types at its launch. So the model runs on fake tensors, which have a shape, a dtype and
 the device `cuda` but no values; a launch compiles its kernel for the GPU's architecture and runs nothing.
@@ -150,7 +150,7 @@ def _log(error: Exception) -> str:
 
 @contextlib.contextmanager
 def fake_gpu(submitted: type | None) -> Iterator[None]:
-    """Fake tensors on a GPU that answers as one of Hopper's; the submission's operators run their own code.
+    """Fake tensors on a GPU that answers as one of Hopper's; a submission's operators run their code.
 
     `torch.cuda.is_available()` stays false: otherwise PyTorch asks the driver for a stream, which ends the process.
     """
