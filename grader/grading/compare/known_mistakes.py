@@ -6,12 +6,14 @@ A candidate that matches such results, and not the correct ones, has made that m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.evaluation import MODEL64, evaluate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
@@ -97,3 +99,24 @@ def rounded_to(value: torch.Tensor, expected: tolerance.Expected) -> str | None:
         if torch.equal(value.to(dtype).float(), value) and float(error) <= 4 * torch.finfo(dtype).eps * size:
             return str(dtype).removeprefix("torch.")
     return None
+
+
+def with_rounded_operands(oracle: Oracle, case: Case, bits: int) -> Mapping[str, torch.Tensor]:
+    """The float64 outputs for inputs and parameters with so many significant bits. Raises ProblemError."""
+    other = rounded_operands(case, bits)
+    oracle.ready(case, MODEL64)
+    return evaluate(oracle, MODEL64, oracle.traits(case), other.inputs, other.state, {}, (), case.training).outputs
+
+
+def rounded_operands(case: Case, bits: int) -> Case:
+    """The case with inputs and parameters of so many significant bits."""
+    inputs = [rounded(value, bits) if is_float(value) else value for value in case.inputs]
+    state = {name: rounded(value, bits) if is_float(value) else value for name, value in case.state.items()}
+    return replace(case, inputs=tuple(inputs), state=state)
+
+
+def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """The nearest numbers with so many significant bits."""
+    mantissa, exponent = torch.frexp(value)
+    scale = 2.0**bits
+    return torch.ldexp((mantissa * scale).round() / scale, exponent)

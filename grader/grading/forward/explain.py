@@ -13,6 +13,7 @@ from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import judge_other_inputs
 from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
+from grader.grading.forward.rounded_operands import judge_rounding
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -73,6 +74,9 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
         if lookalike is not None and tolerance.check(lookalike, sealed).status == "passed":
             what = f"{check.name} matches GELU {text}; {wrong}"
             return diagnose(code, what, where=where, remedy=remedy)
+    rounded = judge_rounding(oracle, case, check.name, sealed, also=f"; {wrong}")
+    if rounded is not None:
+        return rounded
     for moved, expected in known_mistakes.as_constructed(oracle, case):
         if tolerance.check(expected[check.name], sealed).status == "passed":
             what = f"{wrong}; it would be right with {names(moved)} as constructed"

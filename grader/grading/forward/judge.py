@@ -20,6 +20,7 @@ from grader.grading.compare.outputs import check_buffers, check_output, differ, 
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
+from grader.grading.forward.rounded_operands import judge_rounding
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -128,6 +129,11 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
+    for check in checks:
+        sealed = result.sealed.get(f"output:a:{check.name}")
+        rounded = None if sealed is None else judge_rounding(oracle, case, check.name, sealed)
+        if rounded is not None:
+            return [one.model_copy(update={"status": "failed"}) if one is check else one for one in checks], rounded
     if not case.values_comparable:
         other_distribution = judge_distribution(candidate, oracle, case)
         if other_distribution is not None:

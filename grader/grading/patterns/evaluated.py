@@ -11,13 +11,17 @@ import torch
 
 from grader.grading.compare import known_mistakes
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, Pattern, Subject, norm, number
 
 FORMATS = {"bfloat16": torch.bfloat16, "float16 or TensorFloat-32": torch.float16}
 """Narrower types; the last two have equally many significant bits."""
+
+
+def significant_bits(dtype: torch.dtype) -> int:
+    """Bits of a number's significand, with the first."""
+    return 1 - round(math.log2(torch.finfo(dtype).eps))
 
 
 def by_evaluation(oracle: Oracle, subject: Subject) -> Pattern | None:
@@ -136,7 +140,7 @@ def _narrow(oracle: Oracle, subject: Subject) -> Pattern | None:
         unit = torch.finfo(dtype).eps / 2
         if not unit / 4 <= relative <= 4 * unit:
             continue
-        for narrow in _narrower(subject.case, 1 - round(math.log2(2 * unit))):
+        for narrow in _narrower(subject.case, significant_bits(dtype)):
             other = _gradient(oracle, subject, narrow)
             error = subject.right - (subject.right if other is None else other)
             alike = -float((error * subject.error).sum()) / max(norm(error) * subject.size, 1e-300)
@@ -165,15 +169,6 @@ def _spread_out(subject: Subject) -> Pattern | None:
 
 def _narrower(case: Case, bits: int) -> Iterator[Case]:
     """The case with rounded grad_outputs, which crosses no non-smooth point, then with all operands rounded."""
-    cotangents = {name: _rounded(value, bits) for name, value in case.cotangents.items()}
+    cotangents = {name: known_mistakes.rounded(value, bits) for name, value in case.cotangents.items()}
     yield replace(case, cotangents=cotangents)
-    inputs = [_rounded(value, bits) if is_float(value) else value for value in case.inputs]
-    state = {name: _rounded(value, bits) if is_float(value) else value for name, value in case.state.items()}
-    yield replace(case, inputs=tuple(inputs), state=state, cotangents=cotangents)
-
-
-def _rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """The nearest numbers with so many significant bits."""
-    mantissa, exponent = torch.frexp(value)
-    scale = 2.0**bits
-    return torch.ldexp((mantissa * scale).round() / scale, exponent)
+    yield replace(known_mistakes.rounded_operands(case, bits), cotangents=cotangents)
