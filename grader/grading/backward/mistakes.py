@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 
+from grader.grading.backward.experiments.grad_outputs import alike
 from grader.grading.backward.vjp import Product, ask, product
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -111,6 +114,11 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
             return []
         if name in expected and (gradient is None or tolerance.check(expected[name], gradient).status == "failed"):
             return []
+    # An order of elements, as after a transpose, does not matter to ones either.
+    doing = "backward with the elements of grad_output in another order"
+    result = candidate.attempt(ask(candidate, case, cotangents=alike(case.cotangents)), "backward", doing)
+    if result.failure is not None or not _same(actual, product(candidate, case, result), wrong):
+        return []
     return [
         diagnose(
             "ignores_grad_output",
@@ -139,3 +147,15 @@ def _is_rounding(expected: tolerance.Expected | None, value: torch.Tensor | None
         return False
     error = torch.linalg.vector_norm(value - expected.reference64.to(value))
     return float(error) <= torch.finfo(torch.bfloat16).eps * expected.norm
+
+
+def _same(one: Product, other: Product, names: Sequence[str]) -> bool:
+    """Whether these gradients of two products agree up to rounding."""
+    for name in names:
+        first, second = one.gradients[name], other.gradients[name]
+        if first is None or second is None:
+            return False
+        gap = torch.linalg.vector_norm(first - second)
+        if not float(gap) <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(first)):
+            return False
+    return True

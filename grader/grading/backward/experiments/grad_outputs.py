@@ -36,9 +36,9 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         return None
     parts, asked = [], 0
     for mode in cases.modes:
-        given, alike = mode.first.cotangents, _alike(mode.first.cotangents)
+        given, other = mode.first.cotangents, alike(mode.first.cotangents)
         sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
-        others = [*(_times(given, size) for size in sizes), given, alike, _times(alike, 2.0)]
+        others = [*(_times(given, size) for size in sizes), given, other, _times(other, 2.0)]
         parts += [one_product(candidate, mode.first, cotangents=cotangents) for cotangents in others]
         asked = len(others)
     answers = attempt_each(candidate, parts, "backward with another grad_output")
@@ -54,8 +54,8 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
     return {name: value * factor for name, value in cotangents.items()}
 
 
-def _alike(cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Others with the same first, last and largest elements and the same sums: elements in between change places."""
+def alike(cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Others with the same first and last elements and the same sums: those between change places."""
 
     def shuffled(value: torch.Tensor) -> torch.Tensor:
         flat = value.reshape(-1).clone()
