@@ -6,6 +6,7 @@
   verdict has other labels is not ranked by an older verdict. Copies of the reference are left out by default.
 - Only verdicts on the problem's newest source count. Each device name has its own board, because speedups on different
   devices do not compare.
+- Against torch.compile, an author's source with the best speedup over eager PyTorch is the one that ranks.
 - A speedup more than 10% above the roofline bound is not ranked.
 """
 
@@ -24,6 +25,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
+from db.against import OverCompile, read_over_compile
 from db.labels import SOLUTIONS, LabelChoice
 from db.ranks import shared_ranks
 from db.standings import BEYOND_LIGHT
@@ -36,11 +38,18 @@ Board = Literal["total", "forward", "strict-fp32", "cpu"]
 """`total`: forward and backward together, correct verdicts only. `forward`: every verdict with a correct forward.
 `strict-fp32`: like total, for gradings that timed with TensorFloat-32 off. `cpu`: like total, on CPUs only."""
 
+Against = Literal["eager", "compile"]
+"""What a speedup is over: eager PyTorch, or the faster of torch.compile's modes, which `--baselines` times."""
+
+_MOST_COMPARED = 1000
+"""Entries whose documents are read for the column over torch.compile; a larger board is ranked without it."""
+
 
 class Leaderboard(Value):
     """A board with its summary by author."""
 
     board: Board
+    against: Against = "eager"
     labels: LabelChoice = SOLUTIONS
     left_out: int = 0
     """Number of submissions that would be on the board but for a label in `labels.without`."""
@@ -57,8 +66,12 @@ def leaderboard(
     device: Device | None = None,
     labels: LabelChoice = SOLUTIONS,
     pass_at: Sequence[int] = (),
+    against: Against = "eager",
 ) -> Leaderboard:
-    """The board, by problem and device, best first. `pass_at` are the k of pass@k."""
+    """The board, by problem and device, best first. `pass_at` are the k of pass@k.
+
+    With `against="compile"`, speedups, ranks and means are over torch.compile; what has no such time is not ranked.
+    """
     figure = _figure(board)
     standings, values = _standings(board, problem, device, labels)
     query = f"""
@@ -69,12 +82,18 @@ def leaderboard(
     """
     with store.reading() as session, _no_collection():
         rows = session.execute(text(query), values).all()
-        entries = _ranked([_Placed(row) for row in rows if row.verdict_id is not None])
+        placed = [_Placed(row) for row in rows if row.verdict_id is not None]
+        if against == "compile" or len(placed) <= _MOST_COMPARED:
+            over = read_over_compile(session, [one.fields["verdict_id"] for one in placed], figure)
+            for one in placed:
+                one.compare(over.get(one.fields["verdict_id"]), ranks=against == "compile")
+        entries = _ranked(placed)
         tried = attempts(rows)
         left_out = session.execute(text(_left_out(figure, labels)), values).scalar_one() if labels.without else 0
 
     return Leaderboard(
         board=board,
+        against=against,
         labels=labels,
         left_out=left_out,
         entries=tuple(entries),
@@ -172,7 +191,7 @@ class _Placed:
         self.group = (problem, device, device_name)
         self.order = (*self.group, self.interval is None, -(ci_low or 0.0), verdict_id)
         # A literal is the fastest way to make thousands of these.
-        self.fields = {
+        self.fields: dict[str, Any] = {
             "rank": None,
             "problem": problem,
             "device": device,
@@ -191,6 +210,15 @@ class _Placed:
             "verdict_id": verdict_id,
             "created_at": created_at,
         }
+
+    def compare(self, over: OverCompile | None, *, ranks: bool) -> None:
+        """Add the speedup over torch.compile, and with `ranks` put it in the place of the one over eager PyTorch."""
+        self.fields["vs_compile"] = over.value if over else None
+        if ranks:
+            value, low, high = over or (None, None, None)
+            self.fields |= {"speedup": value, "ci_low": low, "ci_high": high}
+            self.interval = _plausible(value, low, high, self.fields["share_of_light"])
+            self.order = (*self.group, self.interval is None, -(low or 0.0), self.fields["verdict_id"])
 
 
 def _plausible(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
+from db.against import over_compile
 from db.standings import BEYOND_LIGHT
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
@@ -34,6 +35,9 @@ _PATHS = (
     "$.timing.total.candidate_ms",
     "$.timing.forward.bound_ms",
     "$.timing.forward.candidate_ms",
+    "$.timing.baselines",
+    "$.timing.total.reference_ms",
+    "$.timing.forward.reference_ms",
 )
 
 _CODES: ColumnElement[str] = literal_column(
@@ -77,6 +81,9 @@ class Row:
     total_light: float | None = None
     """Roofline bound over the time taken, 1 at the bound; None if no bound is known."""
     forward_light: float | None = None
+    total_compile: float | None = None
+    """Speedup over the faster of torch.compile's modes; None if none was timed."""
+    forward_compile: float | None = None
 
     @property
     def name(self) -> str:
@@ -175,8 +182,18 @@ def _row(columns: dict[str, Any]) -> Row:
         total=_speedup(figures[:3]),
         forward=_speedup(figures[3:6]),
         total_light=_share(*figures[6:8]),
-        forward_light=_share(*figures[8:]),
+        forward_light=_share(*figures[8:10]),
+        total_compile=_over_compile(figures[10], "total", figures[11], figures[:3]),
+        forward_compile=_over_compile(figures[10], "forward", figures[12], figures[3:6]),
     )
+
+
+def _over_compile(
+    baselines: Any, figure: Literal["total", "forward"], reference_ms: Any, speedup: list[Any]
+) -> float | None:
+    phase = dict(zip(("speedup", "ci_low", "ci_high"), speedup, strict=True)) | {"reference_ms": reference_ms}
+    over = over_compile(baselines, figure, phase) if baselines else None
+    return over.value if over else None
 
 
 @lru_cache(maxsize=1024)

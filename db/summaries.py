@@ -43,6 +43,8 @@ class Entry(Value):
     ci_high: float | None = None
     share_of_light: float | None = None
     """Roofline bound over the candidate's time, 1 at the bound; None if no bound is known."""
+    vs_compile: float | None = None
+    """Speedup over the faster of torch.compile's modes; None without `--baselines`, and on a very large board."""
     labels: tuple[str, ...] = ()
     """`Verdict.labels`."""
     quick: bool

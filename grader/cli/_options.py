@@ -55,6 +55,13 @@ class BoardChoice(StrEnum):
     CPU = "cpu"
 
 
+class AgainstChoice(StrEnum):
+    """What a board's speedups are over; see `db.leaderboard.Against`."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+
+
 def device_of(choice: str) -> Device | None:
     """None for `auto`. Raises UserError for an unknown device."""
     chosen = GraderOptions().replace(device=choice).device

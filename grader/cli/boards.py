@@ -11,7 +11,7 @@ from db.leaderboard import Leaderboard, leaderboard
 from db.read_only import open_to_read
 from grader.catalog.files import shipped
 from grader.cli._labels import Everything, Having, Languages, Without, label_choice
-from grader.cli._options import DATABASE, AnyDevice, BoardChoice, Database, Format, device_of
+from grader.cli._options import DATABASE, AgainstChoice, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.report.boards import leaderboard_plain, leaderboard_table, left_out_line
@@ -36,6 +36,12 @@ def show_leaderboard(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    against: Annotated[
+        AgainstChoice,
+        typer.Option(
+            help="What speedups, ranks and means are over: eager PyTorch, or the faster of torch.compile's modes."
+        ),
+    ] = AgainstChoice.EAGER,
     pass_at: Annotated[
         str | None,
         typer.Option("--pass-at", metavar="K,...", help="Also show pass@k by author, over samples of one problem."),
@@ -59,6 +65,7 @@ def show_leaderboard(
       grader leaderboard
       grader leaderboard --problem conv2d_mul_leaky_relu_gelu --board forward
       grader leaderboard --without no_custom_kernel --without vendor_library
+      grader leaderboard --against compile
       grader leaderboard --all
       grader leaderboard --pass-at 1,5,10 --format json | jq .summaries
       grader leaderboard --format md >> README.md
@@ -73,6 +80,7 @@ def show_leaderboard(
             device=device_of(device),
             labels=label_choice(having, without, language, everything),
             pass_at=_counts(pass_at),
+            against=against.value,
         )
     _print(found, output)
 

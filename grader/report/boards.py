@@ -36,7 +36,8 @@ def leaderboard_plain(board: Leaderboard) -> str:
     """The same as lines with tabs between the cells, for a pipe."""
     lines = [empty_line(board)]
     if board.entries:
-        lines = list(plain_lines(_columns(known=True), (_cells(entry, known=True) for entry in board.entries)))
+        cells = (_cells(entry, known=True, compared=True) for entry in board.entries)
+        lines = list(plain_lines(_columns(known=True, compared=True), cells))
     if _has_summaries(board):
         lines += ["", *plain_lines(summary_header(board.summaries), map(summary_cells, board.summaries))]
     left_out = left_out_line(board)
@@ -121,20 +122,22 @@ def summary_cells(one: Summary) -> list[str]:
 
 def _entries(board: Leaderboard) -> Table:
     known = any(entry.share_of_light is not None for entry in board.entries)
-    table = plain_table(*_columns(known=known))
-    table.title = f"{board.board} board, ranked by the lower end of the 95% interval"
+    compared = any(entry.vs_compile is not None for entry in board.entries)
+    table = plain_table(*_columns(known=known, compared=compared))
+    over = ", over the faster of torch.compile's modes" if board.against == "compile" else ""
+    table.title = f"{board.board} board{over}, ranked by the lower end of the 95% interval"
     for entry in board.entries:
-        *cells, status, verdict, remark = map(one_line, _cells(entry, known=known))
+        *cells, status, verdict, remark = map(one_line, _cells(entry, known=known, compared=compared))
         table.add_row(*cells, Text(status, style=style_of(entry.status)), verdict, remark)
     return table
 
 
-def _columns(*, known: bool) -> list[str]:
-    light = ["% of roofline"] if known else []
+def _columns(*, known: bool, compared: bool) -> list[str]:
+    light = [*(["vs best compile"] if compared else []), *(["% of roofline"] if known else [])]
     return ["rank", "problem", "author", "device", "speedup", "at least", *light, "status", "verdict", "remarks"]
 
 
-def _cells(entry: Entry, *, known: bool) -> list[str]:
+def _cells(entry: Entry, *, known: bool, compared: bool) -> list[str]:
     share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
     return [
         shown_rank(entry.rank, entry.tied),
@@ -143,6 +146,7 @@ def _cells(entry: Entry, *, known: bool) -> list[str]:
         entry.device_name,
         _times(entry.speedup),
         _times(entry.ci_low),
+        *([_times(entry.vs_compile)] if compared else []),
         *([share] if known else []),
         str(entry.status),
         str(entry.verdict_id),

@@ -24,6 +24,7 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     below = f"\n\n{_cell(left_out)}." if left_out else ""
     if not board.entries:
         return empty_line(board) + below
+    compared = any(entry.vs_compile is not None for entry in board.entries)
     rows = [
         [
             shown_rank(entry.rank, entry.tied),
@@ -32,12 +33,14 @@ def leaderboard_markdown(board: Leaderboard) -> str:
             entry.device_name,
             "" if entry.speedup is None else f"{entry.speedup:.3f}x",
             "" if entry.ci_low is None or entry.ci_high is None else f"{entry.ci_low:.3f} to {entry.ci_high:.3f}",
+            *(["" if entry.vs_compile is None else f"{entry.vs_compile:.3f}x"] if compared else []),
             entry.status,
             ", ".join(remarks(entry)),
         ]
         for entry in board.entries
     ]
-    header = ["rank", "problem", "author", "device", "speedup", "95% interval", "status", "remarks"]
+    header = ["rank", "problem", "author", "device", "speedup", "95% interval"]
+    header += [*(["vs best compile"] if compared else []), "status", "remarks"]
     authors = _table(summary_header(board.summaries), map(summary_cells, board.summaries))
     return f"{_table(header, rows)}\n\nBy author: {AUTHORS_RULE}.\n\n{authors}{below}"
 

@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 
 from db import Store
 from db.labels import LabelChoice
-from db.leaderboard import Board, Leaderboard, leaderboard
+from db.leaderboard import Against, Board, Leaderboard, leaderboard
 from db.rows import Row, Speedup
 from grader.errors import StoreError
 from grader.report.machine import json_line
@@ -116,11 +116,12 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         having: Annotated[list[Label], Query(description="Only submissions with all of these labels.")] = [],  # noqa: B006
         without: Annotated[list[Label], Query(description="Leave out submissions with one of these labels.")] = [],  # noqa: B006
         language: Annotated[list[LanguageName], Query(description="Only submissions in all of these languages.")] = [],  # noqa: B006
+        against: Annotated[Against, Query(description="What speedups are over.")] = "eager",
         everything: Annotated[bool, Query(alias="all", description="Rank also copies of the reference.")] = False,
     ) -> Response:
         """A board by problem and device, best first, with a summary by author."""
         labels = LabelChoice.of([*having, *language], without, everything=everything)
-        result = leaderboard(store, board=board, problem=problem, device=device, labels=labels)
+        result = leaderboard(store, board=board, problem=problem, device=device, labels=labels, against=against)
         return Response(json_line(result), media_type="application/json")
 
     @router.get("/problems")

@@ -6,6 +6,7 @@ from db import Store
 from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
 from grader.verdict.models import Device, Settings, Status
+from grader.verdict.stages import Baseline
 from tests import samples
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")
@@ -275,3 +276,35 @@ def test_authors_whose_means_cannot_be_told_apart_share_a_rank(board):
 
 def _timing(total):
     return samples.TimingResult(status=samples.StageStatus.PASSED, variant="full", total=total)
+
+
+# ----------------------------------------------------------------------------------------------- torch.compile
+
+
+def baselines(compiled, autotuned, eager=3.0):
+    named = (("eager", eager), ("compile", compiled), ("compile_max_autotune", autotuned))
+    return tuple(Baseline(name=name, forward_ms=ms / 3, total_ms=ms) for name, ms in named)
+
+
+def test_a_speedup_over_the_best_of_torch_compiles_modes(board):
+    """On "add", torch.compile is half again as fast as eager; on "scale" nobody timed it."""
+    timing = _timing(samples.phase(3.0, margin=0.9))
+    board.save("ann", "add", timing=timing.model_copy(update={"baselines": baselines(2.5, 2.0)}))
+    board.save("ann", "scale", timing=timing)
+    add, scale = board.entries()
+    assert (add.speedup, scale.speedup) == (3.0, 3.0)
+    assert add.vs_compile == pytest.approx(2.0)
+    assert scale.vs_compile is None
+
+
+def test_a_board_against_torch_compile_ranks_and_averages_by_it(board):
+    for author, speedup, compiled in (("ann", 3.0, 1.0), ("bob", 2.0, 2.7)):
+        timing = _timing(samples.phase(speedup, margin=0.9))
+        board.save(author, text=author, timing=timing.model_copy(update={"baselines": baselines(compiled, 2.9)}))
+    board.save("eve", text="eve", timing=_timing(samples.phase(9.0)))
+    assert [entry.author for entry in board.entries()] == ["eve", "ann", "bob"]
+    bob, ann, eve = board.entries(against="compile")
+    assert [(entry.author, entry.rank) for entry in (bob, ann, eve)] == [("bob", 1), ("ann", 2), ("eve", None)]
+    assert (bob.speedup, bob.ci_low, ann.speedup) == pytest.approx((1.8, 1.62, 1.0))
+    means = {one.author: one.geometric_mean_speedup for one in board.summaries(against="compile")}
+    assert means == pytest.approx({"bob": 1.8, "ann": 1.0, "eve": 1.0})

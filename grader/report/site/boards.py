@@ -33,6 +33,8 @@ class Place:
     speedup: Speedup | None
     counted: Speedup | None
     """The speedup used in means and fast_p, capped at the roofline bound."""
+    over_compile: float | None = None
+    """The speedup over the faster of torch.compile's modes; None if none was timed."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def _read(store: Store, board: Literal["total", "forward"], by_id: dict[int, Row
         if entry.verdict_id in by_id:
             row = by_id[entry.verdict_id]
             speedup = row.total if board == "total" else row.forward
-            place = Place(entry.rank, entry.tied, row, speedup, row.believed(board))
+            over = row.total_compile if board == "total" else row.forward_compile
+            place = Place(entry.rank, entry.tied, row, speedup, row.believed(board), over)
             places[entry.device_name, entry.problem].append(place)
             best[entry.author, entry.device_name].setdefault(entry.problem, place)
     authors: dict[str, list[AuthorPlace]] = defaultdict(list)

@@ -131,14 +131,19 @@ class BaselineLine(NamedTuple):
 
 
 def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Iterator[BaselineLine]:
-    """Yields eager, from this verdict's own timing, then the other baselines; nothing if there are none."""
-    others = [one for one in _timing(verdict).baselines if one.name != "eager"]
-    if not others:
+    """Yields eager, then the other baselines; nothing if there are none.
+
+    Eager's times are those of the baselines' run; where it has none, this verdict's own.
+    """
+    timed = {one.name: one for one in _timing(verdict).baselines}
+    if not timed.keys() - {"eager"}:
         return
-    forward, total = phases.get("forward"), phases.get("total")
+    forward, total, eager = phases.get("forward"), phases.get("total"), timed.pop("eager", None)
+    eager_forward = eager.forward_ms if eager else forward.reference_ms if forward else None
+    eager_total = eager.total_ms if eager else total.reference_ms if total else None
     known = [
-        ("eager", forward.reference_ms if forward else None, total.reference_ms if total else None),
-        *((one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in others),
+        ("eager", eager_forward, eager_total),
+        *((one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in timed.values()),
     ]
     best_forward = min((ms for _, ms, _ in known if ms is not None), default=None)
     best_total = min((ms for _, _, ms in known if ms is not None), default=None)
@@ -148,16 +153,17 @@ def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Itera
             for phase, ms, least in (("forward", forward_ms, best_forward), ("total", total_ms, best_total))
             if ms is not None and ms == least
         }
-        yield BaselineLine(name, forward_ms, _over(forward_ms, forward), total_ms, _over(total_ms, total), best)
+        over = _over(forward_ms, forward, eager_forward), _over(total_ms, total, eager_total)
+        yield BaselineLine(name, forward_ms, over[0], total_ms, over[1], best)
 
 
 def _timing(verdict: Verdict | None) -> TimingResult:
     return (verdict.timing if verdict else None) or TimingResult(status=StageStatus.SKIPPED)
 
 
-def _over(baseline_ms: float | None, phase: PhaseTiming | None) -> float | None:
-    """The ratio of medians. For eager, the table of phases has the ratio by rounds with its interval."""
-    return baseline_ms / phase.candidate_ms if baseline_ms and phase and phase.candidate_ms > 0 else None
+def _over(baseline_ms: float | None, phase: PhaseTiming | None, eager_ms: float | None) -> float | None:
+    """The speedup over eager PyTorch times baseline / eager, as boards have it."""
+    return phase.speedup * baseline_ms / eager_ms if baseline_ms and phase and eager_ms else None
 
 
 def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str]:
