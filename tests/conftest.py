@@ -16,7 +16,12 @@ def no_registered_folders(tmp_path_factory, monkeypatch):
 
 
 def pytest_configure():
-    """Programs that the tests start can be interrupted, although background jobs ignore SIGINT, and nohup's SIGHUP."""
+    """Tests compute on one thread, as the referee does, and programs that they start can be interrupted.
+
+    Threads that wait for each other cost a small product fifty times its own time, on cores that other tests need.
+    Background jobs ignore SIGINT, and nohup's SIGHUP.
+    """
+    torch.set_num_threads(1)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
