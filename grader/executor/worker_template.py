@@ -150,5 +150,6 @@ def _copy_worker_source(stage: Path) -> None:
     (target / "__init__.py").touch()
     shutil.copytree(source / "protocol", target / "protocol", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(source / "worker", target / "worker", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source / "device_code", target / "device_code")
     for path in [stage, *stage.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -31,6 +31,10 @@ _SYSTEM_HOMES = (Path("/usr/local/cuda"), Path("/opt/cuda"))
 """Where installers put toolkits without adding nvcc to PATH."""
 
 
+SHARED_HEADERS = Path(__file__).parents[1] / "device_code"
+"""Device code that every submission can include, as `<kernels/conv2d.cuh>`."""
+
+
 @dataclass(frozen=True)
 class Toolchain:
     """Compilers with their versions; None for an absent one."""
@@ -47,13 +51,15 @@ class Toolchain:
     """Names in the toolkit's include folder: installations of one version may be partial."""
     cutlass: Path | None = None
     """A folder with include/cutlass/cutlass.h."""
+    shared_headers: str = ""
+    """Digest of the device code that the grader offers to every submission."""
 
     @property
     def hash(self) -> str:
         """Changes with everything that may change a compiler's output; paths do not count."""
         versions = (self.cxx_version, self.nvcc_version, self.torch_version, platform.python_version())
         cutlass = digest((self.cutlass / CUTLASS_VERSION).read_text()) if self.cutlass else None
-        return digest(repr((*versions, platform.machine(), self.headers, cutlass)))
+        return digest(repr((*versions, platform.machine(), self.headers, cutlass, self.shared_headers)))
 
 
 @cache
@@ -68,6 +74,7 @@ def find_toolchain() -> Toolchain:
         torch_version=importlib.metadata.version("torch"),
         headers=tuple(sorted(path.name for path in (cuda_home / "include").iterdir())) if cuda_home else (),
         cutlass=find_cutlass(),
+        shared_headers=digest("".join(path.read_text() for path in sorted(SHARED_HEADERS.rglob("*.cuh")))),
     )
 
 

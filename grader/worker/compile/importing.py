@@ -27,7 +27,7 @@ import torch
 
 from grader.protocol import BuildEvent
 from grader.worker.compile.kept import Kept
-from grader.worker.compile.lean_headers import lean_headers, may_be_at_fault
+from grader.worker.compile.lean_headers import SHARED_HEADERS, lean_headers, may_be_at_fault
 
 with mock.patch.object(torch.cuda, "is_available", return_value=True):
     # The import calls it, which would start CUDA's driver in a process whose copies then could not use it.
@@ -101,7 +101,7 @@ def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments,
     headers = None if arguments["extra_include_paths"] else lean_headers(sources, flags, folder)
     if headers is not None:
         lean = inspect.BoundArguments(bound.signature, arguments.copy())
-        lean.arguments["extra_include_paths"] = headers
+        lean.arguments["extra_include_paths"] = [*headers, str(SHARED_HEADERS)]
         try:
             with _halves_side_by_side():
                 stock(*lean.args, **lean.kwargs)
@@ -112,6 +112,7 @@ def compile_extension(stock: Callable[..., None], bound: inspect.BoundArguments,
     if "clang" not in Path(cpp_extension.get_cxx_compiler()).name:  # type: ignore[no-untyped-call]
         arguments["extra_cflags"] = [*arguments["extra_cflags"], ERROR_LIMIT]
         arguments["extra_cuda_cflags"] = [*arguments["extra_cuda_cflags"], f"-Xcompiler={ERROR_LIMIT}"]
+    arguments["extra_include_paths"] = [*(arguments["extra_include_paths"] or []), str(SHARED_HEADERS)]
     stock(*bound.args, **bound.kwargs)
 
 
@@ -131,8 +132,10 @@ def _halves_side_by_side() -> Iterator[None]:
 
 
 def _fingerprint(bound: inspect.BoundArguments) -> str:
-    """Return SHA-256 over the contents of the source files and all other arguments of the build."""
+    """Return SHA-256 over the contents of the sources and shared headers and all other arguments of the build."""
     state = hashlib.sha256()
+    for header in sorted(SHARED_HEADERS.rglob("*.cuh")):
+        state.update(header.read_bytes())
     for name, value in bound.arguments.items():
         if name == "sources":
             for source in value:
