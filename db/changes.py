@@ -26,8 +26,8 @@ KINDS: dict[Kind, str] = {
 }
 """Each kind with its meaning, in the order in which they are listed."""
 
-Key = tuple[str, str, str]
-"""Device name, problem, and author with label and sample of a submission."""
+Key = tuple[str, str, str, str]
+"""Device name, problem, author with label and sample of a submission, precision."""
 
 
 class Change(Value):
@@ -69,7 +69,7 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> Comparison:
 
 def _newest(rows: Iterable[Row]) -> dict[Key, Row]:
     """The newest verdict that counts on each submission."""
-    return {(row.device_name, row.problem, row.name): row for row in counted(rows)}
+    return {(row.device_name, row.problem, row.name, row.precision): row for row in counted(rows)}
 
 
 def _change(old: Row | None, new: Row | None) -> Change | None:

@@ -1,10 +1,11 @@
-"""Which submissions a board takes, by their labels."""
+"""Which submissions a board takes, by their labels and their precision."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Self
 
+from grader.verdict.precision import Precision
 from grader.verdict.value import Value
 
 NOT_SOLUTIONS = ("wraps_reference",)
@@ -12,16 +13,25 @@ NOT_SOLUTIONS = ("wraps_reference",)
 
 
 class LabelChoice(Value):
-    """The labels that a submission must have, and those that it must not have, to be on a board."""
+    """The labels that a submission must have, and those that it must not have, to be on a board of a precision."""
 
     having: tuple[str, ...] = ()
     without: tuple[str, ...] = NOT_SOLUTIONS
+    precision: Precision = Precision.FP32
 
     @classmethod
-    def of(cls, having: Sequence[str] = (), without: Sequence[str] = (), *, everything: bool = False) -> Self:
+    def of(
+        cls,
+        having: Sequence[str] = (),
+        without: Sequence[str] = (),
+        *,
+        everything: bool = False,
+        precision: Precision = Precision.FP32,
+    ) -> Self:
         """The choice with `NOT_SOLUTIONS` left out too, unless `everything` or `having` asks for them."""
         default = () if everything else tuple(label for label in NOT_SOLUTIONS if label not in having)
-        return cls(having=tuple(having), without=tuple(dict.fromkeys((*default, *without))))
+        found = tuple(dict.fromkeys((*default, *without)))
+        return cls(having=tuple(having), without=found, precision=precision)
 
     def takes(self, labels: Collection[str]) -> bool:
         """Whether a submission with these labels is on the board."""

@@ -123,9 +123,9 @@ def _standings(
     board: Board, problem: str | None, device: Device | None, labels: LabelChoice
 ) -> tuple[str, dict[str, object]]:
     """SQL for the standings `s` of a board, and the parameters of all SQL here."""
-    values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem}
+    values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem, "precision": labels.precision}
     values["device"] = "cpu" if board == "cpu" else device
-    for name, chosen in labels:
+    for name, chosen in (("having", labels.having), ("without", labels.without)):
         values |= {f"{name}_{number}": json.dumps(label) for number, label in enumerate(chosen)}
     labelled = [*_each("having", labels), *(f"not {one}" for one in _each("without", labels))]
     source = _taken(_figure(board), " and ".join(labelled)) if labelled else "standings"
@@ -152,7 +152,8 @@ def _left_out(figure: str, labels: LabelChoice) -> str:
 def _taken(figure: str, condition: str) -> str:
     """SQL for standings restricted by labels: sums, and the best id, taken from the row of the `min`."""
     return f"""(
-        select problem, problem_hash, device, device_name, author, label, strict_fp32, part.*
+        select problem, problem_hash, device, device_name, author, label, strict_fp32,
+            precision, part.*
         from standings join (
             select standing_id, sum(samples) as samples, sum(right_{figure}) as right_{figure}, {figure}_id,
                 min({figure}_place)
@@ -162,7 +163,8 @@ def _taken(figure: str, condition: str) -> str:
 
 
 _ON_BOARD = """
-    strict_fp32 = :strict and (:problem is null or problem = :problem) and (:device is null or device = :device)
+    strict_fp32 = :strict and precision = :precision and (:problem is null or problem = :problem)
+        and (:device is null or device = :device)
         and problem_hash in (
             select problem_hash from standings join (
                 select problem as name, max(newest_id) as newest from standings group by problem

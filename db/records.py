@@ -48,6 +48,7 @@ def standing_key(verdict: Verdict) -> dict[str, object]:
         "author": verdict.author,
         "label": verdict.label,
         "strict_fp32": verdict.settings.strict_fp32,
+        "precision": verdict.settings.precision,
     }
 
 

@@ -19,6 +19,7 @@ from db.store import Store
 from db.tables import EnvironmentRow, verdicts
 from grader.verdict.columns import LISTED
 from grader.verdict.models import Device, Status
+from grader.verdict.precision import Precision
 from grader.verdict.stages import StageStatus
 
 _RIGHT_FORWARD = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
@@ -73,6 +74,7 @@ class Row:
     source_hash: str
     problem_hash: str
     created_at: str
+    precision: Precision
     built: bool
     total: Speedup | None
     forward: Speedup | None
@@ -136,7 +138,7 @@ def read_rows(store: Store, *, after: int = 0, run: int | None = None) -> list[R
 
 
 def counted(rows: Iterable[Row]) -> list[Row]:
-    """The verdicts that count: the newest for each source and device, on the problem's newest source.
+    """The verdicts that count: the newest for each source, device and precision, on the problem's newest source.
 
     As on the leaderboard, verdicts on one variant and grader errors do not count. A `not_run` counts only if there is
     no other verdict for the source.
@@ -160,7 +162,7 @@ def _without_superseded(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _source_key(row: Row) -> tuple[object, ...]:
-    return (row.author, row.label, row.sample, row.problem, row.source_hash)
+    return (row.author, row.label, row.sample, row.problem, row.source_hash, row.precision)
 
 
 def _row(columns: dict[str, Any]) -> Row:

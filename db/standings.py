@@ -1,4 +1,4 @@
-"""Standings: the verdicts that count for each author, label, problem source and device.
+"""Standings: the verdicts that count for each author, label, problem source, device and precision.
 
 They are updated with every verdict; a board reads thousands of them instead of hundreds of thousands of verdicts.
 These verdicts count:
@@ -24,7 +24,7 @@ from db.tables import LabelledStandingRow, StandingRow
 BEYOND_LIGHT = 1.10
 """Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
 
-_KEY = "problem, problem_hash, device_name, author, label, strict_fp32"
+_KEY = "problem, problem_hash, device_name, author, label, strict_fp32, precision"
 
 
 def _parts(condition: str = "", *, scan: bool = False) -> str:
@@ -36,15 +36,15 @@ def _parts(condition: str = "", *, scan: bool = False) -> str:
     by_figures = "indexed by ix_verdicts_figures" if scan else ""
     return f"""
         with usable as (
-            select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32, v.labels,
-                v.total_speedup, v.total_ci_low, v.total_bound_speedup,
+            select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32,
+                v.precision, v.labels, v.total_speedup, v.total_ci_low, v.total_bound_speedup,
                 v.forward_speedup, v.forward_ci_low, v.forward_bound_speedup,
                 v.status = 'correct' as right_total,
                 coalesce(v.forward_status = 'passed', false)
                     and v.status in ('correct', 'missing_backward', 'wrong_backward') as right_forward,
                 row_number() over (
                     partition by v.problem, v.problem_hash, e.device_name, v.author, v.label, v.strict_fp32,
-                        v.sample, v.source_hash
+                        v.precision, v.sample, v.source_hash
                     order by v.id desc
                 ) as nth
             from verdicts v {by_figures} join environments e on e.hash = v.environment_hash

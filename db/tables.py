@@ -164,6 +164,7 @@ class StandingRow(SQLModel, table=True):
     author: str
     label: str | None = None
     strict_fp32: bool
+    precision: str = Field(default="fp32", sa_column_kwargs={"server_default": "fp32"})
     device: str
     samples: int
     """How many sources and samples were graded, each by its newest verdict."""

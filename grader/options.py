@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from grader.errors import UserError
 from grader.verdict.models import Device, Settings, TimeLimits
+from grader.verdict.precision import Precision
 from grader.verdict.value import Value
 
 QUICK_SECONDS, FULL_SECONDS = 3.0, 15.0
@@ -42,8 +43,11 @@ class GraderOptions(Value):
     need --regrade."""
     sandbox: SandboxChoice = "auto"
     """weak: without bubblewrap; the verdict says so."""
+    precision: Precision = Precision.FP32
+    """Of model and floating inputs, on both sides. fp32: judged with TensorFloat-32 off; tf32: float32 tensors,
+    TensorFloat-32 allowed in products; bf16, fp16: converted to that type. Each has boards of its own."""
     strict_fp32: bool = False
-    """Time candidate and reference with TensorFloat-32 off."""
+    """Time candidate and reference with TensorFloat-32 off; with --precision fp32 only."""
     baselines: bool = False
     """Also time torch.compile of the reference, default and max-autotune: takes minutes, once for each problem and
     machine. Verdicts that are already stored need --regrade."""
@@ -63,6 +67,12 @@ class GraderOptions(Value):
         if device not in (choices := device_choices()):
             raise ValueError(f"unknown device {device!r}; choose {', '.join(choices)}")
         return device
+
+    @model_validator(mode="after")
+    def _strict_is_of_fp32(self) -> GraderOptions:
+        if self.strict_fp32 and self.precision is not Precision.FP32:
+            raise ValueError(f"--strict-fp32 is for --precision fp32; with {self.precision} leave it out")
+        return self
 
     def replace(self, **changes: Any) -> GraderOptions:
         """A copy with other values. Raises UserError for an unknown option or a value of the wrong type."""
@@ -85,14 +95,15 @@ class GraderOptions(Value):
                 words += [flag(name)] if value is True else [flag(name), str(value)]
         return words
 
-    def settings(self, device: Device) -> Settings:
-        """The stored settings of a verdict that is reached on `device` with these options."""
+    def settings(self, device: Device, precision: Precision | None = None) -> Settings:
+        """The stored settings of a verdict that is reached on `device`; `precision` replaces that of the options."""
         return Settings(
             device=device,
             variant=self.variant,
             quick=self.quick,
             sandbox=self.sandbox,
             strict_fp32=self.strict_fp32,
+            precision=precision or self.precision,
         )
 
 

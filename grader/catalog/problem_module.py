@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -56,6 +56,15 @@ class ProblemModule:
     forward_arguments: tuple[str, ...]
     """Names of the positional parameters of `Model.forward`."""
 
+    def in_dtype(self, dtype: torch.dtype) -> ProblemModule:
+        """The problem with the floating tensors of its inputs in this type, but those of one byte."""
+
+        def converted(make: Maker) -> Maker:
+            return lambda: [_converted(value, dtype) for value in make()]
+
+        variants = {name: replace(one, make_inputs=converted(one.make_inputs)) for name, one in self.variants.items()}
+        return replace(self, variants=MappingProxyType(variants))
+
     def argument_name(self, index: int) -> str:
         """The name of the forward's input at a position; `input[index]` if the signature has none."""
         return self.forward_arguments[index] if index < len(self.forward_arguments) else f"input[{index}]"
@@ -75,6 +84,11 @@ def load_problem(problem: Problem) -> ProblemModule:
         variants=MappingProxyType(_variants(problem, module)),
         forward_arguments=_forward_arguments(model_class),
     )
+
+
+def _converted(value: Any, dtype: torch.dtype) -> Any:
+    narrow = isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
+    return value.to(dtype) if narrow else value
 
 
 def _import(problem: Problem) -> ModuleType:

@@ -16,6 +16,7 @@ from grader.catalog.submissions import check_names, find_submissions
 from grader.errors import UserError
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
+from grader.verdict.precision import Precision
 
 Pair = tuple[Problem, Submission]
 Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Path | Submission]
@@ -23,7 +24,7 @@ Work = Submission | Mapping[str, object] | tuple[str | Path | Problem, str | Pat
 
 - `(problem, source)`: the problem as an id, a file or a `Problem`; the source as text, as the `Path` of a file, or as a
   `Submission`;
-- a mapping with `problem` and `source`, and where known `author`, `label` and `sample`: a line of a JSONL batch;
+- a mapping with `problem` and `source`, and where known `author`, `label`, `sample`, `precision`: a line of JSONL;
 - a `Submission`, whose `problem_id` names the problem.
 """
 
@@ -31,7 +32,7 @@ UNKNOWN_AUTHOR = "unknown"
 """The author of a source without a given author."""
 MAX_LINE_BYTES = 8 << 20
 """Longest line of a JSONL batch: the largest source with every character escaped, and room for the other fields."""
-_FIELDS = {"problem", "source", "author", "label", "sample"}
+_FIELDS = {"problem", "source", "author", "label", "sample", "precision"}
 _MAX_SAMPLE = (1 << 63) - 1
 """SQLite's largest integer."""
 
@@ -44,16 +45,25 @@ class Request:
     submission: Submission
     device: Device
     languages: tuple[Language, ...]
+    precision: Precision = Precision.FP32
 
 
-def make_request(problem: Problem, submission: Submission, *, device: str, default_device: Device) -> Request:
+def make_request(
+    problem: Problem,
+    submission: Submission,
+    *,
+    device: str,
+    default_device: Device,
+    precision: Precision = Precision.FP32,
+) -> Request:
     """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
     submission = _of_bounded_size(submission)
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
         submission = submission.model_copy(update={"format": problem.format})
-    return Request(problem, submission, suited if device == AUTO else Device(device), analysis.languages)
+    chosen = suited if device == AUTO else Device(device)
+    return Request(problem, submission, chosen, analysis.languages, submission.precision or precision)
 
 
 class RequestReader:
@@ -115,7 +125,7 @@ class RequestReader:
         assert isinstance(problem, str | Path | Problem)
         assert isinstance(source, str)
         resolved = self._problem(problem)
-        rest = {key: fields[key] for key in ("author", "label", "sample") if fields.get(key) is not None}
+        rest = {key: fields[key] for key in ("author", "label", "sample", "precision") if fields.get(key) is not None}
         return resolved, _submission(resolved, source, **rest)
 
     def _problem(self, problem: str | Path | Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""The options that select by label, which every command with a board has."""
+"""The options that select by label and precision, which every command with a board has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from db.labels import NOT_SOLUTIONS, LabelChoice
 from grader.errors import UserError
 from grader.verdict.labels import LABELS, LANGUAGES
+from grader.verdict.precision import Precision
 
 Having = Annotated[
     list[str] | None,
@@ -38,8 +39,17 @@ Everything = Annotated[
 ]
 
 
+OfPrecision = Annotated[
+    Precision, typer.Option("--precision", help="Rank only what was graded in this precision; they are never mixed.")
+]
+
+
 def label_choice(
-    having: Sequence[str] | None, without: Sequence[str] | None, languages: Sequence[str] | None, everything: bool
+    having: Sequence[str] | None,
+    without: Sequence[str] | None,
+    languages: Sequence[str] | None,
+    everything: bool,
+    precision: Precision,
 ) -> LabelChoice:
     """The choice that these options make. Raises UserError for an unknown label or language."""
     for name in languages or ():
@@ -49,4 +59,6 @@ def label_choice(
         if name not in LABELS:
             known = f"the labels are {', '.join(sorted(LABELS.keys() - LANGUAGES.keys()))}"
             raise UserError(f"unknown label {name!r}; {known}, and the languages {', '.join(LANGUAGES)}")
-    return LabelChoice.of([*(having or ()), *(languages or ())], without or (), everything=everything)
+    return LabelChoice.of(
+        [*(having or ()), *(languages or ())], without or (), everything=everything, precision=precision
+    )

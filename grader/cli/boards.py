@@ -10,7 +10,7 @@ import typer
 from db.leaderboard import Leaderboard, leaderboard
 from db.read_only import open_to_read
 from grader.catalog.files import shipped
-from grader.cli._labels import Everything, Having, Languages, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, OfPrecision, Without, label_choice
 from grader.cli._options import DATABASE, AgainstChoice, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
@@ -18,6 +18,7 @@ from grader.report.boards import leaderboard_plain, leaderboard_table, left_out_
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv, leaderboard_json
 from grader.report.markdown import leaderboard_markdown
+from grader.verdict.precision import Precision
 
 _MOST_NAMED = 20
 
@@ -36,6 +37,7 @@ def show_leaderboard(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    precision: OfPrecision = Precision.FP32,
     against: Annotated[
         AgainstChoice,
         typer.Option(
@@ -78,7 +80,7 @@ def show_leaderboard(
             board=board.value,
             problem=problem,
             device=device_of(device),
-            labels=label_choice(having, without, language, everything),
+            labels=label_choice(having, without, language, everything, precision),
             pass_at=_counts(pass_at),
             against=against.value,
         )

@@ -10,8 +10,9 @@ import typer
 
 from db.read_only import open_to_read
 from grader.cli._frame import Introduction, Title, site_frame
-from grader.cli._labels import Everything, Having, Languages, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, OfPrecision, Without, label_choice
 from grader.cli._options import DATABASE, Database
+from grader.verdict.precision import Precision
 
 
 def report(
@@ -20,6 +21,7 @@ def report(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    precision: OfPrecision = Precision.FP32,
     title: Title = None,
     introduction: Introduction = None,
     db: Database = DATABASE,
@@ -38,7 +40,7 @@ def report(
     """
     from grader.report.site import write_site
 
-    labels, frame = label_choice(having, without, language, everything), site_frame(title, introduction)
+    labels, frame = label_choice(having, without, language, everything, precision), site_frame(title, introduction)
     with open_to_read(db) as store:
         written = write_site(store, out, labels, frame)
     if written.unreadable:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from grader.cli._frame import Introduction, Title, site_frame
-from grader.cli._labels import Everything, Having, Languages, Without, label_choice
+from grader.cli._labels import Everything, Having, Languages, OfPrecision, Without, label_choice
 from grader.errors import UserError
+from grader.verdict.precision import Precision
 
 
 def serve(
@@ -37,6 +38,7 @@ def serve(
     without: Without = None,
     language: Languages = None,
     everything: Everything = False,
+    precision: OfPrecision = Precision.FP32,
     title: Title = None,
     introduction: Introduction = None,
 ) -> None:
@@ -66,6 +68,6 @@ def serve(
         problem_folders=problems or (),
         allowed_hosts=allow_host or (),
         limit_seconds=limit,
-        labels=label_choice(having, without, language, everything),
+        labels=label_choice(having, without, language, everything, precision),
         frame=site_frame(title, introduction, compares=True),
     )

@@ -25,6 +25,7 @@ from grader.grading.outcome import (
     usual_remedy,
 )
 from grader.verdict.models import Diagnosis, Status, Submission
+from grader.verdict.precision import Precision
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
@@ -98,6 +99,7 @@ def import_submission(
     *,
     keep: bool,
     timeout_seconds: float,
+    precision: Precision = Precision.FP32,
     ahead: Sequence[p.CompileAhead] | None = None,
 ) -> Built:
     """Import in this worker, with extensions from the cache; `keep` stores new ones. Raises Stopped.
@@ -109,6 +111,8 @@ def import_submission(
         source=format_named(submission.format).worker_source(submission.source),
         file_name=f"{submission.problem_id}.py",
         class_name="ModelNew",
+        dtype=precision.meaning.dtype,
+        tf32=precision.meaning.tf32,
         use_bundle=cached is not None,
         give_bundle=keep and cached is None,
         no_gpu=ahead is not None,

@@ -27,7 +27,7 @@ from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
-from grader.grading.resources import Resources, require_import
+from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.timing import judge_timing
 from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
 from grader.machine.backends import backend, default_device, require, select_index
@@ -64,11 +64,14 @@ class Pipeline:
 
     def request(self, problem: Problem, submission: Submission) -> Request:
         """The request to grade a submission with these options; `auto` picks the device by its source."""
-        return make_request(problem, submission, device=self.options.device, default_device=self._default_device)
+        device, precision = self.options.device, self.options.precision
+        return make_request(
+            problem, submission, device=device, default_device=self._default_device, precision=precision
+        )
 
     def settings(self, request: Request) -> Settings:
         """The settings of the request's verdict."""
-        return self.options.settings(request.device)
+        return self.options.settings(request.device, request.precision)
 
     def environment(self, request: Request) -> Environment:
         """The environment of the request's verdict."""
@@ -101,7 +104,7 @@ class Pipeline:
             if isinstance(error, build.BuildFailed):
                 record.build = error.result
             if not isinstance(error, Stopped):
-                self.resources.drop_oracle(request.problem, request.device)
+                self.resources.drop_oracle(request.problem, request.device, request.precision)
         following = next_attempt(attempt, record, failure)
         failure = None  # its traceback refers to this frame, and holds the worker's descriptors
         if following is not None or record.status is Status.NOT_RUN:
@@ -126,19 +129,17 @@ class Pipeline:
         """While the first is being compiled and its device is idle, have references compute what is compared."""
         waited_for = requests[0].submission
         for device in (of for of in Device if backend(of).builds_apart and backend(of).available()):
-            problems = {
-                request.problem.source_hash: request.problem for request in requests if request.device is device
-            }
-            if problems:
-                self.resources.get_ready(list(problems.values()), device)
-            for problem in islice(problems.values(), backend(device).warm_references):
+            distinct = {(of.problem.source_hash, of.precision): of for of in requests if of.device is device}
+            if distinct:
+                self.resources.get_ready(list(distinct.values()))
+            for of in islice(distinct.values(), backend(device).warm_references):
                 if not self.builds.under_way(waited_for):
                     return
                 try:
-                    oracle = self.resources.oracle(problem, device)
+                    oracle = self.resources.oracle(of.problem, device, of.precision)
                     plan.make(oracle, variant=self.options.variant, quick=self.options.quick)
                 except Exception:  # It happens again, and is reported, when a submission for this problem is graded.
-                    self.resources.drop_oracle(problem, device)
+                    self.resources.drop_oracle(of.problem, device, of.precision)
 
 
 class _Grading:
@@ -172,12 +173,13 @@ class _Grading:
     def check(self) -> None:
         """Raises Stopped for a source that no worker needs to see."""
         build.check_source(self.request.submission)
+        require_precision(self.request)
 
     def build(self) -> None:
         """Compile in a worker that does not see the device, where the device wants that. Raises Stopped."""
         device, available = self.request.device, self.backend.available()
         if available:
-            self.resources.get_ready([self.request.problem], device)
+            self.resources.get_ready([self.request])
         if self.backend.builds_apart:
             with self.record.stage("build"):
                 self.record.build = self.pipeline.builds.get(self.request)
@@ -196,11 +198,10 @@ class _Grading:
         with launcher.dismissing(worker) if self.backend.ends_in_background and self.upcoming else worker:
             with self.record.stage("start" if apart else "build"):
                 built = build.import_submission(
-                    worker,
-                    self.request.submission,
-                    self.resources.cache,
+                    *(worker, self.request.submission, self.resources.cache),
                     keep=not apart,
                     timeout_seconds=self.resources.limits.build,
+                    precision=self.request.precision,
                 )
                 self.record.build = self.record.build or built.result
             require_import(built)
@@ -216,10 +217,10 @@ class _Grading:
     def plan(self) -> None:
         """Choose the cases that the submission is compared on, and have the reference compute them."""
         with self.record.stage("start"):
-            self.oracle = self.resources.oracle(self.request.problem, self.request.device)
+            self.oracle = self.resources.oracle(self.request.problem, self.request.device, self.request.precision)
             if self.upcoming is not None and backend(self.upcoming.device).available():
                 # ready before this submission is timed
-                self.resources.get_ready([self.upcoming.problem], self.upcoming.device)
+                self.resources.get_ready([self.upcoming])
             variant, quick = self.options.variant, self.options.quick
             self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope)
             self.candidate.reference_constructor = self.oracle.constructed_under
@@ -307,5 +308,4 @@ class _Grading:
 
     def appraise(self) -> None:
         """Add the roofline bound and the baselines, now that the candidate is gone."""
-        request, how = self.request, {"tf32": not self.options.strict_fp32, "baselines": self.options.baselines}
-        add_roofline_and_baselines(self.resources, request.problem, request.device, self.record, **how)
+        add_roofline_and_baselines(self.resources, self.request, self.record, self.options)

@@ -12,6 +12,7 @@ from typing import Self
 
 import torch
 
+from grader.catalog.requests import Request
 from grader.executor import WorkerClient, worker_template
 from grader.executor.launcher import Launcher, Role
 from grader.grading import build
@@ -19,7 +20,7 @@ from grader.grading.budget import Budget
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import raised
+from grader.grading.outcome import Stopped, diagnose, raised
 from grader.grading.timing import BaselineStore, Roofline, workload
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
@@ -29,6 +30,7 @@ from grader.options import SandboxChoice
 from grader.protocol import CompileAhead, Warmed
 from grader.sandbox import choose
 from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
+from grader.verdict.precision import Precision
 
 ALIGN_TRIES = 8
 """Most processes that are started until one has the candidate's pace. Each takes half a second; on an H200, one in
@@ -57,7 +59,7 @@ class Resources:
         self.cache = build.BuildCache(folder, self._toolchain.hash)
         self.baselines = BaselineStore(folder)
         self.roofline = Roofline()
-        self._oracles: dict[tuple[str, Device], Oracle] = {}
+        self._oracles: dict[tuple[str, Device, Precision], Oracle] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -78,27 +80,28 @@ class Resources:
         """The environment of a verdict on this device."""
         return environment(device, self._toolchain, self._sandbox)
 
-    def get_ready(self, problems: Sequence[Problem], device: Device) -> None:
-        """Start workers in the background for a submission and for references.
+    def get_ready(self, requests: Sequence[Request]) -> None:
+        """Start workers in the background for a submission and for references, all on one device.
 
         The first problem gets a reference, and the others do while more references may stay warm.
         """
+        device = requests[0].device
         self.launcher.prepare(Role.RUN, device)
         backend(device).prepare()
-        missing = [(problem.source_hash, device) not in self._oracles for problem in problems]
-        room = backend(device).warm_references - sum(of is device for _, of in self._oracles)
+        missing = [(of.problem.source_hash, device, of.precision) not in self._oracles for of in requests]
+        room = backend(device).warm_references - sum(of is device for _, of, _ in self._oracles)
         count = min(sum(missing), max(room, int(missing[0])))
         if count:
             self.launcher.prepare(Role.REFERENCE, device, count)
 
-    def oracle(self, problem: Problem, device: Device) -> Oracle:
+    def oracle(self, problem: Problem, device: Device, precision: Precision = Precision.FP32) -> Oracle:
         """The problem's reference, warm or started now. Raises ProblemError."""
-        key = (problem.source_hash, device)
+        key = (problem.source_hash, device, precision)
         oracle = self._oracles.pop(key, None)
         if oracle is None:
             worker = self.launcher.take(Role.REFERENCE, device)
             try:
-                oracle = Oracle(problem, device, worker, self.budget)
+                oracle = Oracle(problem, device, worker, self.budget, precision)
             except BaseException:
                 worker.close()
                 raise
@@ -111,16 +114,16 @@ class Resources:
 
     def make_room(self) -> None:
         """Forget all references, and give back the device memory that their cases and past failures hold."""
-        devices = {device for _, device in self._oracles}
+        devices = {device for _, device, _ in self._oracles}
         while self._oracles:
             self._oracles.popitem()[1].close()
         gc.collect()  # a traceback and its frames, which hold tensors, refer to each other
         for device in devices:
             backend(device).empty_cache()
 
-    def drop_oracle(self, problem: Problem, device: Device) -> None:
+    def drop_oracle(self, problem: Problem, device: Device, precision: Precision = Precision.FP32) -> None:
         """Forget a reference after a failure."""
-        oracle = self._oracles.pop((problem.source_hash, device), None)
+        oracle = self._oracles.pop((problem.source_hash, device, precision), None)
         if oracle is not None:
             oracle.close()
 
@@ -165,12 +168,24 @@ class Resources:
             )
 
     @contextmanager
-    def candidate(self, submission: Submission, device: Device, *, more_to_come: bool = False) -> Iterator[Candidate]:
+    def candidate(
+        self,
+        submission: Submission,
+        device: Device,
+        precision: Precision = Precision.FP32,
+        *,
+        more_to_come: bool = False,
+    ) -> Iterator[Candidate]:
         """A submission imported in a worker; `more_to_come` starts the next worker too. Raises Stopped."""
         build.check_source(submission)
         with self.launcher.take(Role.RUN, device, more_to_come=more_to_come) as worker:
             built = build.import_submission(
-                worker, submission, self.cache, keep=False, timeout_seconds=self.limits.build
+                worker,
+                submission,
+                self.cache,
+                keep=False,
+                timeout_seconds=self.limits.build,
+                precision=precision,
             )
             require_import(built)
             yield Candidate(worker, device, self.limits)
@@ -193,3 +208,10 @@ def require_import(built: build.Built) -> None:
     if built.import_failure is None:
         return
     raise raised(built.import_failure, "load", "importing the file", usual_code="import_raised")
+
+
+def require_precision(request: Request) -> None:
+    """Raises Stopped for a precision that the device does not have."""
+    if request.precision.meaning.tf32 and not backend(request.device).tf32:
+        what = f"TensorFloat-32 is a format of GPUs, and this was to be graded on {request.device.value}"
+        raise Stopped(diagnose("needs_cuda", what, remedy="grade it with --precision fp32, or on a GPU"))

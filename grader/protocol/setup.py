@@ -102,6 +102,10 @@ class Import(Step):
     source: str
     file_name: str
     class_name: str
+    dtype: Literal["bfloat16", "float16"] | None = None
+    """What the floating parameters and buffers of its models are converted to; None leaves them."""
+    tf32: bool = False
+    """Every call may use TensorFloat-32, in cuBLAS and cuDNN."""
     use_bundle: bool = False
     """A descriptor with previously built extensions comes with the message."""
     give_bundle: bool = False

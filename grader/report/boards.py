@@ -15,6 +15,7 @@ from db.summaries import Entry, Summary
 from grader.report.console import one_line
 from grader.report.listing import plain_lines
 from grader.report.text import plain_table, style_of
+from grader.verdict.precision import Precision
 
 AUTHORS_RULE = (
     "geometric mean of speedups over all problems of the board; one without a ranked submission counts as 1.0x"
@@ -52,7 +53,8 @@ def _has_summaries(board: Leaderboard) -> bool:
 
 def empty_line(board: Leaderboard) -> str:
     """What is printed instead of an empty board."""
-    return f"no verdict on the {board.board} board yet"
+    of = "" if board.labels.precision is Precision.FP32 else f" of {board.labels.precision}"
+    return f"no verdict on the {board.board} board{of} yet"
 
 
 def remarks(entry: Entry) -> Iterator[str]:

@@ -18,6 +18,7 @@ from grader.serve.snapshot import Snapshots
 from grader.verdict.columns import LISTED
 from grader.verdict.labels import LABELS, LANGUAGES
 from grader.verdict.models import Device, Status, Verdict
+from grader.verdict.precision import Precision
 from grader.verdict.value import Value
 
 Label = StrEnum("Label", [(label.upper(), label) for label in LABELS])  # type: ignore[misc]
@@ -118,9 +119,10 @@ def api(store: Store, snapshots: Snapshots) -> APIRouter:
         language: Annotated[list[LanguageName], Query(description="Only submissions in all of these languages.")] = [],  # noqa: B006
         against: Annotated[Against, Query(description="What speedups are over.")] = "eager",
         everything: Annotated[bool, Query(alias="all", description="Rank also copies of the reference.")] = False,
+        precision: Annotated[Precision, Query(description="Only what was graded in it.")] = Precision.FP32,
     ) -> Response:
         """A board by problem and device, best first, with a summary by author."""
-        labels = LabelChoice.of([*having, *language], without, everything=everything)
+        labels = LabelChoice.of([*having, *language], without, everything=everything, precision=precision)
         result = leaderboard(store, board=board, problem=problem, device=device, labels=labels, against=against)
         return Response(json_line(result), media_type="application/json")
 

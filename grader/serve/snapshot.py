@@ -119,7 +119,8 @@ class Snapshots:
         if len(rows) != self._store.extent()[0]:
             rows = read_rows(self._store)
         boards = read_boards(self._store, rows, self._labels)
-        snapshot = Snapshot(file, rows, counted(rows), boards, self._frame)
+        counting = counted(row for row in rows if row.precision is self._labels.precision)
+        snapshot = Snapshot(file, rows, counting, boards, self._frame)
         # Rendered here, so that no request waits for it.
         _ = snapshot.index, snapshot.choices, snapshot.by_id
         self._took = time.monotonic() - started

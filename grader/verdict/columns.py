@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from grader.verdict.models import Device, Status, Verdict
+from grader.verdict.precision import Precision
 from grader.verdict.stages import PhaseTiming
 
 Cell = str | int | float | bool | None
@@ -159,6 +160,8 @@ COLUMNS: tuple[Column, ...] = (
            stored="verdicts", index_position=11, exported=True, listed=True),
     Column("strict_fp32", bool, "settings.strict_fp32", "Whether it was timed with TensorFloat-32 off.",
            stored="verdicts", default="0", index_position=7),
+    Column("precision", Precision, "settings.precision", "Precision of model and inputs: fp32, tf32, bf16 or fp16.",
+           stored="verdicts", default="'fp32'", index_position=25, exported=True, listed=True, shown=True),
     Column("sandbox", str, "environment.sandbox", "The sandbox that it ran in.",
            stored="verdicts", index_position=12, exported=True, listed=True),
     Column("torch_version", str, "environment.torch_version", "Version of PyTorch.", exported=True),

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from grader.verdict.precision import Precision
 from grader.verdict.stages import (
     BackwardResult,
     BuildResult,
@@ -118,6 +119,8 @@ class Submission(Value):
     """Why the file cannot be graded at all (empty, not UTF-8, too large), in one sentence; the source is then empty."""
     format: str = "kernelbench"
     """Format of its problem: it names the class or function that is graded."""
+    precision: Precision | None = None
+    """The precision to grade it in; None: that of the options."""
 
     @property
     def source_hash(self) -> str:
@@ -187,11 +190,12 @@ class Settings(Value):
     sandbox: Literal["auto", "bubblewrap", "weak"] = "auto"
     strict_fp32: bool = False
     """Time with TensorFloat-32 off on both sides."""
+    precision: Precision = Precision.FP32
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 over all fields, hexadecimal."""
-        return digest(self.model_dump_json())
+        """SHA-256 over all fields, hexadecimal; without fp32, the precision of verdicts that name none."""
+        return digest(self.model_dump_json(exclude={"precision"} if self.precision is Precision.FP32 else None))
 
 
 class TimeLimits(Value):

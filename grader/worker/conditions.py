@@ -24,12 +24,12 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def set_precision(device: torch.device, *, tf32: bool) -> None:
+def set_precision(device: torch.device, *, tf32: bool, always: bool = False) -> None:
     """Set the precision of float32 products on a GPU.
 
-    Without `tf32` it is full precision; with it PyTorch's default, TensorFloat-32 in cuDNN and not in cuBLAS. On a CPU,
-    where it has no effect, it is always the default. Set before every call and never restored, because a submission may
-    have changed it in between.
+    Without `tf32` it is full precision; with it PyTorch's default, TensorFloat-32 in cuDNN and not in cuBLAS. `always`
+    allows it in both. On a CPU, where it has no effect, it is always the default. Set before every call and never
+    restored, because a submission may have changed it in between.
     """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = tf32 or device.type == "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = always
+    torch.backends.cudnn.allow_tf32 = tf32 or always or device.type == "cpu"

@@ -65,7 +65,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     _raise_recompile_limit()
     if step.seed is not None:
         torch.manual_seed(step.seed)
-    set_precision(session.device, tf32=step.tf32)
+    set_precision(session.device, tf32=step.tf32, always=session.tf32)
     session.thaw()
     for name in step.frozen:
         if leaves[name].requires_grad:
@@ -92,7 +92,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
             g.requires_grad_()
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
-    set_precision(session.device, tf32=step.tf32)
+    set_precision(session.device, tf32=step.tf32, always=session.tf32)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
     with late, dense, no_collection():

@@ -42,6 +42,10 @@ class Session:
     regions: dict[str, Region] = field(default_factory=dict)
     submitted: type | None = None
     """The class that was imported last."""
+    dtype: torch.dtype | None = None
+    """What its models are converted to."""
+    tf32: bool = False
+    """Every call may use TensorFloat-32."""
     models: dict[str, nn.Module] = field(default_factory=dict)
     inputs: dict[str, Inputs] = field(default_factory=dict)
     tapes: dict[str, Tape] = field(default_factory=dict)

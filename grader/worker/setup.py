@@ -36,6 +36,7 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     if step.use_bundle:
         builder.kept.take(session.take_descriptor())
     bundle = session.take_descriptor() if step.give_bundle else None
+    session.dtype, session.tf32 = None if step.dtype is None else getattr(torch, step.dtype), step.tf32
     with compilers(session) if step.no_gpu else contextlib.nullcontext():
         _, session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
@@ -62,7 +63,7 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     model = _new_model(session, step)
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
-    model = model.to(session.device)
+    model = _converted(model.to(session.device), session.dtype)
     session.models[step.model] = _to_float64(model) if step.float64 else model
     if step.compile_mode != "none":
         _compile(model, step.compile_mode)
@@ -135,6 +136,15 @@ def _new_model(session: Session, step: p.Construct) -> object:
         torch.manual_seed(step.seed)
     with torch.device("cpu"):
         return session.submitted(*p.decode_value(step.init_inputs))
+
+
+def _converted(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Convert floating parameters and buffers, but those of one byte, which come with scales of their own."""
+
+    def convert(value: torch.Tensor) -> torch.Tensor:
+        return value.to(dtype) if value.is_floating_point() and value.itemsize > 1 else value
+
+    return model if dtype is None else model._apply(convert)  # type: ignore[no-untyped-call]
 
 
 def _to_float64(model: nn.Module) -> nn.Module:

@@ -156,7 +156,8 @@ def test_the_api_has_whole_verdicts_boards_and_problems(shared):
         for query in ("", "having=cuda_graph", "all=1", "language=triton")
     }
     assert [len(found["entries"]) for found in boards.values()] == [2, 0, 2, 0]
-    assert boards["having=cuda_graph"]["labels"] == {"having": ["cuda_graph"], "without": ["wraps_reference"]}
+    labels = {"having": ["cuda_graph"], "without": ["wraps_reference"], "precision": "fp32"}
+    assert boards["having=cuda_graph"]["labels"] == labels
     assert boards["language=triton"]["labels"]["having"] == ["triton"]
     assert shared.ask("api/leaderboard?without=nosuch")[0] == 422
     assert {"id": "add", "submissions": 3, "right_forward": 2, "correct": 2} in shared.json("api/problems")

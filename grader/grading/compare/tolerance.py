@@ -17,7 +17,8 @@ elements near one: the others must pass without it.
 The sqrt K follows the probabilistic bound of Higham and Mary, "A New Approach to Probabilistic Rounding Error
 Analysis", SIAM J. Sci. Comput. 41(5), 2019.
 
-Integers and booleans must be equal where the reference's runs agree.
+A tensor of 16 bits has half the factors, and rule 4: its error has no part along G beyond one rounding and twice that
+of eager PyTorch (`narrow_types`). Integers and booleans must be equal where the reference's runs agree.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from functools import cached_property
 
 import torch
 
-from grader.grading.compare import nonsmooth, ties
+from grader.grading.compare import narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import block_errors, norm, unravel
+from grader.grading.compare.figures import element, index, number, relative
 from grader.verdict.stages import TensorCheck
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -62,6 +64,8 @@ class Expected:
     """||E_e||, the largest of the eager runs."""
     error_max: float = 0.0
     """max |E_e|, the largest of the eager runs."""
+    error_along: float = 0.0
+    """The part of E_e along the reference, relative to it, the largest of the eager runs; of 16 bits only."""
     reduction_length: float = 1.0
     """K."""
     ambiguous: torch.Tensor | None = None
@@ -127,7 +131,7 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     if expected.overflows is not None:
         excused = expected.overflows.to(candidate.device) & ~candidate.isfinite()
         candidate = torch.where(excused, expected.reference64.to(candidate), candidate)
-    actual = difference(candidate, expected)
+    actual, dtype = difference(candidate, expected), str(expected.dtype).removeprefix("torch.")
     bound = _l2_bound(expected, actual.reference_l2)
     passed = actual.same_specials and actual.l2 <= bound and actual.excess <= 1.0
     if actual.same_specials and expected.ties is not None:
@@ -139,24 +143,25 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
             passed = _nonsmooth_explains(expected, expected.spread, candidate, bound)
         if passed and expected.strict and actual.l2 > _rounding_bound(expected, actual.reference_l2):
             passed = not _hides_behind_baseline(expected, expected.spread(), candidate)
+    passed = passed and _no_scale(expected, candidate)
     message = None
     if not actual.same_specials:
         message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
     elif not passed:
         message = (
-            f"{expected.name} is off by {actual.max:.3g} at {_index(actual.worst_index)} "
-            f"({_number(actual.worst_candidate)} for {_number(actual.worst_reference)}), "
-            f"relative RMS error {_relative(actual.l2, actual.reference_l2):.2g} "
-            f"where float32 eager PyTorch has {_relative(expected.error_l2, actual.reference_l2):.2g}"
+            f"{expected.name} is off by {actual.max:.3g} at {index(actual.worst_index)} "
+            f"({number(actual.worst_candidate)} for {number(actual.worst_reference)}), "
+            f"relative RMS error {relative(actual.l2, actual.reference_l2):.2g} "
+            f"where {dtype} eager PyTorch has {relative(expected.error_l2, actual.reference_l2):.2g}"
         )
     return TensorCheck(
         name=expected.name,
         status="passed" if passed else "failed",
         shape=expected.shape,
-        dtype=str(expected.dtype).removeprefix("torch."),
+        dtype=dtype,
         max_abs_error=actual.max,
-        rel_rms_error=_relative(actual.l2, actual.reference_l2),
-        yardstick_rel_rms_error=_relative(expected.error_l2, actual.reference_l2),
+        rel_rms_error=relative(actual.l2, actual.reference_l2),
+        yardstick_rel_rms_error=relative(expected.error_l2, actual.reference_l2),
         worst_index=actual.worst_index,
         worst_candidate=actual.worst_candidate,
         worst_reference=actual.worst_reference,
@@ -169,7 +174,8 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
 def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     """All figures from one pass over the elements, which synchronizes with the GPU once."""
     slope, rms = _slope(expected), _rms(expected)
-    floor = BASELINE_FACTOR_MAX * expected.error_max + slope * rms + (0 if expected.has_float64 else COARSE_TOLERANCE)
+    factor = narrow_types.FACTOR_MAX if narrow_types.is_narrow(expected.dtype) else BASELINE_FACTOR_MAX
+    floor = factor * expected.error_max + slope * rms + (0 if expected.has_float64 else COARSE_TOLERANCE)
     reference64 = expected.reference64
     if candidate.numel() <= HOST_ELEMENTS:
         candidate, reference64 = candidate.cpu(), expected.on_host
@@ -184,8 +190,8 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
         max=worst.worst if worst else 0.0,
         reference_l2=math.sqrt(sum(block.reference_squares for block in blocks)),
         worst_index=None if worst_at is None else unravel(worst_at, expected.shape),
-        worst_candidate=_element(flat_c, worst_at),
-        worst_reference=_element(flat_g, worst_at),
+        worst_candidate=element(flat_c, worst_at),
+        worst_reference=element(flat_g, worst_at),
         excess=max((block.bound_ratio for block in blocks), default=0.0),
         passes_1e_4=same_specials and mixed_relative <= 1e-4,
         passes_1e_2=same_specials and mixed_relative <= 1e-2,
@@ -197,7 +203,8 @@ def _slope(expected: Expected) -> float:
     """The relative tolerance of rule 3, which applies to |G| + rms(G)."""
     if not expected.has_float64:
         return COARSE_TOLERANCE
-    return ELEMENT_TOLERANCE + EPSILON * math.sqrt(expected.reduction_length)
+    spacing = narrow_types.spacing(expected.dtype)
+    return ELEMENT_TOLERANCE + EPSILON * math.sqrt(expected.reduction_length) + spacing / 2
 
 
 def _rms(expected: Expected) -> float:
@@ -240,13 +247,6 @@ def _nonsmooth_allowance(expected: Expected, spread: torch.Tensor) -> torch.Tens
     return nonsmooth.allowance(spread, _slope(expected) * (_rms(expected) + reference64.abs()))
 
 
-def _element(flat: torch.Tensor, position: int | None) -> float | None:
-    """One element as a float; the magnitude of a complex one."""
-    if position is None:
-        return None
-    return float(flat[position].abs() if flat.dtype.is_complex else flat[position])
-
-
 def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     """Compare integers or booleans, except where rounding decides them."""
     wrong = candidate != expected.reference64
@@ -259,7 +259,7 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     message = None
     if where is not None:
         message = (
-            f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {_index(where)}: "
+            f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {index(where)}: "
             f"{candidate[where].item()} for {expected.reference64[where].item()}"
         )
     return TensorCheck(
@@ -278,23 +278,20 @@ def _l2_bound(expected: Expected, reference_l2: float) -> float:
     """The right side of rule 2."""
     if not expected.has_float64:
         return math.inf  # rule 3 with the fallback tolerance decides alone
-    return BASELINE_FACTOR_L2 * expected.error_l2 + _rounding_bound(expected, reference_l2)
+    factor = narrow_types.FACTOR_L2 if narrow_types.is_narrow(expected.dtype) else BASELINE_FACTOR_L2
+    return factor * expected.error_l2 + _rounding_bound(expected, reference_l2)
 
 
 def _rounding_bound(expected: Expected, reference_l2: float) -> float:
     """The part of rule 2's bound that does not depend on the baseline error."""
-    return (ROUNDING_UNITS + math.sqrt(expected.reduction_length)) * EPSILON * reference_l2
+    units = (ROUNDING_UNITS + math.sqrt(expected.reduction_length)) * EPSILON
+    rounded_once = narrow_types.spacing(expected.dtype) / math.sqrt(max(expected.reference64.numel(), 1))
+    return (units + rounded_once) * reference_l2
 
 
-def _relative(error: float, size: float) -> float:
-    if error == 0.0:
-        return 0.0
-    return error / size if size else math.inf
-
-
-def _index(index: tuple[int, ...] | None) -> str:
-    return "[" + ", ".join(str(i) for i in index or ()) + "]"
-
-
-def _number(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.6g}"
+def _no_scale(expected: Expected, candidate: torch.Tensor) -> bool:
+    """Rule 4."""
+    if not narrow_types.is_narrow(expected.dtype) or not expected.has_float64:
+        return True
+    allowed = narrow_types.spacing(expected.dtype) / 2 + narrow_types.FACTOR_L2 * expected.error_along
+    return abs(narrow_types.along_of(candidate, expected.reference64)) <= allowed

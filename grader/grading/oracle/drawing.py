@@ -11,7 +11,8 @@ import torch
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
 from grader.grading.compare import blocks, ties, tolerance
-from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
+from grader.grading.compare.narrow_types import spacing
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -56,7 +57,10 @@ def is_differentiable(value: object) -> TypeGuard[torch.Tensor]:
 
 
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:
-    """Inputs with relative noise of `ulps` units of float32's epsilon."""
+    """Inputs with relative noise of `ulps` units of float32's epsilon.
+
+    A tensor of 16 bits gets noise of half its own spacing from ULPS units on; with less, rounding leaves it unchanged.
+    """
     return [_noisy(value, device, ulps) if is_differentiable(value) else value for value in inputs]
 
 
@@ -87,10 +91,12 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     if is_mask(noisy):
         return noisy
     codes = whole_numbers(noisy)  # truncated to an index, 3.1 is still 3 and 2.9 is not
-    unit = in_unit_range(noisy)
+    unit, size = in_unit_range(noisy), ulps * tolerance.EPSILON
+    if ulps >= ULPS:
+        size = max(size, spacing(noisy.dtype) / 2)
     for piece in torch.split(noisy.view(-1), blocks.CHUNK_ELEMENTS):
-        noise = torch.randn_like(piece)
-        piece *= 1 + ulps * tolerance.EPSILON * (noise.abs_() if codes else noise)
+        noise = torch.randn_like(piece, dtype=torch.promote_types(piece.dtype, torch.float32))
+        piece.copy_(piece * (1 + size * (noise.abs_() if codes else noise)))
     return noisy.clamp_(-1, 1) if unit else noisy
 
 

@@ -196,3 +196,8 @@ def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.allclose(
         a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num(0, 0, 0).amax()) if a.numel() else 0.0, equal_nan=True
     )
+
+
+def absent(gradient: torch.Tensor | None) -> bool:
+    """Whether there is no gradient, or one of zeros."""
+    return gradient is None or not bool(gradient.any())

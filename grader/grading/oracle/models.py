@@ -20,6 +20,7 @@ from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
+from grader.verdict.precision import Precision
 
 WORKERS_KEPT = 3
 """Workers of one reference: contexts on a GPU have about as many launch paces (worker/timing/pace.py)."""
@@ -39,9 +40,12 @@ class Constructed(NamedTuple):
 class ReferenceModels(ReferenceProcess):
     """The reference of one problem on one device, with its models in a worker."""
 
-    def __init__(self, problem: Problem, device: Device, worker: WorkerClient) -> None:
-        super().__init__(problem, device, worker)
-        self.module: ProblemModule = load_problem(problem)
+    def __init__(
+        self, problem: Problem, device: Device, worker: WorkerClient, precision: Precision = Precision.FP32
+    ) -> None:
+        super().__init__(problem, device, worker, precision)
+        module, dtype = load_problem(problem), precision.meaning.dtype
+        self.module: ProblemModule = module if dtype is None else module.in_dtype(getattr(torch, dtype))
         self._constructed: Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
         """What first looks showed, by variant, mode and constructor arguments."""
@@ -203,4 +207,15 @@ class ReferenceModels(ReferenceProcess):
         del self.workers[count:]
 
     def _import(self) -> None:
-        self.step(p.Import(source=self.problem.source, file_name=f"{self.problem.id}.py", class_name="Model"))
+        self.step(self.importing())
+
+    def importing(self) -> p.Import:
+        """The step that imports the problem."""
+        meaning = self.precision.meaning
+        return p.Import(
+            source=self.problem.source,
+            file_name=f"{self.problem.id}.py",
+            class_name="Model",
+            dtype=meaning.dtype,
+            tf32=meaning.tf32,
+        )

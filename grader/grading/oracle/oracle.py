@@ -20,12 +20,13 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
-from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
+from grader.grading.oracle.first_look import SEEDS, absent, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.trackers import Ask, Pace, ReductionLengths, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
+from grader.verdict.precision import Precision
 
 KEPT_BYTES = 1 << 30
 """Bytes of cases that are dropped when another problem is graded, and of one that is dropped before it is timed."""
@@ -37,8 +38,15 @@ _Answer = TypeVar("_Answer")
 class Oracle(ReferenceModels):
     """The reference of one problem on one device: its cases and its answers."""
 
-    def __init__(self, problem: Problem, device: Device, worker: WorkerClient, budget: Budget | None = None) -> None:
-        super().__init__(problem, device, worker)
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        worker: WorkerClient,
+        budget: Budget | None = None,
+        precision: Precision = Precision.FP32,
+    ) -> None:
+        super().__init__(problem, device, worker, precision)
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._answers: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
@@ -204,7 +212,7 @@ class Oracle(ReferenceModels):
         drawn, optional = set[tuple[Table, str]](), set[str]()
         for other in ask(replace(plain, seed=seed) for seed in range(1, SEEDS)):
             drawn |= differing(eager, other)
-            optional |= {name for name in plain.wrt if _absent(eager.gradients[name]) != _absent(other.gradients[name])}
+            optional |= {name for name in plain.wrt if absent(eager.gradients[name]) != absent(other.gradients[name])}
         return drawn, optional
 
     def _pace(self, variant: str) -> Pace:
@@ -288,7 +296,3 @@ def _operands(inputs: Sequence[object], traits: Traits) -> tuple[str, ...]:
     """The inputs and parameters that a gradient may be asked of."""
     names = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
     return (*names, *(info.name for info in traits.parameters if info.requires_grad))
-
-
-def _absent(gradient: torch.Tensor | None) -> bool:
-    return gradient is None or not bool(gradient.any())

@@ -172,7 +172,8 @@ def element_gradients(
                 retain_graph=True,
             )
         )
-        specs = {i: TensorSpec(tuple(case.operand(f"input[{i}]").shape), torch.float32) for i in floats}
+        operands = {i: case.operand(f"input[{i}]") for i in floats}
+        specs = {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in operands.items()}
         job.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
     job.step(p.Drop())
     sealed = oracle.run(job).sealed

@@ -9,6 +9,7 @@ from grader.errors import GraderError, ProblemError, ReferenceKilled, ReferenceL
 from grader.executor import JobBuilder, JobResult, Killer, WorkerClient, WorkerLost
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Status, TimeLimits
+from grader.verdict.precision import Precision
 
 REFERENCE_SECONDS = TimeLimits().construction
 """Time limit of one job of the reference: as long as a submission may take to construct its model."""
@@ -17,8 +18,10 @@ REFERENCE_SECONDS = TimeLimits().construction
 class ReferenceProcess:
     """The reference of one problem on one device, and the workers that hold it."""
 
-    def __init__(self, problem: Problem, device: Device, worker: WorkerClient) -> None:
-        self.problem, self.device = problem, device
+    def __init__(
+        self, problem: Problem, device: Device, worker: WorkerClient, precision: Precision = Precision.FP32
+    ) -> None:
+        self.problem, self.device, self.precision = problem, device, precision
         self.workers = [worker]
         """The active worker first, then others that were active before and are still running."""
         self._released = False

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from grader.grading.budget import LEAST_SECONDS
-from grader.grading.compare import blocks, nonsmooth, ties, tolerance
+from grader.grading.compare import blocks, narrow_types, nonsmooth, ties, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
@@ -40,12 +40,14 @@ class _Tracker:
             exact = blocks.within_range(exact.to(eager.device), eager.dtype)
             self.overflows = exact.isfinite() & ~eager.isfinite()
         self.reference64 = exact if self.real else eager
-        self.error_l2 = self.error_max = 0.0
+        self.error_l2 = self.error_max = self.error_along = 0.0
         self.ambiguous = None if self.real else exact != eager
         self.spread: torch.Tensor | None = None
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
         self.add(eager)
+        if narrow_types.is_narrow(self.dtype):
+            self.add(self.reference64.to(self.dtype))
 
     def add(self, run: torch.Tensor) -> None:
         if self.ambiguous is not None:
@@ -53,6 +55,8 @@ class _Tracker:
             return
         l2, largest = blocks.baseline_error(run, self.reference64)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
+        if narrow_types.is_narrow(self.dtype):
+            self.error_along = max(self.error_along, abs(narrow_types.along_of(run, self.reference64)))
 
     def spread_by(self, run: torch.Tensor, *, keep: bool) -> None:
         error = nonsmooth.absolute_error(run, self.reference64)
@@ -122,6 +126,7 @@ class Trackers:
                 reference64=tracker.reference64,
                 error_l2=tracker.error_l2,
                 error_max=tracker.error_max,
+                error_along=tracker.error_along,
                 reduction_length=length(tracker.reference64),
                 ambiguous=tracker.ambiguous,
                 overflows=tracker.overflows,

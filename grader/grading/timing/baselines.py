@@ -25,6 +25,7 @@ from grader.grading.timing.calls import PARTS, Phase
 from grader.grading.timing.rounds import QUICK
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Environment, Problem, TimeLimits
+from grader.verdict.precision import Precision
 from grader.verdict.stages import Baseline
 from grader.verdict.value import digest
 
@@ -56,9 +57,11 @@ class BaselineStore:
         environment: Environment,
         tf32: bool,
         measure: Callable[[], tuple[Baseline, ...]],
+        precision: Precision = Precision.FP32,
     ) -> tuple[Baseline, ...]:
         """The stored baselines, else measured now. One that failed is tried again by the next Grader."""
-        key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {tf32} {environment.environment_hash}")
+        how = f"{tf32}" if precision is Precision.FP32 else precision
+        key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {how} {environment.environment_hash}")
         path = self._folder / f"{key}.baselines.json"
         kept = self._incomplete.get(key) or _read(path)
         if kept is None:
@@ -79,7 +82,7 @@ class BaselineStore:
 
 def measure_baselines(
     worker: WorkerClient,
-    problem: Problem,
+    importing: p.Import,
     variant: Variant,
     case: Case,
     device: Device,
@@ -92,15 +95,13 @@ def measure_baselines(
     One that cannot be compiled is left out. Empty if the worker is lost.
     """
     try:
-        return _measured(_TimedReference(worker, variant, case, device, tf32, flush_bytes), problem)
+        return _measured(_TimedReference(worker, variant, case, device, tf32, flush_bytes), importing)
     except (_Failed, WorkerLost):
         return ()
 
 
-def _measured(reference: _TimedReference, problem: Problem) -> tuple[Baseline, ...]:
-    reference.run(
-        [p.Import(source=problem.source, file_name=f"{problem.id}.py", class_name="Model")], REFERENCE_SECONDS
-    )
+def _measured(reference: _TimedReference, importing: p.Import) -> tuple[Baseline, ...]:
+    reference.run([importing], REFERENCE_SECONDS)
     ready = [name for name in MODES if reference.prepare(name)]
     phases = reference.phases
     times: dict[tuple[Name, Phase], list[float]] = {(name, phase): [] for name in ready for phase in phases}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grader.catalog.requests import Request
 from grader.executor.launcher import Role
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -10,13 +11,11 @@ from grader.grading.record import Record
 from grader.grading.resources import Resources
 from grader.grading.timing import above_roofline, measure_baselines, workload
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Problem
+from grader.options import GraderOptions
 from grader.verdict.stages import Baseline, StageStatus
 
 
-def add_roofline_and_baselines(
-    resources: Resources, problem: Problem, device: Device, record: Record, *, tf32: bool, baselines: bool
-) -> None:
+def add_roofline_and_baselines(resources: Resources, request: Request, record: Record, options: GraderOptions) -> None:
     """Fill in bounds and baselines, once the candidate is gone and cannot be disturbed.
 
     The times stand without them: a failure here costs these figures alone, and is noted in a diagnosis.
@@ -25,27 +24,28 @@ def add_roofline_and_baselines(
         return
     with record.stage("timing"):
         try:
-            oracle = resources.oracle(problem, device)
+            oracle = resources.oracle(request.problem, request.device, request.precision)
             work = workload.work(oracle, record.timed)
-            record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=tf32)
+            record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=not options.strict_fp32)
             oracle.release()
-            if baselines:
-                measured = _baselines(resources, problem, oracle, record.timed, tf32)
+            if options.baselines:
+                measured = _baselines(resources, oracle, record.timed, not options.strict_fp32)
                 record.timing = record.timing.model_copy(update={"baselines": measured})
         except Exception as error:
-            resources.drop_oracle(problem, device)
+            resources.drop_oracle(request.problem, request.device, request.precision)
             what = f"the roofline bound and baselines could not be measured: {type(error).__name__}: {error}"
             record.diagnoses.append(diagnose("not_appraised", what[:500], severity="info"))
     record.diagnoses += above_roofline(record.timing)
 
 
-def _baselines(resources: Resources, problem: Problem, oracle: Oracle, case: Case, tf32: bool) -> tuple[Baseline, ...]:
+def _baselines(resources: Resources, oracle: Oracle, case: Case, tf32: bool) -> tuple[Baseline, ...]:
     device = oracle.device
 
     def measure() -> tuple[Baseline, ...]:
         flush = backend(device).flush_bytes()
         variant = oracle.module.variants[case.variant]
         with resources.launcher.start(Role.REFERENCE, device) as worker:
-            return measure_baselines(worker, problem, variant, case, device, tf32=tf32, flush_bytes=flush)
+            return measure_baselines(worker, oracle.importing(), variant, case, device, tf32=tf32, flush_bytes=flush)
 
-    return resources.baselines.get(problem, case, resources.environment(device), tf32, measure)
+    environment = resources.environment(device)
+    return resources.baselines.get(oracle.problem, case, environment, tf32, measure, oracle.precision)

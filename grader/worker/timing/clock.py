@@ -78,7 +78,7 @@ def _backward(session: Session, step: TimedPart) -> Callable[[], object]:
         name: cotangent(session, given) for name, given in step.cotangents.items()
     }
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
-    set_precision(session.device, tf32=step.tf32)
+    set_precision(session.device, tf32=step.tf32, always=session.tf32)
 
     def backward() -> None:
         session.grads[step.grads] = vector_jacobian_product(pairs, tape.leaves, step.wrt)

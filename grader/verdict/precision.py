@@ -1,0 +1,45 @@
+"""The precisions that a submission may be graded in, and what each means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class Precision(StrEnum):
+    """The dtype of model and floating inputs, and whether products may round their operands."""
+
+    FP32 = "fp32"
+    """float32; judged with TensorFloat-32 off, timed as PyTorch ships."""
+    TF32 = "tf32"
+    """float32; judged and timed with TensorFloat-32 allowed in matrix products and convolutions."""
+    BF16 = "bf16"
+    """Model and floating inputs in bfloat16."""
+    FP16 = "fp16"
+    """Model and floating inputs in float16."""
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it means for the workers, the tolerance and the roofline bound."""
+        return _MEANINGS[self]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a precision means."""
+
+    dtype: Literal["bfloat16", "float16"] | None
+    """What model and floating inputs are converted to; None leaves them as the problem makes them."""
+    products: Literal["float32", "tf32", "bfloat16", "float16"]
+    """The peak rate that bounds matrix products and convolutions: a field of `protocol.Gauged`."""
+    tf32: bool = False
+    """TensorFloat-32 is allowed in every call, in cuBLAS and cuDNN. Only devices that have it are graded on."""
+
+
+_MEANINGS = {
+    Precision.FP32: Meaning(None, "float32"),
+    Precision.TF32: Meaning(None, "tf32", tf32=True),
+    Precision.BF16: Meaning("bfloat16", "bfloat16"),
+    Precision.FP16: Meaning("float16", "float16"),
+}
