@@ -19,6 +19,7 @@ from grader.grading.timing.rounds import Plan
 from grader.options import GraderOptions
 from grader.verdict.feedback import feedback
 from grader.verdict.models import Problem, Status, Submission, Verdict
+from grader.verdict.precision import Precision
 
 CASES = Path(__file__).parent / "cases"
 Expected = dict[str, Any]
@@ -82,7 +83,9 @@ def graders(*, rounds: int, **options: Any) -> Iterator[Graders]:
 
 def grade(graders: Graders, path: Path, expected: Expected) -> Verdict:
     pipeline = graders(expected["device"])
-    return pipeline.grade(pipeline.request(problem(expected["problem"]), submission(path, expected["problem"])))
+    precision = Precision(expected.get("precision", "fp32"))
+    given = submission(path, expected["problem"]).model_copy(update={"precision": precision})
+    return pipeline.grade(pipeline.request(problem(expected["problem"]), given))
 
 
 def compare(verdict: Verdict, expected: Expected) -> None:

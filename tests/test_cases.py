@@ -9,7 +9,7 @@ from grader.verdict.models import Device
 from tests import expected as cases
 
 SEEDED = ("backward_*", "forward_*")
-FOLDERS = (*SEEDED, "language_*", "cuda_graphs")
+FOLDERS = (*SEEDED, "language_*", "cuda_graphs", "precision_*")
 DRAWS = int(os.environ.get("GRADER_TEST_SEEDS", "10"))
 """Of each variant in the search for false rejects."""
 DRAWN_DEEP = (

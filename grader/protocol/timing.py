@@ -100,6 +100,8 @@ class Gauged(Result):
     """The same with TensorFloat-32 allowed; about equal on a device without it."""
     bytes: Rate
     """Bytes per second read and written by a copy, or read by a sum."""
+    narrow: Rate | None = None
+    """The same as `float32` in the narrow type of the step."""
 
 
 class Gauge(Step):
@@ -111,3 +113,5 @@ class Gauge(Step):
     do: Literal["gauge"] = "gauge"
     answer = Gauged
     device: str
+    narrow: Literal["bfloat16", "float16"] | None = None
+    """Measure matrix products of this type too."""

@@ -21,7 +21,7 @@ class Precision(StrEnum):
 
     @property
     def meaning(self) -> Meaning:
-        """What it means for the workers, the tolerance and the roofline bound."""
+        """What it means for the workers, the reference and the roofline bound."""
         return _MEANINGS[self]
 
 
@@ -31,15 +31,13 @@ class Meaning:
 
     dtype: Literal["bfloat16", "float16"] | None
     """What model and floating inputs are converted to; None leaves them as the problem makes them."""
-    products: Literal["float32", "tf32", "bfloat16", "float16"]
-    """The peak rate that bounds matrix products and convolutions: a field of `protocol.Gauged`."""
     tf32: bool = False
     """TensorFloat-32 is allowed in every call, in cuBLAS and cuDNN. Only devices that have it are graded on."""
 
 
 _MEANINGS = {
-    Precision.FP32: Meaning(None, "float32"),
-    Precision.TF32: Meaning(None, "tf32", tf32=True),
-    Precision.BF16: Meaning("bfloat16", "bfloat16"),
-    Precision.FP16: Meaning("float16", "float16"),
+    Precision.FP32: Meaning(None),
+    Precision.TF32: Meaning(None, tf32=True),
+    Precision.BF16: Meaning("bfloat16"),
+    Precision.FP16: Meaning("float16"),
 }

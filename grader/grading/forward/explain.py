@@ -18,6 +18,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns import find_output_pattern
+from grader.grading.patterns.precisions import tensor_float_accuracy
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -74,6 +75,10 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
         if lookalike is not None and tolerance.check(lookalike, sealed).status == "passed":
             what = f"{check.name} matches GELU {text}; {wrong}"
             return diagnose(code, what, where=where, remedy=remedy)
+    if tensor_float_accuracy(oracle, case, check.name, sealed):
+        what = f"{check.name} has TensorFloat-32 accuracy; {wrong}"
+        remedy = "grade with --precision tf32, or multiply in full float32"
+        return diagnose("low_precision", what, where=where, remedy=remedy)
     rounded = judge_rounding(oracle, case, check.name, sealed, also=f"; {wrong}")
     if rounded is not None:
         return rounded
@@ -103,7 +108,8 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
     pattern = find_output_pattern(oracle, case, check.name, sealed)
     if pattern is not None:
         what = f"{check.name} {pattern.text}; {wrong}"
-        return diagnose("output_wrong", what, where=where, remedy=pattern.remedy)
+        code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
+        return diagnose(code, what, where=where, remedy=pattern.remedy)
     remedy = (
         "no pattern was found in the error; compare forward's intermediate results with the reference's, step by step"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
@@ -98,6 +98,14 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
         noise = torch.randn_like(piece, dtype=torch.promote_types(piece.dtype, torch.float32))
         piece.copy_(piece * (1 + size * (noise.abs_() if codes else noise)))
     return noisy.clamp_(-1, 1) if unit else noisy
+
+
+def rounded(value: Any) -> Any:
+    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return value
+    bits = value.contiguous().view(torch.int32)
+    return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
 
 
 def is_mask(value: torch.Tensor) -> bool:

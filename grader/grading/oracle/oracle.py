@@ -189,8 +189,8 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        pace = self._pace(variant)
-        how: dict[str, Any] = {"affords_float64": self._affords_float64 if whole else None, "pace": pace}
+        pace, tf32 = self._pace(variant), self.precision.meaning.tf32
+        how: dict[str, Any] = {"affords_float64": self._affords_float64 if whole else None, "pace": pace, "tf32": tf32}
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
         except (ReferenceLost, ReferenceOutOfMemory):

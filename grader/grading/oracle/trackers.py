@@ -15,7 +15,7 @@ from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
+from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, rounded, ties_broken
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -194,13 +194,14 @@ def track(
     *,
     pace: Pace,
     affords_float64: Callable[[Evaluation], bool] | None = None,
+    tf32: bool = False,
 ) -> tuple[Evaluation, Trackers]:
     """An eager run, `plain`, and the errors of it and of perturbed runs against the float64 reference.
 
     `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
     `affords_float64` returns False, the values of the eager run replace the float64 values. `pace` gets the times of
-    the runs; a slow reference has one perturbed run. On a GPU, the eager and the float64 run are asked alone, as they
-    are where one job cannot hold all runs.
+    the runs; a slow reference has one perturbed run. With `tf32`, a run on operands rounded to TensorFloat-32 counts
+    too. On a GPU, the eager and the float64 run are asked alone, as they are where one job cannot hold all runs.
     """
 
     def alone(one: Pass) -> Evaluation:
@@ -232,9 +233,17 @@ def track(
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
     for other in others:
         trackers.add(other)
+    if tf32 and traits.flops:
+        trackers.add(alone(_in_tf32(plain)))
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
     trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
     return eager, trackers
+
+
+def _in_tf32(plain: Pass) -> Pass:
+    """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
+    state, cotangents = ({name: rounded(of) for name, of in table.items()} for table in (plain.state, plain.cotangents))
+    return replace(plain, inputs=[rounded(value) for value in plain.inputs], state=state, cotangents=cotangents)
 
 
 def _others(again: Callable[[int, float], Iterator[Evaluation]], count: int, pace: Pace) -> Iterator[Evaluation]:

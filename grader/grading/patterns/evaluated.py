@@ -149,7 +149,10 @@ def _narrow(oracle: Oracle, subject: Subject) -> Pattern | None:
                     f"has errors of the size of {name} rounding (relative {number(relative)}), which follow those of "
                     f"operands rounded to it (correlation {alike:.2f})"
                 )
-                return Pattern(text, "keep operands of products in float32, and TensorFloat-32 off", "low_precision")
+                remedy = "keep operands of products in float32, and TensorFloat-32 off"
+                if dtype is torch.float16:
+                    remedy += ", or grade with --precision tf32"
+                return Pattern(text, remedy, "low_precision")
     return None
 
 
@@ -162,7 +165,8 @@ def _spread_out(subject: Subject) -> Pattern | None:
         in_most = float(subject.error.abs().median()) > 0.2 * rms
         if size and unit / 4 <= subject.size / size <= 4 * unit and in_most:
             text = f"has errors of the size of {name} rounding (relative {number(subject.size / size)}), spread out"
-            remedy = "keep operands and intermediate results in float32; if they are, look for a small missing term"
+            other = ", or grade with --precision tf32" if dtype is torch.float16 else ""
+            remedy = f"keep operands and intermediate results in float32{other}; if they are, look for a missing term"
             return Pattern(text, remedy, "low_precision")
     return None
 

@@ -14,6 +14,7 @@ from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Search, Subject
+from grader.grading.patterns.precisions import accumulated
 from grader.grading.patterns.regions import region, vague_region
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -25,6 +26,7 @@ SEARCHES: Sequence[Search] = (
     missing_factor,
     grouped,
     function_of_one,
+    accumulated,
 )
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
 
@@ -69,7 +71,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     subject = _subject(oracle, alone, name, actual, case.outputs[name])
     if subject is None or not case.comparable("outputs", name):
         return None
-    for search in (arrangement, region, missing_factor, grouped, vague_region):
+    for search in (arrangement, region, missing_factor, grouped, accumulated, vague_region):
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped else pattern

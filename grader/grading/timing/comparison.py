@@ -129,7 +129,7 @@ class ExactCheck:
             wrt = case.wrt if draw.cotangents else ()
             plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
             ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)
-            _, self._trackers = track(ask, plain, traits, oracle.device, pace=pace)
+            _, self._trackers = track(ask, plain, traits, oracle.device, pace=pace, tf32=oracle.precision.meaning.tf32)
         return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
 
 

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
 
 from grader import protocol as p
 from grader.grading.oracle.oracle import Oracle
@@ -30,6 +33,11 @@ SPLIT_PRODUCTS = 3
 WINOGRAD = 4
 """Times fewer operations that a convolution may need than the direct sum: F(4x4, 3x3)."""
 
+EIGHT_BITS = 2
+"""Times the rate of 16-bit products that a tensor core has for operands of eight bits."""
+PACKED = 2
+"""Operations on 16-bit numbers that one float32 lane may do at once."""
+
 
 @dataclass(frozen=True)
 class Peaks:
@@ -40,39 +48,59 @@ class Peaks:
     bytes: float
     cache_bytes: int | None
     """Size of the last-level cache; None if unknown."""
+    narrow: float | None = None
+    """Operations per second in products of the narrowest type among the operands, if that has 16 bits or less."""
 
 
 class Roofline:
     """Peaks by device, measured by the reference's worker when they are first needed, and kept."""
 
     def __init__(self) -> None:
-        self._peaks: dict[Device, Peaks] = {}
+        self._peaks: dict[tuple[Device, torch.dtype | None], Peaks] = {}
 
-    def bounds(self, oracle: Oracle, work: p.Counted, timing: TimingResult, *, tf32: bool) -> TimingResult:
-        """The timing with the bounds of its phases, where there are any."""
+    def bounds(
+        self,
+        oracle: Oracle,
+        work: p.Counted,
+        timing: TimingResult,
+        *,
+        tf32: bool,
+        narrow: torch.dtype | None = None,
+    ) -> TimingResult:
+        """The timing with the bounds of its phases, where there are any; `narrow` as `workload.narrow_operands`."""
         device = oracle.device
-        peaks = self._peaks.get(device) or self._measure(oracle)
-        bounded = _with_bounds(timing, work, peaks, device, tf32)
+        how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
+        peaks = self._peaks.get((device, narrow)) or self._measure(oracle, narrow)
+        bounded = _with_bounds(timing, work, peaks, device, **how)
         if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before anybody is suspected
-            bounded = _with_bounds(timing, work, self._measure(oracle), device, tf32)
+            bounded = _with_bounds(timing, work, self._measure(oracle, narrow), device, **how)
         return bounded
 
-    def _measure(self, oracle: Oracle) -> Peaks:
-        measured, before = workload.measure_peaks(oracle), self._peaks.get(oracle.device)
-        best = Peaks(measured.float32, measured.tf32, measured.bytes, backend(oracle.device).cache_bytes())
+    def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
+        before = self._peaks.get((oracle.device, narrow))
+        eight_bits = narrow is not None and narrow.itemsize == 1
+        names: dict[torch.dtype | None, Literal["bfloat16", "float16"]] = {torch.float16: "float16"}
+        measured = workload.measure_peaks(oracle, None if narrow is None else names.get(narrow, "bfloat16"))
+        rate = measured.narrow and measured.narrow * (EIGHT_BITS if eight_bits else 1)
+        best = Peaks(measured.float32, measured.tf32, measured.bytes, backend(oracle.device).cache_bytes(), rate)
         if before is not None:
-            better = {name: max(getattr(best, name), getattr(before, name)) for name in ("float32", "tf32", "bytes")}
-            best = replace(best, **better)
-        self._peaks[oracle.device] = best
+            names_of = ("float32", "tf32", "bytes", *(("narrow",) if rate else ()))
+            best = replace(best, **{name: max(getattr(best, name), getattr(before, name)) for name in names_of})
+        self._peaks[oracle.device, narrow] = best
         return best
 
 
-def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: bool) -> float:
-    """Least milliseconds of some passes one after another; `tf32` as the convolutions were timed."""
+def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: bool, everywhere: bool = False) -> float:
+    """Least milliseconds of some passes one after another; `tf32` as the convolutions were timed.
+
+    `everywhere` allows TensorFloat-32 in matrix products too.
+    """
     full = max(peaks.float32, peaks.tf32 / SPLIT_PRODUCTS)
+    if everywhere or peaks.narrow:
+        full = max(full, peaks.tf32, peaks.narrow or 0.0)
     convolving = max(full, peaks.tf32) if tf32 else full
     products = sum(work.matmul / full + work.convolution / WINOGRAD / convolving for work in parts)
-    pointwise = sum(work.pointwise for work in parts) / peaks.float32
+    pointwise = sum(work.pointwise for work in parts) / (peaks.float32 * (PACKED if peaks.narrow else 1))
     moved = sum(_uncached_bytes(work, peaks, device) for work in parts) / peaks.bytes
     return 1e3 * max(products, pointwise, moved)
 
@@ -103,7 +131,7 @@ def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
     )
 
 
-def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: Device, tf32: bool) -> TimingResult:
+def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: Device, **how: bool) -> TimingResult:
     parts = {"forward": [work.forward]}
     if work.backward is not None:
         parts |= {"backward": [work.backward], "total": [work.forward, work.backward]}
@@ -111,7 +139,7 @@ def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: De
     for name, of in parts.items():
         phase: PhaseTiming | None = getattr(timing, name)
         if phase is not None:
-            bound = bound_ms(of, peaks, device, tf32=tf32)
+            bound = bound_ms(of, peaks, device, **how)
             given = bound if 0 < bound <= phase.reference_ms else None
             changed[name] = phase.model_copy(update={"bound_ms": given})
     return timing.model_copy(update=changed)

@@ -26,7 +26,13 @@ def add_roofline_and_baselines(resources: Resources, request: Request, record: R
         try:
             oracle = resources.oracle(request.problem, request.device, request.precision)
             work = workload.work(oracle, record.timed)
-            record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=not options.strict_fp32)
+            record.timing = resources.roofline.bounds(
+                oracle,
+                work,
+                record.timing,
+                tf32=not options.strict_fp32,
+                narrow=workload.narrow_operands(record.timed),
+            )
             oracle.release()
             if options.baselines:
                 measured = _baselines(resources, oracle, record.timed, not options.strict_fp32)

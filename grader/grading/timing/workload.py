@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -12,7 +12,9 @@ from grader import protocol as p
 from grader.executor import JobBuilder
 from grader.grading.compare import blocks
 from grader.grading.compare.blocks import is_large
+from grader.grading.compare.narrow_types import is_narrow
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.drawing import rounded
 from grader.grading.oracle.evaluation import MODEL, evaluate
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
@@ -34,7 +36,8 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     traits = oracle.traits(case)
     given = case.inputs, case.state, case.cotangents
     runs = [evaluate(oracle, MODEL, traits, *given, case.wrt, case.training, tf32=tf32)]
-    if tf32 and backend(oracle.device).tf32 and work(oracle, case).forward.convolution:
+    counted, everywhere = work(oracle, case).forward, oracle.precision.meaning.tf32
+    if tf32 and backend(oracle.device).tf32 and (counted.convolution or (everywhere and counted.matmul)):
         # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
         inputs, state, cotangents = (
@@ -53,14 +56,6 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
                 relative = error / max(expected.norm, 1e-300)
                 errors[expected.name] = max(errors.get(expected.name, 0.0), relative)
     return errors
-
-
-def rounded(value: Any) -> Any:
-    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
-    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
-        return value
-    bits = value.contiguous().view(torch.int32)
-    return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
 
 
 def work(oracle: Oracle, case: Case) -> p.Counted:
@@ -113,9 +108,16 @@ def _ms_each(oracle: Oracle, case: Case) -> float:
     return float(min(timed.ms for timed in result.of(p.Timed)) / max(operations, 1))
 
 
-def measure_peaks(oracle: Oracle) -> p.Gauged:
-    """Peak rates of the device, measured by the reference's worker."""
+def narrow_operands(case: Case) -> torch.dtype | None:
+    """The narrowest floating type among inputs, parameters and outputs, if it has 16 bits or less."""
+    tensors = [value for value in (*case.inputs, *case.state.values()) if isinstance(value, torch.Tensor)]
+    dtypes = [value.dtype for value in tensors] + [expected.dtype for expected in case.outputs.values()]
+    return min((of for of in dtypes if is_narrow(of)), key=lambda of: of.itemsize, default=None)
+
+
+def measure_peaks(oracle: Oracle, narrow: Literal["bfloat16", "float16"] | None = None) -> p.Gauged:
+    """Peak rates of the device, measured by the reference's worker; `narrow` in products of this type too."""
     oracle.release()
-    measured = oracle.step(p.Gauge(device=backend(oracle.device).torch_device))
+    measured = oracle.step(p.Gauge(device=backend(oracle.device).torch_device, narrow=narrow))
     assert isinstance(measured, p.Gauged)
     return measured

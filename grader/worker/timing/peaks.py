@@ -22,11 +22,14 @@ COPY_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
 @handles(Gauge)
 def gauge(session: Session, step: Gauge) -> Gauged:
     """Measure the peaks of the step's device."""
-    return measured_peaks(torch.device(step.device))
+    return measured_peaks(torch.device(step.device), None if step.narrow is None else getattr(torch, step.narrow))
 
 
-def measured_peaks(device: torch.device) -> Gauged:
-    """Time float32 matrix products with and without TensorFloat-32, and a copy and a sum of a vector."""
+def measured_peaks(device: torch.device, narrow: torch.dtype | None = None) -> Gauged:
+    """Time float32 matrix products with and without TensorFloat-32, and a copy and a sum of a vector.
+
+    Products of the `narrow` type too, if there is one.
+    """
     size, length = MATRIX[device.type], COPY_BYTES[device.type] // 4
     a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
     rates = {}
@@ -36,11 +39,15 @@ def measured_peaks(device: torch.device) -> Gauged:
             rates[tf32] = 2 * size**3 / _best_seconds(device, lambda: torch.mm(a, b, out=out))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
+    narrow_rate = None
+    if narrow is not None:
+        a, b, out = (of.to(narrow) for of in (a, b, out))
+        narrow_rate = 2 * size**3 / _best_seconds(device, lambda: torch.mm(a, b, out=out))
     # Written before they are read: untouched pages would all be the one page of zeros, in cache.
     source, target = (torch.ones(length, device=device) for _ in range(2))
     copied = 2 * 4 * length / _best_seconds(device, lambda: target.copy_(source))
     summed = 4 * length / _best_seconds(device, lambda: source.sum())
-    return Gauged(float32=rates[False], tf32=rates[True], bytes=max(copied, summed))
+    return Gauged(float32=rates[False], tf32=rates[True], bytes=max(copied, summed), narrow=narrow_rate)
 
 
 def _best_seconds(device: torch.device, action: Callable[[], object]) -> float:

@@ -14,6 +14,7 @@ from grader.grading.timing import roofline
 from grader.grading.timing.roofline import Peaks, Roofline, above_roofline, bound_ms
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
+from grader.verdict.precision import Precision
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
 from grader.worker.timing.peaks import measured_peaks
@@ -139,7 +140,7 @@ def test_peaks_are_measured_here():
 class Oracle:
     """Stands in for an oracle whose device gets faster each time it is measured."""
 
-    device = Device.CPU
+    device, precision = Device.CPU, Precision.FP32
 
     def __init__(self):
         self.asked = 0
