@@ -3,9 +3,9 @@
     python -m benchmarks.precisions --checkout DIR [--precision bf16] [--count 10] [--seed 0] [--seconds 80] --out FILE
 
 Each problem's reference is graded as a submission, and so are mutants of it: `float32` computes in float32 and rounds
-once, `scaled` is 0.6% too large, which passes a tolerance of 1e-2, `wrong` is 5% too large, `detached` has no graph. The
-evaluator runs 5 correctness trials and compares the forward alone. Rows are appended to FILE, and those that are there
-are not repeated. The table shows where the two differ.
+once, `scaled` is 0.6% too large, which passes a tolerance of 1e-2, `wrong` is 5% too large, `detached` has no graph.
+The evaluator runs 5 correctness trials and compares the forward alone. Rows are appended to FILE, and those in it are
+not repeated. The table shows where the two differ.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _wrong(
         return GradientFault("grad_scaled", name, label, text, scale_remedy(factor), factor=factor)
     wrong = _wrong_elements(gradient, reference64)
     amount = (
-        f"relative error {check.rel_rms_error:.2g} (float32 eager PyTorch: {check.yardstick_rel_rms_error:.2g}), "
+        f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.yardstick_rel_rms_error:.2g}), "
         f"worst at {list(check.worst_index or ())}: {check.worst_candidate:.6g} for {check.worst_reference:.6g}"
     )
     text = f"wrong in {int(wrong.sum())} of {wrong.numel()} elements"
