@@ -131,4 +131,4 @@ def _differentiable(value: object) -> TypeGuard[torch.Tensor]:
 
 
 def _is_float(value: torch.Tensor) -> bool:
-    return value.is_floating_point() or value.is_complex()
+    return (value.is_floating_point() and value.itemsize > 1) or value.is_complex()

@@ -113,7 +113,7 @@ class JobBuilder:
         arguments = []
         for value in inputs:
             if isinstance(value, torch.Tensor):
-                grad = requires_grad and (value.is_floating_point() or value.is_complex())
+                grad = requires_grad and value.itemsize > 1 and (value.is_floating_point() or value.is_complex())
                 arguments.append(p.Argument(slot=self.place(value), requires_grad=grad, layout=layout))
             else:
                 arguments.append(p.Argument(value=p.encode_value(value)))

@@ -35,7 +35,7 @@ def put_inputs(session: Session, step: p.PutInputs) -> p.Done:
             arguments.append(p.decode_value(argument.value))
             continue
         value = session.regions["inbox"].slot(argument.slot)
-        widens = step.float64 and (value.is_floating_point() or value.is_complex())
+        widens = step.float64 and value.itemsize > 1 and (value.is_floating_point() or value.is_complex())
         dtype = torch.promote_types(value.dtype, torch.float64) if widens else value.dtype
         target = old.arguments[index] if old is not None and step.reuse_addresses else None
         if not isinstance(target, torch.Tensor):

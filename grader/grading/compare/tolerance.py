@@ -201,9 +201,9 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
 
 def _slope(expected: Expected) -> float:
     """The relative tolerance of rule 3, which applies to |G| + rms(G)."""
-    if not expected.has_float64:
-        return COARSE_TOLERANCE
     spacing = narrow_types.spacing(expected.dtype)
+    if not expected.has_float64:
+        return COARSE_TOLERANCE + spacing
     return ELEMENT_TOLERANCE + EPSILON * math.sqrt(expected.reduction_length) + spacing / 2
 
 

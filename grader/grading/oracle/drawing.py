@@ -47,13 +47,13 @@ def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, c
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
-    """Whether the value is a floating-point tensor."""
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    """Whether the value is a floating-point tensor, and not one of eight bits, which are codes beside their scales."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
 
 
 def is_differentiable(value: object) -> TypeGuard[torch.Tensor]:
     """Whether the value is a floating-point or complex tensor."""
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return is_float(value) or (isinstance(value, torch.Tensor) and value.is_complex())
 
 
 def perturbed(inputs: Sequence[object], device: Device, ulps: float = PERTURBATION_ULPS) -> list[object]:

@@ -50,7 +50,7 @@ def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
 
 
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
-    """The structure of each tensor among the forward's arguments, by position."""
+    """The structure of each tensor among the forward's arguments, by position; none of floats of eight bits."""
 
     def run() -> dict[int, Structure]:
         variant = oracle.module.variants[case.variant]
@@ -58,7 +58,7 @@ def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
         return {
             index: Structure([value for value in values if isinstance(value, torch.Tensor)])
             for index, values in enumerate(zip(case.inputs, *others, strict=True))
-            if isinstance(values[0], torch.Tensor)
+            if isinstance(values[0], torch.Tensor) and (is_float(values[0]) or not values[0].is_floating_point())
         }
 
     return oracle.remember(("structures", case.seed), run)
