@@ -13,7 +13,7 @@ NOT_SOLUTIONS = ("wraps_reference",)
 
 
 class LabelChoice(Value):
-    """The labels that a submission must have, and those that it must not have, to be on a board of a precision."""
+    """The labels that a submission must have and must not have, and its precision, to be on a board."""
 
     having: tuple[str, ...] = ()
     without: tuple[str, ...] = NOT_SOLUTIONS

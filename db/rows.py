@@ -138,7 +138,7 @@ def read_rows(store: Store, *, after: int = 0, run: int | None = None) -> list[R
 
 
 def counted(rows: Iterable[Row]) -> list[Row]:
-    """The verdicts that count: the newest for each source, device and precision, on the problem's newest source.
+    """The verdicts that count: a source's newest by device and precision, on the problem's newest text.
 
     As on the leaderboard, verdicts on one variant and grader errors do not count. A `not_run` counts only if there is
     no other verdict for the source.

@@ -96,7 +96,7 @@ class GraderOptions(Value):
         return words
 
     def settings(self, device: Device, precision: Precision | None = None) -> Settings:
-        """The stored settings of a verdict that is reached on `device`; `precision` replaces that of the options."""
+        """The stored settings of a verdict on `device`; `precision` replaces that of the options."""
         return Settings(
             device=device,
             variant=self.variant,

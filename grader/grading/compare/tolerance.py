@@ -174,8 +174,9 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
 def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     """All figures from one pass over the elements, which synchronizes with the GPU once."""
     slope, rms = _slope(expected), _rms(expected)
-    factor = narrow_types.FACTOR_MAX if narrow_types.is_narrow(expected.dtype) else BASELINE_FACTOR_MAX
-    floor = factor * expected.error_max + slope * rms + (0 if expected.has_float64 else COARSE_TOLERANCE)
+    share = narrow_types.share(expected.dtype)
+    floor = BASELINE_FACTOR_MAX * share * expected.error_max + slope * rms
+    floor += 0 if expected.has_float64 else COARSE_TOLERANCE
     reference64 = expected.reference64
     if candidate.numel() <= HOST_ELEMENTS:
         candidate, reference64 = candidate.cpu(), expected.on_host
@@ -278,7 +279,7 @@ def _l2_bound(expected: Expected, reference_l2: float) -> float:
     """The right side of rule 2."""
     if not expected.has_float64:
         return math.inf  # rule 3 with the fallback tolerance decides alone
-    factor = narrow_types.FACTOR_L2 if narrow_types.is_narrow(expected.dtype) else BASELINE_FACTOR_L2
+    factor = BASELINE_FACTOR_L2 * narrow_types.share(expected.dtype)
     return factor * expected.error_l2 + _rounding_bound(expected, reference_l2)
 
 
@@ -293,5 +294,5 @@ def _no_scale(expected: Expected, candidate: torch.Tensor) -> bool:
     """Rule 4."""
     if not narrow_types.is_narrow(expected.dtype) or not expected.has_float64:
         return True
-    allowed = narrow_types.spacing(expected.dtype) / 2 + narrow_types.FACTOR_L2 * expected.error_along
-    return abs(narrow_types.along_of(candidate, expected.reference64)) <= allowed
+    allowed = narrow_types.spacing(expected.dtype) / 2 + 2 * expected.error_along
+    return narrow_types.along_of(candidate, expected.reference64) <= allowed

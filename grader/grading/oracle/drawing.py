@@ -47,7 +47,7 @@ def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, c
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
-    """Whether the value is a floating-point tensor, and not one of eight bits, which are codes beside their scales."""
+    """Whether the value is a floating-point tensor, of more than eight bits, which need scales."""
     return isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -13,6 +13,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Table
+from grader.grading.oracle.drawing import rounded as rounded_to_tf32
 from grader.grading.oracle.reference_process import ReferenceProcess
 
 MODEL, MODEL64 = "model", "model64"
@@ -90,6 +91,12 @@ class Pass:
         tensors = {f"input[{i}]": value for i, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)}
         tensors |= self.state
         return {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in self.wrt}
+
+    def in_tf32(self) -> Pass:
+        """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
+        tables = self.state, self.cotangents
+        state, given = ({key: rounded_to_tf32(of) for key, of in table.items()} for table in tables)
+        return replace(self, inputs=[rounded_to_tf32(value) for value in self.inputs], state=state, cotangents=given)
 
     def nbytes(self, traits: Traits) -> int:
         """Bytes of the tensors that are sent and returned."""

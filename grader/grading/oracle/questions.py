@@ -50,7 +50,7 @@ def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
 
 
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
-    """The structure of each tensor among the forward's arguments, by position; none of floats of eight bits."""
+    """The structure of each tensor argument of the forward but floats of eight bits, by position."""
 
     def run() -> dict[int, Structure]:
         variant = oracle.module.variants[case.variant]

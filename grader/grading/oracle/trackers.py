@@ -15,7 +15,7 @@ from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, rounded, ties_broken
+from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -45,9 +45,8 @@ class _Tracker:
         self.spread: torch.Tensor | None = None
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
-        self.add(eager)
-        if narrow_types.is_narrow(self.dtype):
-            self.add(self.reference64.to(self.dtype))
+        for run in (eager, *narrow_types.rounded_once(self.reference64, self.dtype)):
+            self.add(run)
 
     def add(self, run: torch.Tensor) -> None:
         if self.ambiguous is not None:
@@ -55,8 +54,7 @@ class _Tracker:
             return
         l2, largest = blocks.baseline_error(run, self.reference64)
         self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
-        if narrow_types.is_narrow(self.dtype):
-            self.error_along = max(self.error_along, abs(narrow_types.along_of(run, self.reference64)))
+        self.error_along = max(self.error_along, narrow_types.along_of(run, self.reference64))
 
     def spread_by(self, run: torch.Tensor, *, keep: bool) -> None:
         error = nonsmooth.absolute_error(run, self.reference64)
@@ -200,8 +198,8 @@ def track(
 
     `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
     `affords_float64` returns False, the values of the eager run replace the float64 values. `pace` gets the times of
-    the runs; a slow reference has one perturbed run. With `tf32`, a run on operands rounded to TensorFloat-32 counts
-    too. On a GPU, the eager and the float64 run are asked alone, as they are where one job cannot hold all runs.
+    the runs; a slow reference has one perturbed run. `tf32` adds one on operands rounded to it. On a GPU, the eager
+    and the float64 run are asked alone, as they are where one job cannot hold all runs.
     """
 
     def alone(one: Pass) -> Evaluation:
@@ -234,16 +232,10 @@ def track(
     for other in others:
         trackers.add(other)
     if tf32 and traits.flops:
-        trackers.add(alone(_in_tf32(plain)))
+        trackers.add(alone(plain.in_tf32()))
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
     trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
     return eager, trackers
-
-
-def _in_tf32(plain: Pass) -> Pass:
-    """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
-    state, cotangents = ({name: rounded(of) for name, of in table.items()} for table in (plain.state, plain.cotangents))
-    return replace(plain, inputs=[rounded(value) for value in plain.inputs], state=state, cotangents=cotangents)
 
 
 def _others(again: Callable[[int, float], Iterator[Evaluation]], count: int, pace: Pace) -> Iterator[Evaluation]:

@@ -1,4 +1,4 @@
-"""Whether an error is that of another precision: TensorFloat-32 operands, or sums kept in a 16-bit type."""
+"""Whether an error is that of another precision: TensorFloat-32 operands, or sums kept in 16 bits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,12 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.pattern import FREE, Pattern, Subject, norm, number
 from grader.verdict.precision import Precision
 
-ALIKE = 0.3
-"""Least correlation of two errors with one cause: independent ones have 1/sqrt(n). A choice: in a chain of products,
-the operands of all but the first are results, whose rounding is unknown."""
-LONG = 16
-"""Terms from which a sum that is kept in 16 bits shows. A choice: its error is then three times one rounding."""
-
 
 def tensor_float_accuracy(oracle: Oracle, case: Case, name: str, sealed: torch.Tensor) -> bool:
-    """Whether an output's error is that of float32 operands with ten bits of mantissa, rounded or cut off.
+    """Whether an output's error follows that of float32 operands with ten bits of mantissa.
 
-    Asked in fp32 only, where TensorFloat-32 is off.
+    They are rounded or cut off. Asked in fp32 only, where TensorFloat-32 is off. The correlation need not be high: in a
+    chain of products, the operands of all but the first are results, whose rounding is unknown.
     """
     traits, expected = oracle.traits(case), case.outputs[name]
     if oracle.precision is not Precision.FP32 or expected.dtype is not torch.float32 or not traits.flops:
@@ -41,7 +36,7 @@ def tensor_float_accuracy(oracle: Oracle, case: Case, name: str, sealed: torch.T
         due = run.outputs[name].to(sealed.device).double() - exact
         sizes = norm(error), norm(due)
         alike = float((error * due).sum()) / max(sizes[0] * sizes[1], 1e-300)
-        if alike > max(ALIKE, 3 / math.sqrt(error.numel())) and sizes[0] < 4 * sizes[1]:
+        if alike > max(0.3, 3 / math.sqrt(error.numel())) and sizes[0] < 4 * sizes[1]:
             return True
     return False
 
@@ -61,10 +56,10 @@ def _cut_off(value: Any) -> Any:
 
 
 def accumulated(subject: Subject) -> Pattern | None:
-    """The error of a long sum that was kept in the 16-bit type of its result, in most elements and of both signs."""
+    """The error of a long sum that was kept in the 16-bit type of its result: in most elements."""
     dtype, length = subject.expected.dtype, subject.expected.reduction_length
     size, count = norm(subject.right), subject.right.numel()
-    if not is_narrow(dtype) or length < LONG or count < FREE * FREE or not size:
+    if not is_narrow(dtype) or length < FREE * FREE or count < FREE * FREE or not size:
         return None
     relative, unit = subject.size / size, spacing(dtype) / 2
     spread_out = float(subject.error.abs().median()) > 0.2 * subject.size / math.sqrt(count)

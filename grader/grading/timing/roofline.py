@@ -33,11 +33,6 @@ SPLIT_PRODUCTS = 3
 WINOGRAD = 4
 """Times fewer operations that a convolution may need than the direct sum: F(4x4, 3x3)."""
 
-EIGHT_BITS = 2
-"""Times the rate of 16-bit products that a tensor core has for operands of eight bits."""
-PACKED = 2
-"""Operations on 16-bit numbers that one float32 lane may do at once."""
-
 
 @dataclass(frozen=True)
 class Peaks:
@@ -50,6 +45,11 @@ class Peaks:
     """Size of the last-level cache; None if unknown."""
     narrow: float | None = None
     """Operations per second in products of the narrowest type among the operands, if that has 16 bits or less."""
+
+    @property
+    def pointwise(self) -> float:
+        """Operations per second on single elements; two of 16 bits may be packed into one of float32."""
+        return self.float32 * 2 if self.narrow else self.float32
 
 
 class Roofline:
@@ -67,7 +67,10 @@ class Roofline:
         tf32: bool,
         narrow: torch.dtype | None = None,
     ) -> TimingResult:
-        """The timing with the bounds of its phases, where there are any; `narrow` as `workload.narrow_operands`."""
+        """The timing with the bounds of its phases, where there are any.
+
+        `narrow` is as of `workload.narrow_operands`.
+        """
         device = oracle.device
         how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
         peaks = self._peaks.get((device, narrow)) or self._measure(oracle, narrow)
@@ -78,10 +81,10 @@ class Roofline:
 
     def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         before = self._peaks.get((oracle.device, narrow))
-        eight_bits = narrow is not None and narrow.itemsize == 1
         names: dict[torch.dtype | None, Literal["bfloat16", "float16"]] = {torch.float16: "float16"}
         measured = workload.measure_peaks(oracle, None if narrow is None else names.get(narrow, "bfloat16"))
-        rate = measured.narrow and measured.narrow * (EIGHT_BITS if eight_bits else 1)
+        # With operands of half the size, a tensor core has twice the rate.
+        rate = measured.narrow and measured.narrow * 2 / (narrow.itemsize if narrow else 2)
         best = Peaks(measured.float32, measured.tf32, measured.bytes, backend(oracle.device).cache_bytes(), rate)
         if before is not None:
             names_of = ("float32", "tf32", "bytes", *(("narrow",) if rate else ()))
@@ -100,7 +103,7 @@ def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: boo
         full = max(full, peaks.tf32, peaks.narrow or 0.0)
     convolving = max(full, peaks.tf32) if tf32 else full
     products = sum(work.matmul / full + work.convolution / WINOGRAD / convolving for work in parts)
-    pointwise = sum(work.pointwise for work in parts) / (peaks.float32 * (PACKED if peaks.narrow else 1))
+    pointwise = sum(work.pointwise for work in parts) / peaks.pointwise
     moved = sum(_uncached_bytes(work, peaks, device) for work in parts) / peaks.bytes
     return 1e3 * max(products, pointwise, moved)
 
