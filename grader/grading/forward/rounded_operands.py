@@ -28,6 +28,8 @@ def judge_rounding(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, 
     if text is None:
         return None
     remedy = "keep operands of products in float32, and TensorFloat-32 off"
+    if "TensorFloat-32" in text:
+        remedy += ", or grade with --precision tf32"
     return diagnose("low_precision", f"{name} {text}{also}", where=f"variant {case.name}", remedy=remedy)
 
 
