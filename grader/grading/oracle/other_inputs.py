@@ -55,7 +55,9 @@ def _made(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
     changed: list[tuple[str, list[object]]] = []
     for name, change in _CHANGES.items():
         inputs = [
-            _changed(change, structures[i], value, bounded=bounded) if isinstance(value, torch.Tensor) else value
+            _changed(change, structures[i], value, bounded=bounded)
+            if isinstance(value, torch.Tensor) and i in structures
+            else value
             for i, value in enumerate(case.inputs)
         ]
         if any(new is not old for new, old in zip(inputs, case.inputs, strict=True)):
