@@ -30,20 +30,21 @@ import triton.language as tl
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+LOG2E = 1.4426950408889634
 FORWARD = {"QUERIES": 128, "KEYS": 64, "num_warps": 8, "num_stages": 3}
 BACKWARD_KEYS = {"QUERIES": 64, "KEYS": 128, "num_warps": 8, "num_stages": 2}
 BACKWARD_QUERIES = {"QUERIES": 128, "KEYS": 64, "num_warps": 8, "num_stages": 2}
 
 
 @triton.jit
-def cap_scores(products, scale, cap):
-    """cap * tanh(scale * products / cap), by an exponential that may become 0 or infinite."""
-    return cap * (1.0 - 2.0 / (1.0 + tl.exp2(products * (2.0 * 1.4426950408889634 * scale / cap))))
+def tanh(doubled):
+    """Of half the argument, given in units of log(2), by an exponential that may become 0 or infinite."""
+    return 1.0 - 2.0 / (1.0 + tl.exp2(doubled))
 
 
 @triton.jit
 def attend(
-    qs, ks, vs, outputs, logs, scale, cap, length, width, heads, group,
+    qs, ks, vs, outputs, logs, inner, outer, length, width, heads, group,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Blocks of queries at the end have most keys, and begin first."""
@@ -63,7 +64,7 @@ def attend(
         key_at = (key_head * length + m[:, None]) * width + d[None, :]
         there = (m[:, None] < length) & (d[None, :] < width)
         k = tl.load(ks + key_at, mask=there, other=0.0)
-        scores = cap_scores(tl.dot(q, tl.trans(k)), scale, cap) * 1.4426950408889634
+        scores = outer * tanh(inner * tl.dot(q, tl.trans(k)))
         scores = tl.where(m[None, :] <= n[:, None], scores, float("-inf"))
         higher = tl.maximum(peak, tl.max(scores, axis=1))
         p = tl.exp2(scores - higher[:, None])
@@ -89,7 +90,7 @@ def row_products(gs, outputs, deltas, rows, width, ROWS: tl.constexpr, WIDTH: tl
 
 @triton.jit
 def differentiate_keys(
-    qs, ks, vs, gs, logs, deltas, dks, dvs, scale, cap, length, width, heads, group,
+    qs, ks, vs, gs, logs, deltas, dks, dvs, inner, outer, scale, length, width, heads, group,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Blocks of keys at the start have most queries, and begin first. Scores are transposed: keys by queries."""
@@ -115,13 +116,12 @@ def differentiate_keys(
             g = tl.load(gs + at, mask=there, other=0.0)
             log = tl.load(logs + head * length + n, mask=n < length, other=0.0)
             delta = tl.load(deltas + head * length + n, mask=n < length, other=0.0)
-            capped = cap_scores(tl.dot(k, tl.trans(q)), scale, cap)
-            p = tl.exp2(capped * 1.4426950408889634 - log[None, :])
+            capped = tanh(inner * tl.dot(k, tl.trans(q)))
+            p = tl.exp2(outer * capped - log[None, :])
             p = tl.where((m[:, None] <= n[None, :]) & (n[None, :] < length), p, 0.0)
             dv = tl.dot(p.to(g.dtype), g, dv)
             dp = tl.dot(v, tl.trans(g))
-            tanh = capped / cap
-            du = p * (dp - delta[None, :]) * (1.0 - tanh * tanh)
+            du = p * (dp - delta[None, :]) * (1.0 - capped * capped)
             dk = tl.dot(du.to(q.dtype), q, dk)
     tl.store(dks + key_at, (dk * scale).to(k.dtype), mask=mine)
     tl.store(dvs + key_at, dv.to(k.dtype), mask=mine)
@@ -129,7 +129,7 @@ def differentiate_keys(
 
 @triton.jit
 def differentiate_queries(
-    qs, ks, vs, gs, logs, deltas, dqs, scale, cap, length, width, heads, group,
+    qs, ks, vs, gs, logs, deltas, dqs, inner, outer, scale, length, width, heads, group,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     block = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -150,12 +150,11 @@ def differentiate_queries(
         there = (m[:, None] < length) & (d[None, :] < width)
         k = tl.load(ks + key_at, mask=there, other=0.0)
         v = tl.load(vs + key_at, mask=there, other=0.0)
-        capped = cap_scores(tl.dot(q, tl.trans(k)), scale, cap)
-        p = tl.exp2(capped * 1.4426950408889634 - log[:, None])
+        capped = tanh(inner * tl.dot(q, tl.trans(k)))
+        p = tl.exp2(outer * capped - log[:, None])
         p = tl.where(m[None, :] <= n[:, None], p, 0.0)
         dp = tl.dot(g, tl.trans(v))
-        tanh = capped / cap
-        du = p * (dp - delta[:, None]) * (1.0 - tanh * tanh)
+        du = p * (dp - delta[:, None]) * (1.0 - capped * capped)
         dq = tl.dot(du.to(k.dtype), k, dq)
     tl.store(dqs + at, (dq * scale).to(q.dtype), mask=mine)
 
@@ -167,12 +166,13 @@ class Attention(torch.autograd.Function):
     def forward(ctx, query, key, value, scale, cap):
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         batch, heads, length, width = query.shape
-        ctx.numbers = scale, cap, length, width, heads, heads // key.shape[1]
+        ctx.factors, ctx.scale = (2 * LOG2E * scale / cap, LOG2E * cap), scale
+        ctx.sizes = length, width, heads, heads // key.shape[1]
         ctx.block = max(16, triton.next_power_of_2(width))
         output = torch.empty_like(query)
         logs = query.new_empty(batch * heads, length, dtype=torch.float32)
         grid = (triton.cdiv(length, FORWARD["QUERIES"]), batch * heads)
-        attend[grid](query, key, value, output, logs, *ctx.numbers, WIDTH=ctx.block, **FORWARD)
+        attend[grid](query, key, value, output, logs, *ctx.factors, *ctx.sizes, WIDTH=ctx.block, **FORWARD)
         ctx.save_for_backward(query, key, value, output, logs)
         return output
 
@@ -181,6 +181,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx, g):
         query, key, value, output, logs = ctx.saved_tensors
         want_query, want_key, want_value = ctx.needs_input_grad[:3]
+        factors = *ctx.factors, ctx.scale
         g = g.contiguous()
         batch, heads, length, width = query.shape
         deltas, rows = torch.empty_like(logs), logs.numel()
@@ -190,11 +191,11 @@ class Attention(torch.autograd.Function):
         if want_key or want_value:
             dk, dv = torch.empty_like(key), torch.empty_like(value)
             grid = (triton.cdiv(length, BACKWARD_KEYS["KEYS"]), batch * key.shape[1])
-            differentiate_keys[grid](*given, dk, dv, *ctx.numbers, WIDTH=ctx.block, **BACKWARD_KEYS)
+            differentiate_keys[grid](*given, dk, dv, *factors, *ctx.sizes, WIDTH=ctx.block, **BACKWARD_KEYS)
         if want_query:
             dq = torch.empty_like(query)
             grid = (triton.cdiv(length, BACKWARD_QUERIES["QUERIES"]), batch * heads)
-            differentiate_queries[grid](*given, dq, *ctx.numbers, WIDTH=ctx.block, **BACKWARD_QUERIES)
+            differentiate_queries[grid](*given, dq, *factors, *ctx.sizes, WIDTH=ctx.block, **BACKWARD_QUERIES)
         return dq, dk if want_key else None, dv if want_value else None, None, None
 
 

@@ -48,6 +48,9 @@ constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr int kSums = kWidth + 1;
 
+// Elements of a thread in the backward.
+constexpr int kOwn = 8;
+
 // row[t] to row[t + 3]; zeros before the start and after the end.
 template <bool kAligned>
 __device__ void load4(const float* row, int64_t t, int64_t length, float* to) {
@@ -63,7 +66,7 @@ __device__ void load4(const float* row, int64_t t, int64_t length, float* to) {
 template <bool kAligned>
 __device__ void store4(float* row, int64_t t, int64_t length, const float* from) {
   if constexpr (kAligned) {
-    *reinterpret_cast<float4*>(row + t) = make_float4(from[0], from[1], from[2], from[3]);
+    if (t < length) *reinterpret_cast<float4*>(row + t) = make_float4(from[0], from[1], from[2], from[3]);
   } else {
     for (int i = 0; i < 4 && t + i < length; ++i) row[t + i] = from[i];
   }
@@ -85,7 +88,7 @@ struct Filter {
   }
 };
 
-__device__ float sigmoid(float z) { return 1 / (1 + __expf(-z)); }
+__device__ float sigmoid(float z) { return __fdividef(1, 1 + __expf(-z)); }
 
 template <bool kAligned>
 __global__ void conv_silu_forward_kernel(
@@ -113,19 +116,19 @@ __global__ void conv_silu_backward_kernel(
   const int64_t start = row * length;
   const Filter filter(weights, biases, blockIdx.x);
   float sums[kSums] = {};
-  for (int64_t t = threadIdx.x * 4; t < length; t += kThreads * 4) {
-    float inputs[12], g[8], dz[7], dx[4] = {};  // inputs from t - 4, the others from t
+  for (int64_t t = threadIdx.x * kOwn; t < length; t += kThreads * kOwn) {
+    float inputs[kOwn + 8], g[kOwn + 4], dz[kOwn + 3], dx[kOwn] = {};  // inputs from t - 4, the others from t
 #pragma unroll
-    for (int i = 0; i < 3; ++i) load4<kAligned>(x + start, t - 4 + 4 * i, length, inputs + 4 * i);
-    load4<kAligned>(grad_output + start, t, length, g);
-    load4<kAligned>(grad_output + start, t + 4, length, g + 4);
+    for (int i = 0; i < kOwn + 8; i += 4) load4<kAligned>(x + start, t - 4 + i, length, inputs + i);
 #pragma unroll
-    for (int i = 0; i < 7; ++i) {
+    for (int i = 0; i < kOwn + 4; i += 4) load4<kAligned>(grad_output + start, t + i, length, g + i);
+#pragma unroll
+    for (int i = 0; i < kOwn + 3; ++i) {
       const float z = filter.at(inputs + 1 + i), s = sigmoid(z);
       dz[i] = g[i] * s * (1 + z * (1 - s));
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kOwn; ++i) {
       sums[kWidth] += dz[i];
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
@@ -133,7 +136,8 @@ __global__ void conv_silu_backward_kernel(
         sums[k] += dz[i] * inputs[1 + i + k];
       }
     }
-    store4<kAligned>(grad_x + start, t, length, dx);
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 4) store4<kAligned>(grad_x + start, t + i, length, dx + i);
   }
 
   __shared__ float shares[kThreads / kWarp][kSums];

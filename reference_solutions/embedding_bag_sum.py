@@ -3,8 +3,8 @@
 Fused: the lookup with the weighted sum, as in PyTorch's kernel, but with packs of four elements and four lookups of a
 bag in flight at once. Backward, one kernel makes the gradients of the lookups' weights in the same way. The
 embedding's gradient takes the lookups in the order of their tokens, sorted once with 32-bit keys; then each of its
-rows is written by one block of four warps, which share the row's lookups: no atomics, no fill, and the same result in
-every run.
+rows is written by one warp, or, where it has many lookups, by the eight warps of a block: no atomics, no fill, and
+the same result in every run.
 
 Bytes at full size, with E = 268 MB for the looked-up rows, of which a quarter is padding, and W = 102 MB for the
 embedding:
@@ -18,7 +18,7 @@ Why the backward is right: with c_bt for the weight of lookup t in bag b, and g_
     dL/dc_bt = row of token_bt . g_b        dL/drow_v = sum over all lookups (b, t) of v of c_bt g_b
 
 and both are 0 for padding, which is left out of each sum. The sort is stable: a row's lookups are added in their
-order in the batch, in four shares.
+order in the batch, a long row's in eight shares.
 """
 
 import torch
@@ -52,8 +52,11 @@ CUDA_SOURCE = r"""
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kWarps = 4;
+constexpr int kWarps = 8;
 constexpr int kAhead = 4;
+
+// Lookups above which the warps of a block share a row.
+constexpr int kLong = 32;
 
 // kPack neighbouring elements of a row.
 template <int kPack>
@@ -154,38 +157,54 @@ __global__ void starts_kernel(const int* sorted, int64_t count, int64_t rows, in
   for (int64_t v = from; v <= to; ++v) starts[v] = int(place);
 }
 
-// A block takes a row of the embedding's gradient; its warps share the lookups and add up their sums in order.
+// The sum of grad_output's rows for the lookups from `place` to `end`, each weighted, `step` lookups apart.
+template <int kPack>
+__device__ Pack<kPack> sum_lookups(
+    const float* grad_output, const float* weights, const int64_t* order, int64_t slots, int64_t width, int64_t column,
+    int place, int end, int step) {
+  Pack<kPack> sum;
+  for (; place < end; place += step) {
+    Pack<kPack> rows[kAhead];
+    float factors[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int64_t lookup = place + i < end ? order[place + i] : -1;
+      factors[i] = lookup >= 0 ? weights[lookup] : 0.0f;
+      if (lookup >= 0 && column < width) {
+        rows[i] = load<kPack>(grad_output + int(lookup) / int(slots) * width + column);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) sum.add(factors[i], rows[i]);
+  }
+  return sum;
+}
+
+// A warp takes a row of the embedding's gradient. The block's warps share the lookups of its long rows, one after
+// another, and add up their sums in order.
 template <int kPack>
 __global__ void bag_backward_embedding_kernel(
     const float* grad_output, const float* weights, const int64_t* order, const int* starts, float* grad_embedding,
-    int64_t slots, int64_t width, int64_t padding) {
+    int64_t rows, int64_t slots, int64_t width, int64_t padding) {
   __shared__ Pack<kPack> shares[kWarps][kWarp];
-  const int64_t row = blockIdx.x;
-  const int begin = starts[row], end = row == padding ? begin : starts[row + 1];
-  for (int64_t first = 0; first < width; first += kWarp * kPack) {
-    const int64_t column = first + threadIdx.x * kPack;
-    Pack<kPack> sum;
-    for (int place = begin + threadIdx.y * kAhead; place < end; place += kWarps * kAhead) {
-      Pack<kPack> rows[kAhead];
-      float factors[kAhead];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int64_t lookup = place + i < end ? order[place + i] : -1;
-        factors[i] = lookup >= 0 ? weights[lookup] : 0.0f;
-        if (lookup >= 0 && column < width) rows[i] = load<kPack>(grad_output + lookup / slots * width + column);
+  for (int turn = 0; turn <= kWarps; ++turn) {
+    const bool alone = turn == kWarps;
+    const int64_t row = int64_t(blockIdx.x) * kWarps + (alone ? threadIdx.y : turn);
+    if (row >= rows) continue;
+    const int begin = starts[row], end = row == padding ? begin : starts[row + 1];
+    if (alone == (end - begin > kLong)) continue;
+    for (int64_t first = 0; first < width; first += kWarp * kPack) {
+      const int64_t column = first + threadIdx.x * kPack;
+      const int place = alone ? begin : begin + threadIdx.y * kAhead, step = alone ? kAhead : kWarps * kAhead;
+      auto sum = sum_lookups<kPack>(grad_output, weights, order, slots, width, column, place, end, step);
+      if (!alone) {
+        shares[threadIdx.y][threadIdx.x] = sum;
+        __syncthreads();
+        for (int i = 1; i < kWarps && threadIdx.y == 0; ++i) sum.add(1, shares[i][threadIdx.x]);
+        __syncthreads();
       }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) sum.add(factors[i], rows[i]);
+      if ((alone || threadIdx.y == 0) && column < width) store(grad_embedding + row * width + column, sum);
     }
-    if (end - begin > kAhead) {  // more than one warp has lookups
-      shares[threadIdx.y][threadIdx.x] = sum;
-      __syncthreads();
-      if (threadIdx.y == 0) {
-        for (int i = 1; i < kWarps; ++i) sum.add(1, shares[i][threadIdx.x]);
-      }
-      __syncthreads();
-    }
-    if (threadIdx.y == 0 && column < width) store(grad_embedding + row * width + column, sum);
   }
 }
 
@@ -202,7 +221,7 @@ bool in_packs(const torch::Tensor& tensor) {
 
 const dim3 kBlock(kWarp, kWarps);
 
-unsigned blocks(int64_t bags) { return unsigned((bags + kWarps - 1) / kWarps); }
+unsigned blocks(int64_t warps) { return unsigned((warps + kWarps - 1) / kWarps); }
 
 }  // namespace
 
@@ -259,10 +278,10 @@ torch::Tensor bag_backward_embedding(
       sorted.const_data_ptr<int>(), count, rows, starts.mutable_data_ptr<int>());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   const auto kernel = in_packs(grad_output) ? bag_backward_embedding_kernel<4> : bag_backward_embedding_kernel<1>;
-  kernel<<<unsigned(rows), kBlock, 0, stream>>>(
+  kernel<<<blocks(rows), kBlock, 0, stream>>>(
       grad_output.const_data_ptr<float>(), weights.const_data_ptr<float>(), order.const_data_ptr<int64_t>(),
-      starts.const_data_ptr<int>(), grad_embedding.mutable_data_ptr<float>(), tokens.size(1), grad_output.size(1),
-      padding);
+      starts.const_data_ptr<int>(), grad_embedding.mutable_data_ptr<float>(), rows, tokens.size(1),
+      grad_output.size(1), padding);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return grad_embedding;
 }

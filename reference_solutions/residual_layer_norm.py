@@ -102,15 +102,16 @@ class ResidualLayerNorm(torch.autograd.Function):
         columns, rows = x.shape[-1], x.numel() // x.shape[-1]
         programs = min(rows, PROGRAMS)
         dh = torch.empty_like(x)
-        dweight, dbias = x.new_empty(programs, columns), x.new_empty(programs, columns)
+        partials = x.new_empty(2, programs, columns)
         layer_norm_backward[(programs,)](
-            g.contiguous(), x, residual, weight, means, inverses, dh, dweight, dbias, rows, columns, **shape(columns)
+            g.contiguous(), x, residual, weight, means, inverses, dh, *partials, rows, columns, **shape(columns)
         )
+        dweight, dbias = partials.sum(1)
         return (
             dh if want_x else None,
             dh if want_residual else None,
-            dweight.sum(0) if want_weight else None,
-            dbias.sum(0) if want_bias else None,
+            dweight if want_weight else None,
+            dbias if want_bias else None,
             None,
         )
 

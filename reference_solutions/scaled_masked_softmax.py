@@ -61,11 +61,16 @@ __device__ float over_warp(float value) {
   return value;
 }
 
-// Where a row's mask begins: the heads of a sample share one.
-struct MaskRows {
-  int64_t heads, queries, columns;
+// The row of this warp: query, head and sample are told by the block's place, which takes no division.
+struct Rows {
+  int64_t queries, columns;
 
-  __device__ int64_t start(int64_t row) const { return (row / (heads * queries) * queries + row % queries) * columns; }
+  __device__ int64_t query() const { return int64_t(blockIdx.x) * kWarps + threadIdx.y; }
+  __device__ int64_t start() const {
+    return ((int64_t(blockIdx.z) * gridDim.y + blockIdx.y) * queries + query()) * columns;
+  }
+  // The heads of a sample share one mask.
+  __device__ int64_t mask_start() const { return (int64_t(blockIdx.z) * queries + query()) * columns; }
 };
 
 // Four neighbouring elements of a row, or as many as there are; not read where masked.
@@ -111,11 +116,10 @@ __device__ int64_t column_of(int pack) { return (int64_t(pack) * kWarp + threadI
 
 template <int kPacks, bool kAligned>
 __global__ void softmax_forward_kernel(
-    const float* scores, const uint8_t* masked, float* output, int64_t rows, MaskRows layout, float scale) {
-  const int64_t row = int64_t(blockIdx.x) * kWarps + threadIdx.y;
-  if (row >= rows) return;
-  const uint8_t* const mask = masked + layout.start(row);
-  const int64_t columns = layout.columns;
+    const float* scores, const uint8_t* masked, float* output, Rows rows, float scale) {
+  if (rows.query() >= rows.queries) return;
+  const uint8_t* const mask = masked + rows.mask_start();
+  const int64_t columns = rows.columns;
   float z[kPacks][4];
   unsigned hidden[kPacks];
 #pragma unroll
@@ -123,7 +127,7 @@ __global__ void softmax_forward_kernel(
   float peak = -INFINITY;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    load4<kAligned>(scores + row * columns, hidden[k], column_of(k), -INFINITY, z[k]);
+    load4<kAligned>(scores + rows.start(), hidden[k], column_of(k), -INFINITY, z[k]);
   }
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -142,26 +146,24 @@ __global__ void softmax_forward_kernel(
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     for (int i = 0; i < 4; ++i) z[k][i] *= inverse;
-    store4<kAligned>(output + row * columns, column_of(k), columns, z[k]);
+    store4<kAligned>(output + rows.start(), column_of(k), columns, z[k]);
   }
 }
 
 template <int kPacks, bool kAligned>
 __global__ void softmax_backward_kernel(
-    const float* grad_output, const float* output, const uint8_t* masked, float* grad_scores, int64_t rows,
-    MaskRows layout, float scale) {
-  const int64_t row = int64_t(blockIdx.x) * kWarps + threadIdx.y;
-  if (row >= rows) return;
-  const uint8_t* const mask = masked + layout.start(row);
-  const int64_t columns = layout.columns;
+    const float* grad_output, const float* output, const uint8_t* masked, float* grad_scores, Rows rows, float scale) {
+  if (rows.query() >= rows.queries) return;
+  const uint8_t* const mask = masked + rows.mask_start();
+  const int64_t columns = rows.columns;
   float g[kPacks][4], p[kPacks][4];
   unsigned hidden[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) hidden[k] = load_mask<kAligned>(mask, column_of(k), columns);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    load4<kAligned>(grad_output + row * columns, hidden[k], column_of(k), 0, g[k]);
-    load4<kAligned>(output + row * columns, hidden[k], column_of(k), 0, p[k]);
+    load4<kAligned>(grad_output + rows.start(), hidden[k], column_of(k), 0, g[k]);
+    load4<kAligned>(output + rows.start(), hidden[k], column_of(k), 0, p[k]);
   }
   float product = 0;
 #pragma unroll
@@ -172,7 +174,7 @@ __global__ void softmax_backward_kernel(
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     for (int i = 0; i < 4; ++i) g[k][i] = scale * p[k][i] * (g[k][i] - product);
-    store4<kAligned>(grad_scores + row * columns, column_of(k), columns, g[k]);
+    store4<kAligned>(grad_scores + rows.start(), column_of(k), columns, g[k]);
   }
 }
 
@@ -206,11 +208,11 @@ void by_size(int64_t columns, bool aligned, Launch launch) {
   else with(std::integral_constant<int, 16>());
 }
 
-MaskRows layout_of(const torch::Tensor& scores) { return {scores.size(1), scores.size(2), scores.size(3)}; }
-
 const dim3 kBlock(kWarp, kWarps);
 
-unsigned blocks(int64_t rows) { return unsigned((rows + kWarps - 1) / kWarps); }
+dim3 grid(const torch::Tensor& scores) {
+  return dim3(unsigned((scores.size(2) + kWarps - 1) / kWarps), unsigned(scores.size(1)), unsigned(scores.size(0)));
+}
 
 }  // namespace
 
@@ -220,13 +222,12 @@ torch::Tensor softmax_forward(const torch::Tensor& scores_, const torch::Tensor&
   const auto scores = scores_.contiguous(), masked = masked_.contiguous();
   auto output = torch::empty(scores.sizes(), scores.options());
   if (output.numel() == 0) return output;
-  const auto layout = layout_of(scores);
-  const int64_t rows = scores.numel() / layout.columns;
-  const bool aligned = layout.columns % 4 == 0 && on(scores, 16) && on(masked, 4);
-  by_size(layout.columns, aligned, [&](auto packs, auto in_packs) {
-    softmax_forward_kernel<packs(), in_packs()><<<blocks(rows), kBlock, 0, c10::cuda::getCurrentCUDAStream()>>>(
+  const Rows rows{scores.size(2), scores.size(3)};
+  const bool aligned = rows.columns % 4 == 0 && on(scores, 16) && on(masked, 4);
+  by_size(rows.columns, aligned, [&](auto packs, auto in_packs) {
+    softmax_forward_kernel<packs(), in_packs()><<<grid(scores), kBlock, 0, c10::cuda::getCurrentCUDAStream()>>>(
         scores.const_data_ptr<float>(), reinterpret_cast<const uint8_t*>(masked.const_data_ptr<bool>()),
-        output.mutable_data_ptr<float>(), rows, layout, float(scale));
+        output.mutable_data_ptr<float>(), rows, float(scale));
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return output;
@@ -240,14 +241,13 @@ torch::Tensor softmax_backward(
   const auto grad_output = grad_output_.contiguous(), masked = masked_.contiguous();
   auto grad_scores = torch::empty(output.sizes(), output.options());
   if (output.numel() == 0) return grad_scores;
-  const auto layout = layout_of(output);
-  const int64_t rows = output.numel() / layout.columns;
-  const bool aligned = layout.columns % 4 == 0 && on(grad_output, 16) && on(output, 16) && on(masked, 4);
-  by_size(layout.columns, aligned, [&](auto packs, auto in_packs) {
-    softmax_backward_kernel<packs(), in_packs()><<<blocks(rows), kBlock, 0, c10::cuda::getCurrentCUDAStream()>>>(
+  const Rows rows{output.size(2), output.size(3)};
+  const bool aligned = rows.columns % 4 == 0 && on(grad_output, 16) && on(output, 16) && on(masked, 4);
+  by_size(rows.columns, aligned, [&](auto packs, auto in_packs) {
+    softmax_backward_kernel<packs(), in_packs()><<<grid(output), kBlock, 0, c10::cuda::getCurrentCUDAStream()>>>(
         grad_output.const_data_ptr<float>(), output.const_data_ptr<float>(),
         reinterpret_cast<const uint8_t*>(masked.const_data_ptr<bool>()), grad_scores.mutable_data_ptr<float>(), rows,
-        layout, float(scale));
+        float(scale));
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return grad_scores;

@@ -1,11 +1,14 @@
-"""Runs shipped Triton solutions in Triton's interpreter and prints their errors as JSON.
+"""Runs shipped GPU solutions on the CPU and prints their errors as JSON.
 
 TRITON_INTERPRET=1 python -m tests.solutions_on_cpu VARIANT PROBLEM...
+
+Triton kernels run in Triton's interpreter, CUDA kernels as C++ with `cuda_on_cpu.h`.
 
 A line for each problem: {"problem": ID, "tensors": {NAME: [error, float32 baseline error, norm]}}, all against float64.
 """
 
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import triton.language as tl
+from torch.utils import cpp_extension
 from triton.runtime import interpreter
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +36,36 @@ def widen_products():
         return product(self, wide(a), wide(b), *others)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def emulate_cuda():
+    """Solutions' `load_inline` compiles their CUDA source as C++."""
+    load_inline = cpp_extension.load_inline
+
+    def load_emulated(name, cpp_sources, cuda_sources, functions, extra_cflags, extra_cuda_cflags):
+        source = re.sub(r"#include <(c10/cuda/.*|cooperative_groups.h)>", "", cuda_sources)
+        source = source.replace("constexpr int kCluster = 8", "constexpr int kCluster = 1")
+        source = re.sub(r"([\w:]+(?:<[^;{}<>]*>)?)\s*<<<([^;]*?)>>>\s*\(([^;]*)\);", launch, source)
+        source = f'#include "cuda_on_cpu.h"\n{cpp_sources}{source.replace(".is_cuda()", ".is_cpu()")}'
+        return load_inline(
+            f"{name}_on_cpu", source, functions=functions, extra_cflags=["-O1", "-w", "-std=c++20"],
+            extra_include_paths=[str(Path(__file__).parent)],
+        )  # fmt: skip
+
+    cpp_extension.load_inline = load_emulated
+
+
+def launch(match):
+    """`kernel<<<grid, block, 0, stream>>>(arguments);` as a call; grid and block may have commas within brackets."""
+    kernel, configuration, arguments = match.groups()
+    parts, depth = [""], 0
+    for character in configuration:
+        depth += (character in "(<{[") - (character in ")>}]")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return f"emulated::launch({parts[0]}, {parts[1]}, [&] {{ {kernel}({arguments}); }});"
 
 
 def answers(model, inputs, grad_output):
@@ -78,5 +112,6 @@ def errors(problem_id, variant):
 
 if __name__ == "__main__":
     widen_products()
+    emulate_cuda()
     for name in sys.argv[2:]:
         sys.stdout.write(json.dumps({"problem": name, "tensors": errors(name, sys.argv[1])}) + "\n")
