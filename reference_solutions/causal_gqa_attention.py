@@ -14,6 +14,9 @@ At full size, with S = 537 MB for one bfloat16 tensor of scores:
 
 Arithmetic bounds both directions: products of the blocks on and below the diagonal, and three exponentials a score.
 
+Measured on one H100: 0.26 ms forward, 267 TFLOP/s; backward 0.46 and 0.29 ms, 320 TFLOP/s; torch.compile's default
+takes 1.5 ms forward and 3.4 ms both ways. These are the fastest of six sizes of blocks for each kernel.
+
 Why the backward is right: with u = scale * q k, c = cap * tanh(u / cap), L = logsumexp(c) over a query's keys, p =
 exp(c - L) and D = sum(g * output) over the width,
 
@@ -31,9 +34,9 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 LOG2E = 1.4426950408889634
-FORWARD = {"QUERIES": 128, "KEYS": 64, "num_warps": 8, "num_stages": 3}
-BACKWARD_KEYS = {"QUERIES": 64, "KEYS": 128, "num_warps": 8, "num_stages": 2}
-BACKWARD_QUERIES = {"QUERIES": 128, "KEYS": 64, "num_warps": 8, "num_stages": 2}
+FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
+BACKWARD_KEYS = {"QUERIES": 32, "KEYS": 64, "num_warps": 4, "num_stages": 3}
+BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 2}
 
 
 @triton.jit

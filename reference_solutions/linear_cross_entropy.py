@@ -16,6 +16,9 @@ At full size, with L = 525 MB for all logits in bfloat16 and p = 1/2 for the sha
 Ignored rows have loss 0 and hand nothing down, so they are left out of every product; how many count is asked of the
 GPU once, in the forward. This is what the eager reference and a compiler of it cannot do, as the mask is data.
 
+Measured on one H200: 0.95 ms forward and 2.98 ms both ways, of which 2.47 ms are cuBLAS's; torch.compile's default
+takes 1.73 and 4.70 ms.
+
 Why the backward is right: for a row with logits z, target t and N rows that count,
 
     loss = mean over rows of logsumexp(z) - z_t        dL/dz_j = grad_output / N * (softmax(z)_j - [j = t])

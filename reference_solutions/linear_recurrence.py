@@ -14,6 +14,9 @@ Bytes at full size, with X = 84 MB for one tensor:
     backward  over 200 X                                            5 X  (grad_output, decay, h; dx, ddecay)
     kept      40 X                                                  2 X  (decay, and h, an output)
 
+Measured on one H200, whose copies reach 4.27 TB/s: the forward's kernel takes 77 us, 3.3 TB/s or 77% of that, the
+backward's 115 us, 3.7 TB/s or 86%.
+
 Why the backward is right: h_t is in the loss by itself and through h_(t+1), so with G_t for the whole gradient of
 h_t,
 

@@ -10,6 +10,9 @@ Bytes at full size, with C = 67 MB for one tensor of rows:
     backward   5 C  (grad_output and the sum twice, dh once)            4 C  (x, residual, grad_output, dh)
     kept       1 C  (the sum)                                           0    (x and residual are there anyway)
 
+Measured on one H200, whose copies reach 4.27 TB/s: the forward's kernel takes 49 us and the backward's 65 us, 4.1
+TB/s or 96% of that each.
+
 Why the backward is right: with n = (h - mean) * r, r = 1 / sqrt(var + eps), and means over a row's columns,
 
     dL/dn = g * weight        dL/dh = r * (dL/dn - mean(dL/dn) - n * mean(dL/dn * n))

@@ -10,6 +10,9 @@ Bytes at full size, with C = 134 MB for one bfloat16 tensor of rows (a float32 o
     backward  over 30 C, each of its products in float32                          3 C  (grad_output, x, dx)
     kept       6 C  (three float32 tensors)                                       0    (x is there anyway)
 
+Measured on one H200, whose copies reach 4.27 TB/s: the forward's kernel takes 70 us, 3.8 TB/s or 90% of that, the
+backward's 121 us, 3.3 TB/s or 78%.
+
 Why the backward is right: with r = 1 / sqrt(mean(x^2) + eps) and the mean over a row's columns,
 
     dr/dx_j = -r^3 x_j / columns

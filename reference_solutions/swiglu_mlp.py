@@ -12,6 +12,9 @@ Bytes besides the products' own at full size, with H = 67 MB for one tensor of 4
 
 931 GFLOP in the products, both ways together, bound everything.
 
+Measured on one H200: 1.18 of 1.35 ms of kernels are cuBLAS's products, at 790 TFLOP/s, so nothing around them can
+make this problem much faster. The kernels between take 46 us forward and 96 us backward, 4.4 and 3.5 TB/s.
+
 Why the backward is right: with s = sigmoid(gate) and hidden = gate * s * up,
 
     dhidden = g @ w3        dup = dhidden * gate * s        dgate = dhidden * up * s * (1 + gate * (1 - s))
