@@ -17,7 +17,8 @@ from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
 from grader.grading.compare import nonsmooth
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
-from grader.grading.oracle.trackers import PERTURBED_RUNS, ReductionLengths, Trackers, perturbed_runs
+from grader.grading.oracle.pace import PERTURBED_RUNS
+from grader.grading.oracle.trackers import ReductionLengths, Trackers, perturbed_runs
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.worker.checks.work_count import Counter as WorkCounter

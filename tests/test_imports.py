@@ -113,3 +113,9 @@ def test_no_module_takes_part_in_an_import_cycle():
 
     for name in sorted(set(graph) - {FRONT_DOOR}):
         visit(name, [])
+
+
+@pytest.mark.parametrize("path", files(), ids=module_name)
+def test_a_module_has_at_most_300_lines(path):
+    lines = len(path.read_text().splitlines())
+    assert lines <= 300, f"{path.relative_to(ROOT)} has {lines} lines: split it by ideas"

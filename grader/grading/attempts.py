@@ -4,7 +4,7 @@ Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
 - for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
-- for the essential checks only, once, if it ran out in the submission: then the grader holds little, and it is its own;
+- likewise if it ran out in the submission, but on fewer rows only if there was less of it than the reference takes;
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
@@ -61,8 +61,10 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
         undecided = len(attempt.kills_before) < 2 and not _repeats(error.kill, attempt)
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
-        # Its own fault, unless the grader held memory that it does not need.
-        return replace(attempt, scope=ESSENTIAL) if position < ESSENTIAL_AT else None
+        if position < ESSENTIAL_AT:
+            return replace(attempt, scope=ESSENTIAL)
+        fewer = record.memory_withheld and position + 1 < len(SCOPES)
+        return replace(attempt, scope=SCOPES[position + 1]) if fewer else None
     if error is not None and _is_shortage(error):
         wanted = max(position, ESSENTIAL_AT - 1) + 1
         return replace(attempt, scope=SCOPES[wanted]) if position + 1 < len(SCOPES) else None

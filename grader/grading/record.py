@@ -38,6 +38,8 @@ class Record:
     diagnoses: list[Diagnosis] = field(default_factory=list)
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None
+    memory_withheld: bool = False
+    """Whether a stopped submission had less of the device's memory than the reference takes."""
     inspected: Inspected = field(default_factory=Inspected)
 
     @contextmanager

@@ -73,6 +73,17 @@ def test_a_shortage_in_the_submission_is_its_own_once_the_grader_holds_little(sc
     assert (attempt and attempt.scope) == following
 
 
+@pytest.mark.parametrize(
+    ("scope", "following"),
+    [(EVERY_SIZE, ESSENTIAL), (ESSENTIAL, "half"), ("half", "quarter"), ("quarter", None)],
+)
+def test_a_submission_that_had_less_memory_than_the_reference_takes_is_graded_on_fewer_rows(scope, following):
+    short = record()
+    short.memory_withheld = True
+    attempt = next_attempt(Attempt(scope), short, own_shortage())
+    assert (attempt and attempt.scope) == following
+
+
 def test_a_lost_reference_is_started_again_once():
     again = next_attempt(Attempt(), record(), ReferenceLost("was killed"))
     assert again == Attempt(EVERY_SIZE, lost_before="was killed")

@@ -16,7 +16,8 @@ from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import SCALED_DOWN, other_inputs, room
-from grader.grading.oracle.trackers import Pace, track
+from grader.grading.oracle.pace import Pace
+from grader.grading.oracle.trackers import track
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 

@@ -22,7 +22,8 @@ from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, T
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, absent, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
-from grader.grading.oracle.trackers import Ask, Pace, ReductionLengths, Trackers, track
+from grader.grading.oracle.pace import Pace
+from grader.grading.oracle.trackers import Ask, ReductionLengths, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem

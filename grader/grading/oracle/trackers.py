@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Protocol
 
 import torch
 
-from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.pace import PERTURBED_RUNS, Pace
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -24,9 +24,6 @@ STRICT_SHARE = 0.125
 """Share of a slow reference's cases in which `Expected.strict` is asked. A choice: those sixteen runs take longer than
 all others together, and nobody may count on their absence."""
 _CHOICE = random.SystemRandom()
-PERTURBED_RUNS = 3
-"""Runs on perturbed inputs and parameters behind the baseline error. A choice: a branch that half of all runs take is
-in the eager run or one of these in 15 of 16 cases."""
 
 
 class _Tracker:
@@ -151,31 +148,6 @@ class Trackers:
         """The eager run of a tensor and those behind its spread."""
         self._spread(tracker)
         return tracker.runs
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How long the reference's runs of one variant take."""
-
-    limit: float
-    """Seconds from which a forward and backward are slow."""
-    clock: Callable[[], float]
-    seconds: dict[str, float] = field(default_factory=dict)
-    """The shortest run so far by model."""
-
-    def is_slow(self) -> bool:
-        """Whether all runs so far were, on average over those of a case."""
-        return self.average(self.seconds[MODEL]) > self.limit
-
-    def average(self, eager_seconds: float) -> float:
-        """Seconds of one of a case's runs, of which one is in float64."""
-        exact_seconds = self.seconds.get(MODEL64, eager_seconds)
-        return ((PERTURBED_RUNS + 1) * eager_seconds + exact_seconds) / (PERTURBED_RUNS + 2)
-
-    def note(self, model: str, started: float, *, runs: int = 1) -> None:
-        """Keep the time of runs that have just ended."""
-        took = max(LEAST_SECONDS, (self.clock() - started) / runs)
-        self.seconds[model] = min(self.seconds.get(model, took), took)
 
 
 class Ask(Protocol):

@@ -21,7 +21,8 @@ from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trackers import PERTURBED_RUNS, Trackers
+from grader.grading.oracle.pace import PERTURBED_RUNS
+from grader.grading.oracle.trackers import Trackers
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis

@@ -141,6 +141,9 @@ class DeviceBackend(Protocol):
     def used_bytes(self) -> int | None:
         """The device's own memory in use by all processes; None if it has none."""
 
+    def unused_bytes(self) -> int:
+        """Bytes of the device's own memory that no process uses; 0 if it has none."""
+
     def free_bytes(self) -> int:
         """Bytes that are left of the limit, and free; 0 if it has no memory of its own."""
 

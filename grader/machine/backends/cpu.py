@@ -100,6 +100,9 @@ class CpuBackend:
     def used_bytes(self) -> int | None:
         return None
 
+    def unused_bytes(self) -> int:
+        return 0
+
     def free_bytes(self) -> int:
         return 0
 

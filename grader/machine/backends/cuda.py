@@ -153,6 +153,11 @@ class CudaBackend:
 
         return int(pynvml.nvmlDeviceGetMemoryInfo(_nvml_device()).used)
 
+    def unused_bytes(self) -> int:
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
+
     def free_bytes(self) -> int:
         import torch
 

@@ -1,0 +1,230 @@
+"""Takes one submission through the stages.
+
+The process in verbs: check, build, start, plan, forward, backward, time, inspect, ask, keep, appraise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from grader.catalog.requests import Request
+from grader.executor.launcher import Role
+from grader.grading import build, inspection, plan
+from grader.grading.ahead import what_was_seen
+from grader.grading.backward import judge_backward, judge_small_inputs
+from grader.grading.builds import Builds
+from grader.grading.candidate import Candidate
+from grader.grading.forward.judge import judge_forward
+from grader.grading.forward.narrow import judge_other_inputs
+from grader.grading.forward.probes import NARROW
+from grader.grading.oracle.fewer_rows import ROWS
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import Stopped, diagnose
+from grader.grading.record import Record
+from grader.grading.resources import Resources, require_import, require_precision
+from grader.grading.timing import judge_timing
+from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
+from grader.machine.backends import backend
+from grader.machine.host import PeakMemory
+from grader.options import GraderOptions
+from grader.verdict.labels import labels
+from grader.verdict.models import Status
+from grader.verdict.stages import BackwardResult, StageStatus
+
+
+class Grading:
+    """One submission on its way through the stages.
+
+    A method is a stage, which fills in its part of the record.
+    """
+
+    candidate: Candidate
+    oracle: Oracle
+    todo: plan.Todo
+    memory: PeakMemory
+
+    def __init__(
+        self,
+        resources: Resources,
+        builds: Builds,
+        options: GraderOptions,
+        request: Request,
+        record: Record,
+        *,
+        scope: plan.Scope,
+        upcoming: Request | None,
+        used_before: int | None,
+    ) -> None:
+        """`used_before`: bytes of the device's memory that others use. Workers for `upcoming` start meanwhile."""
+        self.resources, self.builds, self.options = resources, builds, options
+        self.request, self.record, self.scope, self.upcoming = request, record, scope, upcoming
+        self.backend, self.used_before = backend(request.device), used_before
+
+    def run(self) -> None:
+        """Each stage runs only if the one before lets the submission through. Raises Stopped, ProblemError."""
+        self.check()
+        self.build()
+        with self.start():
+            self.plan()
+            if self.forward() and self.backward() and self.time():
+                self.inspect()
+                self.ask_other_inputs()
+            self.keep()
+        self.appraise()
+
+    def check(self) -> None:
+        """Raises Stopped for a source that no worker needs to see."""
+        build.check_source(self.request.submission)
+        require_precision(self.request)
+
+    def build(self) -> None:
+        """Compile in a worker that does not see the device, where the device wants that. Raises Stopped."""
+        device, available = self.request.device, self.backend.available()
+        if available:
+            self.resources.get_ready([self.request])
+        if self.backend.builds_apart:
+            with self.record.stage("build"):
+                self.record.build = self.builds.get(self.request)
+        if not available:
+            seen = what_was_seen(self.request, self.record.build)
+            what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
+            remedy = "grade it on a machine with one"
+            raise Stopped(diagnose("needs_cuda", what, remedy=remedy))
+
+    @contextmanager
+    def start(self) -> Iterator[None]:
+        """Import the submission in a worker of its own, which compiles it unless that is done. Raises Stopped."""
+        launcher, apart = self.resources.launcher, self.backend.builds_apart
+        with self.record.stage("start"):
+            worker = launcher.take(Role.RUN, self.request.device)
+        with launcher.dismissing(worker) if self.backend.ends_in_background and self.upcoming else worker:
+            with self.record.stage("start" if apart else "build"):
+                built = build.import_submission(
+                    *(worker, self.request.submission, self.resources.cache),
+                    keep=not apart,
+                    timeout_seconds=self.resources.limits.build,
+                    precision=self.request.precision,
+                )
+                self.record.build = self.record.build or built.result
+            require_import(built)
+            with PeakMemory(self.backend, self.used_before, shared=lambda: launcher.leaving) as self.memory:
+                try:
+                    self.candidate = Candidate(worker, self.request.device, self.resources.limits)
+                    self.candidate.captures_graphs = "cuda_graph" in labels(self.request.submission.source, "")
+                    yield
+                except Stopped:
+                    self.record.memory_withheld = self._memory_withheld()
+                    raise
+                finally:
+                    self.record.peak_device_bytes = self.memory.peak_bytes
+
+    def plan(self) -> None:
+        """Choose the cases that the submission is compared on, and have the reference compute them."""
+        with self.record.stage("start"):
+            self.oracle = self.resources.oracle(self.request.problem, self.request.device, self.request.precision)
+            if self.upcoming is not None and backend(self.upcoming.device).available():
+                # ready before this submission is timed
+                self.resources.get_ready([self.upcoming])
+            variant, quick = self.options.variant, self.options.quick
+            self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope)
+            self.candidate.reference_constructor = self.oracle.constructed_under
+            self.record.fewer_rows = self.todo.cases[0].variant == ROWS
+        self.record.diagnoses += self.todo.notes
+
+    def forward(self) -> bool:
+        """Compare outputs and buffers; whether they match."""
+        with self.record.stage("forward"):
+            todo, seconds = self.todo, self.oracle.budget.stage
+            judged = judge_forward(self.candidate, self.oracle, todo.cases, todo.probed, seconds=seconds)
+            self.record.forward, self.probes = judged.result, judged.probes
+            self.todo = todo.without(judged.left_out)
+        self.record.diagnoses += judged.diagnoses
+        return judged.result.status is StageStatus.PASSED
+
+    def backward(self) -> bool:
+        """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
+        if not self.todo.differentiated:
+            self.record.backward = BackwardResult(status=StageStatus.SKIPPED)
+            return True
+        with self.record.stage("backward"):
+            judged = judge_backward(
+                self.candidate,
+                self.oracle,
+                self.todo.differentiated,
+                self.todo.experiments,
+                seconds=self.oracle.budget.stage,
+            )
+            peak = {"peak_device_bytes": self.memory.peak_bytes}
+            self.record.backward = judged.result.model_copy(update=peak)
+        self.record.diagnoses += judged.diagnoses
+        return self.record.status in (Status.CORRECT, Status.MISSING_BACKWARD)
+
+    def time(self) -> bool:
+        """Time candidate and reference; whether every timed result is right."""
+        with self.record.stage("timing"):
+            self.resources.align(self.oracle, self.candidate, self.todo.timed, self.todo.rounds)
+            judged = judge_timing(
+                self.candidate,
+                self.oracle,
+                self.todo.timed,
+                self.todo.rounds,
+                training=self.record.status is Status.CORRECT,
+                tf32=not self.options.strict_fp32,
+                quiet=lambda: self.resources.launcher.quiet(self.request.device),
+            )
+            self.record.timing, self.record.timed = judged.result, self.todo.timed
+        if judged.result.status is StageStatus.FAILED:
+            self.record.fail_timing(judged.diagnoses)
+            self.oracle.release()
+            return False
+        self.record.diagnoses += judged.diagnoses
+        return True
+
+    def inspect(self) -> None:
+        """See which kernels run, and whether they stay within their tensors.
+
+        A failure to see them changes nothing.
+        """
+        case, record = self.todo.cases[0], self.record
+        differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
+        if case.released:  # the only case, at full size: another pass between redzones would need as much memory again
+            return
+        with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
+            released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
+            if self.backend.profiles_quickly or not self.options.quick:
+                record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
+            for backward in (False, True) if differentiated else (False,):
+                if record.add_late(inspection.judge_bounds(self.candidate, case, backward=backward)):
+                    break
+            released.result()
+
+    def ask_other_inputs(self) -> None:
+        """See whether it is right beyond the drawn inputs too.
+
+        Last, because it may end the submission's process.
+        """
+        if NARROW in self.probes and self.record.timing is not None:
+            with self.record.stage("inspection"):
+                asked = self.candidate, self.oracle, self.todo.cases
+                any(self.record.add_late(judge(*asked)) for judge in (judge_other_inputs, judge_small_inputs))
+
+    def keep(self) -> None:
+        """Keep the kernels that were compiled while it ran, for another grading of the same source."""
+        with self.record.stage("inspection"):
+            worker, cache, submission = self.candidate.worker, self.resources.cache, self.request.submission
+            added = build.keep_kernels(worker, submission, cache, self.resources.limits.call)
+            if self.record.build is not None and added is not None:
+                self.record.build = self.record.build.model_copy(update={"kernel_files": added})
+
+    def appraise(self) -> None:
+        """Add the roofline bound and the baselines, now that the candidate is gone."""
+        add_roofline_and_baselines(self.resources, self.request, self.record, self.options)
+
+    def _memory_withheld(self) -> bool:
+        """Whether the submission had less of the device's own memory than the reference takes."""
+        if not self.backend.own_memory or "oracle" not in vars(self):
+            return False
+        had = self.candidate.worker.peak_device_bytes + self.backend.unused_bytes()
+        return had < self.oracle.worker.peak_device_bytes
