@@ -27,8 +27,8 @@ as in PyTorch. dL/dc, made of these, gives the gradients of the convolution: for
     dL/dw[n, o, t] = sum over i of input[n, i] * dL/dc[o, 2i - 1 + t]
 
 Blocks write partial sums; fixed-order sums over those make the gradients the same in every run.
-On an H200: forward 0.14 ms (52 TFLOP/s, bound by reads of weights and shared memory), dL/dx 0.15 ms (49 TFLOP/s),
-dL/dw 0.27 ms (27 TFLOP/s), the pass between 0.13 ms (2.7 TB/s; a copy 4.24 TB/s).
+On an H100: forward 0.14 ms (52 TFLOP/s, bound by reads of weights and shared memory), dL/dx 0.15 ms (49 TFLOP/s),
+dL/dw 0.27 ms (27 TFLOP/s), the pass between 0.13 ms (2.7 TB/s).
 """
 
 import torch

@@ -20,7 +20,7 @@ and 0 for both where the target is ignored, whatever grad_output is. For the mea
 embedding's gradient is 1 / T of the sum of grad_pooled over every appearance of v. A counting sort finds the
 appearances; each row is the work of one warp, which adds in the order of the bags and writes the row, zeros included:
 no atomic additions of floats, no fill, and the same result in every run.
-On an H200: lookup 0.058 ms (4.6 TB/s), products 0.051, 0.058 and 0.049 ms (41, 36 and 43 TFLOP/s in float32), the
+On an H100: lookup 0.058 ms (4.6 TB/s), products 0.051, 0.058 and 0.049 ms (41, 36 and 43 TFLOP/s in float32), the
 embedding's gradient 0.044 ms (7 TB/s, from the L2 cache), the sort 0.02 ms, the loss 0.014 and 0.015 ms.
 """
 
