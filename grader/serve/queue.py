@@ -151,7 +151,8 @@ class GradingQueue:
         return int(json.loads(lines[-1])["verdict_id"])
 
     def _command(self, job: Job, path: Path) -> list[str]:
-        command = [sys.executable, "-m", "grader", "grade", str(path), "--problem", job.problem, "--json"]
+        # -P: no module of the current folder is imported in place of an installed one.
+        command = [sys.executable, "-P", "-m", "grader", "grade", str(path), "--problem", job.problem, "--json"]
         command += ["--author", job.author]
         command += ["--db", self._database]
         for folder in self._problem_folders:
