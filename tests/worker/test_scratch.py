@@ -19,7 +19,7 @@ from grader.worker.compile import importing as build, toolkit
 
 toolkit.complete_toolkit()
 _, found = build.import_source("class ModelNew: pass", "mine.py", "ModelNew")
-print(os.environ["LIBRARY_PATH"], build.BUNDLE_FOLDER, build.LEAN_FOLDER, sep="\\n")
+print(os.environ["LIBRARY_PATH"], build.SCRATCH / "submission", build.LEAN_FOLDER, sep="\\n")
 """
 
 

@@ -1,4 +1,8 @@
-"""Rounds both operands to float16 and differentiates the exact product: the errors cancel in sums of 4096."""
+"""Rounds both operands to float16 and differentiates the exact product.
+
+Attack surface: a bound that grows with the length of a sum, in which the errors of 4096 operands cancel.
+Why it fails: the error is that of the float64 reference on operands rounded to float16.
+"""
 
 import torch
 from torch import nn
