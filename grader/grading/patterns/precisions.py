@@ -56,9 +56,9 @@ def _cut_off(value: Any) -> Any:
 
 
 def accumulated(subject: Subject) -> Pattern | None:
-    """The error of a long sum that was kept in the 16-bit type of its result: in more than a quarter of the elements.
+    """The error of a long sum that was kept in the 16-bit type of its result.
 
-    Where an activation ends in zeros, half of them have none.
+    It is in more than a quarter of the elements: where an activation ends in zeros, half of them have none.
     """
     dtype, length = subject.expected.dtype, subject.expected.reduction_length
     size, count = norm(subject.right), subject.right.numel()

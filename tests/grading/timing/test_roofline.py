@@ -231,8 +231,8 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
             d for d in grader.grade(grader.request(problem, honest)).diagnoses if d.code == "above_speed_of_light"
         ]
         slow = Peaks(1.0, 1.0, 1.0, 1)
-        monkeypatch.setattr(grader.resources.roofline, "_measure", lambda _: slow)
-        monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_: _impossible(timing))
+        monkeypatch.setattr(grader.resources.roofline, "_measure", lambda *_: slow)
+        monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_, **__: _impossible(timing))
         second = grader.grade(grader.request(problem, honest))
     assert second.status == "correct"
     assert [d.code for d in second.diagnoses if d.severity == "warning"] == ["above_speed_of_light"]
