@@ -4,7 +4,7 @@ from collections import Counter
 
 from grader.api import Grader
 from grader.executor.launcher import Role
-from grader.grading import pipeline as pipelines
+from grader.grading import one_submission
 from grader.verdict.models import Device, Status
 from tests import expected as cases
 
@@ -12,13 +12,13 @@ from tests import expected as cases
 def test_the_next_reference_has_started_before_this_submission_is_timed(monkeypatch, tmp_path):
     """Its start would otherwise be waited for, or disturb the measurement."""
     spares = []
-    judge = pipelines.judge_timing
+    judge = one_submission.judge_timing
 
     def judge_timing(candidate, oracle, *arguments, **options):
         spares.append(Counter(role for role, device in launcher._spares for _ in launcher._spares[role, device]))
         return judge(candidate, oracle, *arguments, **options)
 
-    monkeypatch.setattr(pipelines, "judge_timing", judge_timing)
+    monkeypatch.setattr(one_submission, "judge_timing", judge_timing)
     folder = cases.CASES / "problems"
     work = [
         (folder / f"{name}.py", (folder / f"{name}.py").read_text().replace("class Model(", "class ModelNew("))
