@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.pool import TOO_BUSY
 from grader import GraderPool, UserError
 from grader.catalog.requests import make_request
 from grader.grading.build import BuildCache
@@ -225,8 +224,6 @@ def test_nodes_that_are_killed_lose_nothing():
     pytest.importorskip("ray", reason="needs ray: pip install kernel-grader[ray]")
     command = [sys.executable, "-m", "benchmarks.pool", "--ray-nodes", "2", "--count", "40", "--kills", "1"]
     done = subprocess.run([*command, "--sleep", "0.3"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode == TOO_BUSY:
-        pytest.skip("needs a machine that starts a simulated Ray node within 30 s")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["killed"], found["verdicts"], found["lost"], found["twice"]) == (1, 40, 0, 0)
