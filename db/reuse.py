@@ -1,37 +1,27 @@
-"""Queries for the stored verdicts that a request may reuse."""
+"""Queries for the stored verdicts that a request may reuse.
+
+They are SQL as SQLite reads it: a batch of known submissions consists of little else, and building a query takes many
+times as long as running it.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sqlalchemy import ColumnElement, Select, bindparam, select
-
-from db.tables import verdicts
 from grader.verdict.models import Environment, Problem, Settings, Status, Submission
 
-
-def _newest(*conditions: ColumnElement[bool]) -> Select[tuple[int, str]]:
-    """A query for the newest verdict of a request; made once, because making it takes longer than running it."""
-    same = (
-        verdicts.c.source_hash == bindparam("source_hash"),
-        verdicts.c.problem_hash == bindparam("problem_hash"),
-        verdicts.c.environment_hash.in_(bindparam("environment_hashes", expanding=True)),
-        verdicts.c.settings_hash == bindparam("settings_hash"),
-        verdicts.c.problem == bindparam("problem"),
-        verdicts.c.status != Status.GRADER_ERROR,
-    )
-    found = select(verdicts.c.id, verdicts.c.document).where(*same, *conditions)
-    return found.order_by(verdicts.c.id.desc()).limit(1)
-
-
-OF_SUBMISSION = _newest(
-    verdicts.c.author == bindparam("author"),
-    verdicts.c.label.is_not_distinct_from(bindparam("label")),
-    verdicts.c.sample.is_not_distinct_from(bindparam("sample")),
-)
+_SAME = f"""
+    select id, document from verdicts
+    where source_hash = :source_hash and problem_hash = :problem_hash and settings_hash = :settings_hash
+      and environment_hash in (select value from json_each(:environment_hashes))
+      and problem = :problem and status != '{Status.GRADER_ERROR}'
+"""
+_NEWEST = "order by id desc limit 1"
+OF_SUBMISSION = f"{_SAME} and author = :author and label is :label and sample is :sample {_NEWEST}"
 """The newest verdict on a submission."""
-LATER = _newest(verdicts.c.id > bindparam("after"))
+LATER = f"{_SAME} and id > :after {_NEWEST}"
 """The newest verdict on a source whose id is higher than `after`."""
 
 
@@ -53,7 +43,7 @@ def values(
     return {
         "source_hash": submission.source_hash,
         "problem_hash": problem.source_hash,
-        "environment_hashes": [_environment_hash(environment) for environment in environments],
+        "environment_hashes": json.dumps([_environment_hash(environment) for environment in environments]),
         "settings_hash": _settings_hash(settings),
         "problem": submission.problem_id,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pydantic import ValidationError
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
 from sqlmodel import Session, col, delete
 
@@ -176,10 +176,12 @@ class Store:
             return None
         return self._newest(reuse.LATER, {**reuse.values(submission, problem, environments, settings), "after": after})
 
-    def _newest(self, query: Select[tuple[int, str]], values: Mapping[str, object]) -> Verdict | None:
-        with explained(self._where), self._engine.connect() as connection:
-            row = connection.execute(query, values).first()
-        return _verdict(row.id, row.document) if row else None
+    def _newest(self, query: str, values: Mapping[str, object]) -> Verdict | None:
+        with explained(self._where), closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            row = cursor.execute(query, values).fetchone()
+            cursor.close()
+        return _verdict(*row) if row else None
 
     def newest_id(self) -> int:
         """The highest id of a verdict; 0 if there is none."""

@@ -36,10 +36,11 @@ class FakeGrader:
         pass
 
     def request(self, work: Work) -> Request:
-        return make_request(*work, device=self._options.device, default_device=Device.CPU)
+        device, precision = self._options.device, self._options.precision
+        return make_request(*work, device=device, default_device=Device.CPU, precision=precision)
 
     def settings_for(self, request: Request) -> Settings:
-        return self._options.settings(request.device)
+        return self._options.settings(request.device, request.precision)
 
     def environment_for(self, request: Request) -> Environment:
         return samples.environment(request.device)

@@ -10,6 +10,7 @@ from grader.errors import GraderError, SandboxUnavailable, UserError
 from grader.options import GraderOptions
 from grader.pool.place import Ready
 from grader.verdict.models import Device, Problem, Submission, Verdict
+from grader.verdict.precision import Precision
 from grader.verdict.value import Value
 
 _KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError)}
@@ -24,6 +25,7 @@ class Work(Value):
     submission: Submission
     device: Device
     languages: tuple[str, ...]
+    precision: Precision
 
     @classmethod
     def of(cls, number: int, request: Request) -> Work:
@@ -34,12 +36,13 @@ class Work(Value):
             submission=request.submission,
             device=request.device,
             languages=request.languages,
+            precision=request.precision,
         )
 
     def request(self) -> Request:
         """The request that it carries."""
         languages = cast(tuple[Language, ...], self.languages)
-        return Request(self.problem, self.submission, self.device, languages)
+        return Request(self.problem, self.submission, self.device, languages, self.precision)
 
 
 class Cores(Value):

@@ -89,7 +89,8 @@ class GraderPool(GradesMany):
 
     def settings_for(self, work: Work | Request) -> Settings:
         """The settings of its verdict: its device and this pool's options."""
-        return self.options.settings(self.request(work).device)
+        request = self.request(work)
+        return self.options.settings(request.device, request.precision)
 
     def environment_for(self, work: Work | Request) -> Environment:
         """The machine and versions of the first place that started."""
@@ -129,7 +130,10 @@ class GraderPool(GradesMany):
         return Stream(map(self.request, work), self.submit, self.capacity).results()
 
     def _request(self, problem: Problem, submission: Submission) -> Request:
-        return make_request(problem, submission, device=self.options.device, default_device=self._default_device)
+        device, precision = self.options.device, self.options.precision
+        return make_request(
+            problem, submission, device=device, default_device=self._default_device, precision=precision
+        )
 
 
 def _places(

@@ -25,7 +25,7 @@ def same(request: Request) -> Same:
     submission, problem = request.submission, request.problem
     # A file that cannot be read has no source.
     text = submission.path if submission.unreadable else submission.source_hash
-    return problem.id, problem.source_hash, request.device, text
+    return problem.id, problem.source_hash, request.device, request.precision, text
 
 
 class Stream:

@@ -18,6 +18,7 @@ from grader import GraderPool, Status, UserError
 from grader.errors import DeviceError, GraderError
 from grader.pool.host import chosen, shared_cores
 from grader.pool.pool import ENGINE
+from grader.verdict.precision import Precision
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,6 +189,15 @@ def test_an_event_loop_goes_on_meanwhile(said):
 
     with pool(said) as two:
         assert sorted(asyncio.run(main())) == ["ann", "bob"]
+
+
+def test_a_pool_grades_in_the_precision_that_was_asked_for(said):
+    problem, of = work("ann")
+    asked = of.model_copy(update={"author": "bob", "precision": Precision.FP16})
+    with pool(said, precision="bf16") as two:
+        found = {verdict.author: verdict for verdict in two.grade_many([(problem, of), (problem, asked)])}
+        assert two.settings_for((problem, asked)).precision == "fp16"
+    assert {author: verdict.settings.precision for author, verdict in found.items()} == {"ann": "bf16", "bob": "fp16"}
 
 
 def test_invalid_work_is_named(said):
