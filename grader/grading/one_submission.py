@@ -172,6 +172,7 @@ class Grading:
                 self.todo.rounds,
                 training=self.record.status is Status.CORRECT,
                 tf32=not self.options.strict_fp32,
+                others=self.todo.other_sizes,
                 quiet=lambda: self.resources.launcher.quiet(self.request.device),
             )
             self.record.timing, self.record.timed = judged.result, self.todo.timed

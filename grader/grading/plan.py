@@ -69,6 +69,12 @@ class Todo:
         return replace(self, cases=tuple(case for case in self.cases if case.variant not in sizes))
 
     @property
+    def other_sizes(self) -> tuple[Case, ...]:
+        """A case in train() of each size that is not timed."""
+        of = {case.variant: case for case in reversed(self.cases) if case.training}
+        return tuple(case for name, case in reversed(of.items()) if name != self.timed.variant)
+
+    @property
     def differentiated(self) -> tuple[Case, ...]:
         """The cases in which the reference can be differentiated."""
         return tuple(case for case in self.cases if case.wrt)

@@ -60,6 +60,10 @@ class Outputs(Result):
         return distinct(self, [info.name for info in self.tensors])
 
 
+Substitute = Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad", "tf32"]
+"""What is replaced: the form of GELU, detach(), no_grad(), or the operands of convolutions by rounded ones."""
+
+
 class Forward(Step):
     """Call the model. Its result stays under the tape's key, with or without a graph."""
 
@@ -78,7 +82,7 @@ class Forward(Step):
     """Seed of the global generators, for models that draw random numbers; None leaves them unchanged."""
     clone_inputs: bool = False
     """Pass the model a non-leaf copy, for a reference that modifies its input in place."""
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none"
+    substitute: Substitute = "none"
     """Replace a torch function by one that it is often confused with, to see what that mistake would return."""
 
 
@@ -127,6 +131,8 @@ class Backward(Step):
     """Differentiate the gradients once more and report whether that worked."""
     contiguous_grads: bool = False
     """Make every gradient contiguous before a function of the graph receives it."""
+    substitute: Literal["none", "tf32"] = "none"
+    """As in the forward, for what the backward calls."""
 
     def requested_names(self) -> Collection[str]:
         """The operands."""

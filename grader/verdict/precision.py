@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+TF32_BITS = 11
+"""Significant bits of a TensorFloat-32 number: ten of mantissa, and one that is implied."""
+
 
 class Precision(StrEnum):
     """The dtype of model and floating inputs, and whether products may round their operands."""

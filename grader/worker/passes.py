@@ -93,9 +93,10 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
+    rounding = substituted(step.substitute)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
-    with late, dense, no_collection():
+    with late, dense, rounding, no_collection():
         if step.into != "result":
             grads = engine.accumulated(pairs, tape.leaves, step)
         else:

@@ -100,6 +100,16 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
     return noisy.clamp_(-1, 1) if unit else noisy
 
 
+def cut(value: Any, bits: int) -> Any:
+    """A float32 tensor cut to so many significant bits, as tensor cores do; other values as they are.
+
+    Nothing leaves its range, changes its sign or becomes zero.
+    """
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return value
+    return (value.contiguous().view(torch.int32) & -(1 << (24 - bits))).view(torch.float32)
+
+
 def rounded(value: Any) -> Any:
     """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:

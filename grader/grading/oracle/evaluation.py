@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 
@@ -15,6 +15,7 @@ from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.drawing import rounded as rounded_to_tf32
 from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
 """The reference's two models in its worker: float32 and float64."""
@@ -77,7 +78,7 @@ class Pass:
     training: bool = True
     seed: int = 0
     tf32: bool = False
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none"
+    substitute: Substitute = "none"
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
 
@@ -120,7 +121,7 @@ def evaluate(
     training: bool,
     seed: int = 0,
     tf32: bool = False,
-    substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"] = "none",
+    substitute: Substitute = "none",
 ) -> Evaluation:
     """The results of one pass. Raises ProblemError if the reference fails."""
     one = Pass(model, inputs, state, cotangents, wrt, training, seed, tf32, substitute)
@@ -190,7 +191,16 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
     )
     if one.wrt:
         grad_outputs = job.cotangents(one.cotangents)
-        job.step(p.Backward(tape=key, grads=key, cotangents=grad_outputs, wrt=tuple(one.wrt), tf32=one.tf32))
+        job.step(
+            p.Backward(
+                tape=key,
+                grads=key,
+                cotangents=grad_outputs,
+                wrt=tuple(one.wrt),
+                tf32=one.tf32,
+                substitute="tf32" if one.substitute == "tf32" else "none",
+            )
+        )
     wanted = (
         {name: (f"output:{key}:{name}", spec) for name, spec in traits.output_specs().items()},
         {name: (f"grad:{key}:{name}", spec) for name, spec in one.operands().items()},

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float, rounded
+from grader.grading.oracle.drawing import cut, rounded
 from grader.grading.oracle.evaluation import MODEL64, evaluate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.pattern import FREE, Pattern, Subject, norm, number
-from grader.verdict.precision import Precision
+from grader.verdict.precision import TF32_BITS, Precision
 
 
 def tensor_float_accuracy(oracle: Oracle, case: Case, name: str, sealed: torch.Tensor) -> bool:
@@ -43,16 +44,9 @@ def tensor_float_accuracy(oracle: Oracle, case: Case, name: str, sealed: torch.T
 
 def _shortened(case: Case) -> Iterator[tuple[list[object], dict[str, torch.Tensor]]]:
     """Inputs and state with ten bits of mantissa."""
-    ways: tuple[Callable[[Any], Any], ...] = (rounded, _cut_off)
+    ways: tuple[Callable[[Any], Any], ...] = (rounded, partial(cut, bits=TF32_BITS))
     for way in ways:
         yield [way(value) for value in case.inputs], {key: way(value) for key, value in case.state.items()}
-
-
-def _cut_off(value: Any) -> Any:
-    """A float32 tensor without the last 13 bits, as tensor cores read operands that were not rounded."""
-    if not is_float(value) or value.dtype is not torch.float32:
-        return value
-    return (value.contiguous().view(torch.int32) & ~((1 << 13) - 1)).view(torch.float32)
 
 
 def accumulated(subject: Subject) -> Pattern | None:

@@ -55,6 +55,8 @@ class Draw:
     inputs: Sequence[object]
     state: Mapping[str, torch.Tensor]
     cotangents: Mapping[str, torch.Tensor]
+    few_bits: bool = False
+    """Inputs and parameters have few bits (`shipped_flags`)."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.timing import workload
+from grader.grading.timing import shipped_flags, workload
 from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
@@ -47,10 +47,12 @@ def judge_timing(
     *,
     training: bool = True,
     tf32: bool = True,
+    others: Sequence[Case] = (),
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TimingJudgement:
     """Time one case: the forward alone without `training`; with `tf32` as PyTorch ships. Raises Stopped.
 
+    `others` are cases of other sizes: where the flags matter, each has a call under them that does not count.
     `quiet` keeps other processes from disturbing what counts. The warm-up does not count and runs before it.
     """
     if not case.values_comparable:
@@ -64,8 +66,18 @@ def judge_timing(
         return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (skipped,))
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
     device = oracle.device
-    if case.nbytes > KEPT_BYTES and backend(device).own_memory:
+    whole = case.nbytes > KEPT_BYTES and backend(device).own_memory
+    if whole:
         candidate.release("timing")
+    tf32 = tf32 and shipped_flags.matter(oracle, case)
+    few_bits = tf32 and shipped_flags.applies(oracle, case)
+    try:
+        if few_bits:
+            _judge_other_sizes(candidate, oracle, others, training=training)
+            shipped_flags.errors(oracle, case)  # remembered, since the values may go
+    except WrongOutput as wrong:
+        return _failed(case, wrong)
+    if whole:
         workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
         workload.shipped_error(oracle, case, tf32=tf32)
         case.release_values()
@@ -78,12 +90,12 @@ def judge_timing(
     if case.nbytes > HUGE_BYTES and backend(device).own_memory:
         known_calls.update(dict.fromkeys(phases, 1))
     try:
-        rounds = Rounds(WorkerPair(candidate, oracle, case, tf32=tf32), phases, device, known_calls, plan)
+        pair = WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits)
+        rounds = Rounds(pair, phases, device, known_calls, plan)
         with quiet():
             figures, watch = _figures(rounds, plan, device)
     except WrongOutput as wrong:
-        failed = TimingResult(status=StageStatus.FAILED, variant=case.variant)
-        return TimingJudgement(failed, (wrong.diagnosis,))
+        return _failed(case, wrong)
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
     result = TimingResult(
@@ -95,6 +107,22 @@ def judge_timing(
         clocks=tuple(watch.readings),
     )
     return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
+
+
+def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], *, training: bool) -> None:
+    """Compare one call of each size under the flags of timed calls. Raises WrongOutput, Stopped."""
+    for case in cases:
+        if not case.values_comparable:
+            continue
+        pair = WorkerPair(candidate, oracle, case, tf32=True, few_bits=True, timed=False)
+        for phase in ("inference", "training") if training and case.wrt else ("inference",):
+            *_, wrong = pair.time_pair(phase, True, 1)
+            if wrong is not None:
+                raise WrongOutput(wrong)
+
+
+def _failed(case: Case, wrong: WrongOutput) -> TimingJudgement:
+    return TimingJudgement(TimingResult(status=StageStatus.FAILED, variant=case.variant), (wrong.diagnosis,))
 
 
 def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:

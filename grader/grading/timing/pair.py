@@ -26,6 +26,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
+from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
@@ -44,8 +45,21 @@ small enough to keep the problem's own values."""
 class WorkerPair:
     """Both workers, ready to run the same calls on the same fresh values."""
 
-    def __init__(self, candidate: Candidate, oracle: Oracle, case: Case, *, tf32: bool) -> None:
-        """`tf32` allows TensorFloat-32 in cuDNN's convolutions, as PyTorch ships."""
+    def __init__(
+        self,
+        candidate: Candidate,
+        oracle: Oracle,
+        case: Case,
+        *,
+        tf32: bool,
+        few_bits: bool = False,
+        timed: bool = True,
+    ) -> None:
+        """`tf32` allows TensorFloat-32 in cuDNN's convolutions, as PyTorch ships.
+
+        With `few_bits`, training steps run on values that are exact in it. `timed` is False at another size.
+        """
+        self._few_bits, self._timed = few_bits, timed
         self._tf32, self._candidate, self._oracle, self._case = tf32, candidate, oracle, case
         matching = candidate.prepare(case)
         oracle.ready(case)
@@ -95,7 +109,9 @@ class WorkerPair:
             if self._in_turn:
                 self._caller.give_back(index)
         matching = self._sides[1].matching
-        comparison = Comparison(self._oracle, self._case, self._sides[1].operands, matching.places, self._tf32)
+        comparison = Comparison(
+            self._oracle, self._case, self._sides[1].operands, matching.places, self._tf32, self._timed
+        )
         wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
         middle = backend(self._oracle.device).timing.middle
         first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)
@@ -124,7 +140,13 @@ class WorkerPair:
             name: draw_cotangent(tuple(value.shape), value.dtype, device, False)
             for name, value in self._case.cotangents.items()
         }
-        return Draw(inputs, state, cotangents if phase == "training" else {})
+        draw = Draw(inputs, state, cotangents if phase == "training" else {})
+        return self._with_few_bits(draw) if self._few_bits and phase == "training" else draw
+
+    def _with_few_bits(self, draw: Draw) -> Draw:
+        inputs = shipped_flags.inputs_of_few_bits(draw.inputs)
+        state = shipped_flags.state_of_few_bits(draw.state, self._tables)
+        return Draw(inputs, state, draw.cotangents, few_bits=True)
 
     def _can_probe(self) -> bool:
         """Whether another call fits into the memory and the time of a sample."""
@@ -132,7 +154,8 @@ class WorkerPair:
 
     def _edited(self, draw: Draw) -> Draw:
         of = questions.structures(self._oracle, self._case)
-        return replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
+        other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
+        return self._with_few_bits(other) if draw.few_bits else other
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class _Gelu(TorchFunctionMode):
@@ -41,13 +42,38 @@ class _NoNoGrad(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Convolutions on operands rounded to TensorFloat-32, in the backward too, on any device."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        convolutions = {torch.ops.aten.convolution.default: 2, torch.ops.aten.convolution_backward.default: 3}
+        operands = convolutions.get(function, 0)
+        return function(*map(_rounded, args[:operands]), *args[operands:], **(kwargs or {}))
+
+
+def _rounded(value: torch.Tensor) -> torch.Tensor:
+    """A float32 tensor with ten bits of mantissa."""
+    if value.dtype is not torch.float32:
+        return value
+    bits = value.contiguous().view(torch.int32)
+    return ((bits + (1 << 12)) & -(1 << 13)).view(torch.float32)
+
+
 @contextlib.contextmanager
 def substituted(name: str) -> Iterator[None]:
     """Replace torch functions while the block runs.
 
     `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `no_no_grad`:
-    no_grad() does. `none`: no replacement.
+    no_grad() does. `tf32`: convolutions round their operands. `none`: no replacement.
     """
-    modes = {"gelu_tanh": _Gelu("tanh"), "gelu_erf": _Gelu("none"), "no_detach": _NoDetach(), "no_no_grad": _NoNoGrad()}
-    with modes.get(name, contextlib.nullcontext()):
+    modes: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+        "gelu_tanh": lambda: _Gelu("tanh"),
+        "gelu_erf": lambda: _Gelu("none"),
+        "no_detach": _NoDetach,
+        "no_no_grad": _NoNoGrad,
+        "tf32": _TensorFloat,
+    }
+    with modes.get(name, contextlib.nullcontext)():
         yield

@@ -33,9 +33,17 @@ class ModelNew(nn.Module):
 CPU_OBSERVER = GPU_OBSERVER.replace("not torch.backends.cudnn", "torch.backends.cudnn").replace("is on", "is off")
 
 
-def observed(tmp_path, observer, device, strict):
-    problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
-    problem.path.write_text(MODEL)
+CONVOLUTION = MODEL.replace("x * 2", "nn.functional.conv2d(x, x[:4, :, :3, :3])").replace("64, 64", "8, 4, 20, 20")
+
+
+def body(problem):
+    """The last line of a problem's forward."""
+    return next(line.strip() for line in problem.splitlines() if "return x" in line or "return nn" in line)
+
+
+def observed(tmp_path, observer, device, strict, source=MODEL):
+    problem = Problem(id="double", path=tmp_path / "double.py", source=source)
+    problem.path.write_text(source)
     observer = Submission(author="ann", problem_id="double", path="x", source=observer)
     with Pipeline(GraderOptions(device=device, quick=True, strict_fp32=strict)) as grader:
         verdict = grader.grade(grader.request(problem, observer))
@@ -53,9 +61,13 @@ def test_on_a_cpu_the_flag_is_the_default_in_every_call(tmp_path, strict):
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.parametrize(("strict", "status"), [(True, "correct"), (False, "runtime_error")])
-def test_the_flag_in_timed_calls(tmp_path, strict, status):
-    verdict = observed(tmp_path, GPU_OBSERVER, "cuda", strict)
+@pytest.mark.parametrize(
+    ("problem", "strict", "status"),
+    [(CONVOLUTION, True, "correct"), (CONVOLUTION, False, "runtime_error"), (MODEL, False, "correct")],
+)
+def test_the_flag_in_timed_calls(tmp_path, problem, strict, status):
+    """It is on where the reference has convolutions."""
+    verdict = observed(tmp_path, GPU_OBSERVER.replace("return x * 2", body(problem)), "cuda", strict, problem)
     assert verdict.status == status, verdict.diagnoses
-    if not strict:
+    if status == "runtime_error":
         assert verdict.diagnoses[0].stage == "timing", "judged with it off, timed with it on"

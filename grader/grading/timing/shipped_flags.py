@@ -1,0 +1,141 @@
+"""Baseline errors under PyTorch's default flags, which let cuDNN use TensorFloat-32 in timed calls.
+
+TensorFloat-32 moves values across non-smooth points, so that two right gradients may differ by percents. Timed calls
+therefore get values of few bits: inputs with the bits of TensorFloat-32, parameters with half of them. The products of
+those, and of two parameters, are exact in it, so that a forward's values lie on the same side of each point as in
+float32, and only the backward rounds. What is right then differs by 1e-3 at most.
+
+A forward that rounds all the same, because it scales its inputs first, or is deep, shows in its outputs. Its gradients
+are judged by the errors of a reference that rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from grader.grading.compare import blocks, nonsmooth, tolerance
+from grader.grading.compare.blocks import is_large
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.drawing import cut, is_float, whole_numbers
+from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, differing
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.trackers import perturbed_runs
+from grader.grading.timing import workload
+from grader.machine.backends import backend
+from grader.verdict.precision import TF32_BITS
+
+Errors = Mapping[str, float]
+"""Relative errors in the Euclidean norm by the name of a tensor in messages."""
+
+
+@dataclass(frozen=True)
+class FlagErrors:
+    """Errors of right results in TensorFloat-32 against float32."""
+
+    outputs: Errors
+    """Of a forward that rounds the operands of its convolutions, on values of all bits."""
+    few_bits: Errors
+    """Of outputs and gradients on values of few bits."""
+
+    def forward_is_exact(self, distances: Mapping[str, tuple[float, float]]) -> bool:
+        """Whether outputs on values of few bits show no rounding to TensorFloat-32, where it would show.
+
+        `distances`: the norms of the difference and of the reference's output, by name.
+        """
+        for name, (distance, size) in distances.items():
+            bound = tolerance.BASELINE_FACTOR_L2 * (self.few_bits.get(name, 0.0) + tolerance.ELEMENT_TOLERANCE)
+            if distance > bound * size or bound > self.outputs.get(name, 0.0) / 2:
+                return False
+        return True
+
+
+def matter(oracle: Oracle, case: Case) -> bool:
+    """Whether the default flags change what the reference computes, on a device that has TensorFloat-32.
+
+    Where they do not, timed calls have the flags of all others, so that nothing tells them apart.
+    """
+    if not backend(oracle.device).tf32 or oracle.precision.meaning.tf32:
+        return True
+    return oracle.remember(("flags matter", case.variant, case.training), partial(_matter, oracle, case))
+
+
+def _matter(oracle: Oracle, case: Case) -> bool:
+    if workload.work(oracle, case).forward.convolution:
+        return True
+    few = _few_rows(oracle, case)
+    plain = Pass(MODEL, few.inputs, few.state, training=few.training)
+    one, other = oracle.ask(few, [plain, replace(plain, tf32=True)])
+    return bool(differing(one, other))
+
+
+def applies(oracle: Oracle, case: Case) -> bool:
+    """Whether the reference convolves, and may do so in TensorFloat-32 in timed calls only."""
+    if not backend(oracle.device).tf32 or oracle.precision.meaning.tf32:
+        return False
+    return bool(workload.work(oracle, case).forward.convolution)
+
+
+def errors(oracle: Oracle, case: Case) -> FlagErrors:
+    """The errors of right results of a size."""
+    return oracle.remember(("flag errors", case.variant, case.training), partial(_errors, oracle, case))
+
+
+def _errors(oracle: Oracle, case: Case) -> FlagErrors:
+    case = _few_rows(oracle, case)
+    plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+    ask = partial(oracle.ask, case)
+    forward = replace(plain, cotangents={}, wrt=())
+    exact, rounded = ask([forward, replace(forward, substitute="tf32")])
+    shown = _relative(case, rounded, exact)
+    tables = oracle.traits(case).tables
+    few = replace(plain, inputs=inputs_of_few_bits(plain.inputs), state=state_of_few_bits(plain.state, tables))
+    right, most = next(ask([few])), dict[str, float]()
+    others = ask([replace(few, tf32=True), replace(few, substitute="tf32")])
+    # A small call that rounding moves across a non-smooth point is compared with exact values of its own.
+    count = int(any(map(is_large, few.inputs)))
+    for runs in (others, perturbed_runs(ask, few, oracle.device, count, nonsmooth.PERTURBATION_ULPS)):
+        for run in runs:
+            for name, error in _relative(case, run, right).items():
+                most[name] = max(most.get(name, 0.0), error)
+    return FlagErrors(shown, most)
+
+
+def _few_rows(oracle: Oracle, case: Case) -> Case:
+    """The case that stands for one at full size."""
+    if oracle.has_fewer_rows and case.variant in WHOLE:
+        return oracle.case(ROWS, training=case.training)
+    return case
+
+
+def _relative(case: Case, run: Evaluation, right: Evaluation) -> dict[str, float]:
+    found = {}
+    for table, names in (("outputs", case.outputs), ("gradients", case.gradients)):
+        of, base = getattr(run, table), getattr(right, table)
+        for name in names:
+            expected = names[name]
+            if expected is None or name not in of or of[name] is None or not expected.dtype.is_floating_point:
+                continue
+            between = blocks.distance(of[name], base[name])
+            distance, size = between or (float("inf"), 1.0)
+            found[expected.name] = distance / max(size, 1e-300)
+    return found
+
+
+def inputs_of_few_bits(inputs: Collection[object]) -> list[object]:
+    """Inputs cut to the bits of TensorFloat-32, but whole numbers."""
+    return [_cut(value, TF32_BITS) for value in inputs]
+
+
+def state_of_few_bits(state: Mapping[str, torch.Tensor], tables: Collection[str]) -> dict[str, torch.Tensor]:
+    """Parameters and buffers but `tables` cut to half of those bits."""
+    return {name: value if name in tables else _cut(value, TF32_BITS // 2) for name, value in state.items()}
+
+
+def _cut(value: Any, bits: int) -> Any:
+    return cut(value, bits) if is_float(value) and not whole_numbers(value) else value

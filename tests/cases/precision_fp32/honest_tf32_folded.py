@@ -1,0 +1,31 @@
+"""The scale is multiplied into the weights first, so that the forward rounds other operands than the reference."""
+
+import torch
+from torch import nn
+from torch.nn import functional, grad
+
+
+class Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return functional.conv2d(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        g = g.contiguous()
+        grad_x = grad.conv2d_input(x.shape, weight, g)
+        grad_weight = grad.conv2d_weight(x, weight.shape, g)
+        return grad_x, grad_weight, g.sum((0, 2, 3))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3)
+        self.scale = nn.Parameter(torch.randn(channels, 1, 1))
+
+    def forward(self, x):
+        weight = self.conv.weight * (0.7 * self.scale).unsqueeze(1)
+        return functional.leaky_relu(Convolution.apply(x, weight, 0.7 * self.conv.bias * self.scale.flatten())) / 0.7
