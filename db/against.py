@@ -27,7 +27,9 @@ class OverCompile(NamedTuple):
     high: float
 
 
-def over_compile(baselines: Sequence[Any], figure: Literal["total", "forward"], phase: Any) -> OverCompile | None:
+def over_compile(
+    baselines: Sequence[Any], figure: Literal["total", "forward", "backward"], phase: Any
+) -> OverCompile | None:
     """The speedup over the fastest compiled baseline; None if there is none, or no time to compare.
 
     `baselines` and `phase` are as in a verdict's JSON. It is the speedup over eager PyTorch, with its interval, times

@@ -1,70 +1,138 @@
 """The reference solutions keep the speed that was recorded, as a ratio to the best mode of torch.compile."""
 
-import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks.solutions import RECORDED, SOLUTIONS, measured, ratios
+from benchmarks import solutions
+from benchmarks.solutions import RECORDED, SOLUTIONS, figures, main, measured, read
 from grader.verdict.stages import Baseline, PhaseTiming, StageStatus, TimingResult
+from tests import samples
 
 KEPT = 0.95
 """Share of a recorded ratio that must be reached: several times the noise of the ranking figure (0.84%)."""
-RATIOS = json.loads(RECORDED.read_text())
+COMPARED = ("forward", "total")
+KNOWN = read(RECORDED)
 """By problem; `python -m benchmarks.solutions --record` writes them."""
 
 
 def lost(recorded, found):
     """What fell below KEPT of its recorded ratio, with both figures."""
     return [
-        f"{name}: {found[name].value:.3f}x the best of torch.compile, recorded {ratio:.3f}x"
-        for name, ratio in recorded.items()
-        if name not in found or found[name].value < KEPT * ratio
+        f"{name}: {found[name].ratio:.3f}x the best of torch.compile, recorded {recorded[name].ratio:.3f}x"
+        for name in COMPARED
+        if name in recorded and found[name].ratio < KEPT * recorded[name].ratio
     ]
 
 
-def phase(candidate_ms):
+def phase(candidate_ms, reference_ms):
     return PhaseTiming(
         candidate_ms=candidate_ms,
-        reference_ms=4,
-        speedup=4 / candidate_ms,
-        ci_low=3.9 / candidate_ms,
+        reference_ms=reference_ms,
+        speedup=reference_ms / candidate_ms,
+        ci_low=0.9 * reference_ms / candidate_ms,
         ci_high=5,
+        bound_ms=0.5,
         rounds=9,
     )
 
 
 def timing(candidate_ms):
     baselines = (
-        Baseline(name="eager", forward_ms=4, total_ms=9),
-        Baseline(name="compile", forward_ms=3, total_ms=7),
-        Baseline(name="compile_max_autotune", forward_ms=2, total_ms=8),
+        Baseline(name="eager", forward_ms=4, backward_ms=5, total_ms=8),
+        Baseline(name="compile", forward_ms=3, backward_ms=4, total_ms=6),
+        Baseline(name="compile_max_autotune", forward_ms=2, backward_ms=6, total_ms=7),
     )
     return TimingResult(
-        status=StageStatus.PASSED, forward=phase(candidate_ms), total=phase(2 * candidate_ms), baselines=baselines
+        status=StageStatus.PASSED,
+        forward=phase(candidate_ms, 4),
+        backward=phase(candidate_ms, 5),
+        total=phase(2 * candidate_ms, 8),
+        baselines=baselines,
     )
 
 
 def test_ratio_is_to_the_faster_mode_of_each_phase():
-    found = ratios(timing(1.0))
-    assert found["forward"].value == pytest.approx(2.0)
-    assert found["total"].value == pytest.approx(3.5)
-    assert found["total"].low == pytest.approx(3.5 * 3.9 / 4)
+    found = figures(timing(1.0))
+    assert [found[name].compile_ms for name in ("forward", "backward", "total")] == [2, 4, 6]
+    assert [found[name].ratio for name in ("forward", "backward", "total")] == pytest.approx([2, 4, 3])
+    assert found["total"].low == pytest.approx(2.7)
 
 
 def test_slower_solution_is_named_with_both_figures():
-    recorded = {"forward": 2.0, "total": 3.5}
-    assert lost(recorded, ratios(timing(1.04))) == []
-    assert lost(recorded, ratios(timing(1.06))) == [
+    recorded = figures(timing(1.0))
+    assert lost(recorded, figures(timing(1.04))) == []
+    assert lost(recorded, figures(timing(1.06))) == [
         "forward: 1.887x the best of torch.compile, recorded 2.000x",
-        "total: 3.302x the best of torch.compile, recorded 3.500x",
+        "total: 2.830x the best of torch.compile, recorded 3.000x",
     ]
+
+
+@pytest.fixture
+def graded(monkeypatch, tmp_path):
+    """Files that are "graded" at once, into these times, and the calls of it."""
+    calls = []
+
+    def command(file):
+        calls.append(file.stem)
+        submission = samples.submission(problem_id=file.stem, source=file.read_text())
+        verdict = samples.verdict(submission, timing=timing(1.0))
+        return [sys.executable, "-c", f"print({verdict.model_dump_json()!r})"]
+
+    monkeypatch.setattr(solutions, "grade_command", command)
+    files = [tmp_path / f"{name}.py" for name in ("one", "two")]
+    for file in files:
+        file.write_text(f"# {file.stem}\n")
+    return files, calls
+
+
+def test_what_is_recorded_is_not_measured_again(graded, tmp_path, capsys):
+    (one, two), calls = graded
+    kept = tmp_path / "recorded.json"
+    assert main(["--device", "cpu", "--record", str(kept), str(one)]) == 0
+    assert main(["--device", "cpu", "--record", str(kept), str(one), str(two)]) == 0
+    assert calls == ["one", "two"]
+    assert list(read(kept)) == ["one", "two"]
+    assert read(kept)["one"].phases == figures(timing(1.0))
+    two.write_text("# changed\n")
+    assert main(["--device", "cpu", "--record", str(kept), str(one), str(two)]) == 0
+    assert calls == ["one", "two", "two"]
+    capsys.readouterr()
+    assert main(["--device", "cpu", "--record", str(kept), "--seconds", "0", str(two)]) == 0
+    assert "| `one` | 4.000, 2.000, 1.000 | 2.00x [1.80] | 5.000, 4.000, 1.000 |" in capsys.readouterr().out
+
+
+def test_a_grading_that_hangs_ends_with_what_it_started(graded, tmp_path, monkeypatch, capsys):
+    (one, two), _ = graded
+    quick = solutions.grade_command
+    started = tmp_path / "started"
+    hangs = ["bash", "-c", f"trap '' INT; sleep 600 & echo $! > {started}; wait; sleep 600"]
+    monkeypatch.setattr(solutions, "grade_command", lambda file: hangs if file == one else quick(file))
+    monkeypatch.setattr(solutions, "GRACE_SECONDS", 0.5)
+    assert main(["--device", "cpu", "--each", "1", str(one), str(two)]) == 1
+    printed = capsys.readouterr()
+    assert "one: no verdict after" in printed.err
+    assert "| `two` | 4.000" in printed.out
+    state = subprocess.run(["ps", "-o", "stat=", "-p", started.read_text().strip()], capture_output=True, text=True)
+    assert state.stdout.strip()[:1] in ("", "Z")
+
+
+def test_problems_are_graded_in_the_order_of_their_names():
+    chosen = solutions.in_order("rms_norm,group_norm_silu", [])
+    assert [path.stem for path in chosen] == ["rms_norm", "group_norm_silu"]
+    everything = solutions.in_order(None, [])
+    assert everything[0].stem == solutions.FIRST[0]
+    assert set(everything) == {Path(path) for path in SOLUTIONS.glob("*.py")}
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize("problem", RATIOS)
+@pytest.mark.parametrize("problem", KNOWN)
 def test_recorded_ratio_is_kept(problem):
-    (verdict,) = measured([SOLUTIONS / f"{problem}.py"])
+    verdict = measured(SOLUTIONS / f"{problem}.py", options=["--device", "cuda"])
+    assert verdict is not None
     assert verdict.timing is not None, verdict.status
-    assert lost(RATIOS[problem], ratios(verdict.timing)) == []
+    assert lost(KNOWN[problem].phases, figures(verdict.timing)) == []

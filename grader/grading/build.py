@@ -24,7 +24,7 @@ from grader.grading.outcome import (
     lost,
     usual_remedy,
 )
-from grader.verdict.models import Diagnosis, Status, Submission
+from grader.verdict.models import Diagnosis, Problem, Status, Submission
 from grader.verdict.precision import Precision
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
@@ -34,7 +34,7 @@ MAX_BUNDLE_BYTES = 512 << 20
 
 
 class BuildCache:
-    """What a submission compiled, extensions and just-in-time kernels, by submission and toolchain.
+    """What sources compiled, extensions and just-in-time kernels, by source, role and toolchain.
 
     A key holds only what that source produced, so a submission can poison only itself. Files are read-only, appear
     whole (written aside, then renamed), and are opaque to the referee, which never reads them.
@@ -50,21 +50,22 @@ class BuildCache:
             message = f"{folder}: builds cannot be kept there ({error.strerror})"
             raise UserError(f"{message}; set XDG_CACHE_HOME to a folder that can be written") from error
 
-    def get(self, submission: Submission) -> Path | None:
-        """The file of the submission's extensions, if there is one."""
-        path = self._path(submission)
+    def get(self, source: Submission | Problem) -> Path | None:
+        """The file of what the source compiled, if there is one."""
+        path = self._path(source)
         return path if path.exists() else None
 
-    def put(self, submission: Submission, content: bytes) -> Path:
-        """Keep these extensions; the file that holds them."""
+    def put(self, source: Submission | Problem, content: bytes) -> Path:
+        """Keep what it compiled; the file that holds it."""
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             file.write(content)
         Path(file.name).chmod(0o400)
-        Path(file.name).replace(self._path(submission))
-        return self._path(submission)
+        Path(file.name).replace(self._path(source))
+        return self._path(source)
 
-    def _path(self, submission: Submission) -> Path:
-        return self._folder / (digest(f"{submission.source_hash}\n{self._toolchain_hash}") + ".tar")
+    def _path(self, source: Submission | Problem) -> Path:
+        role = "\nreference" if isinstance(source, Problem) else ""
+        return self._folder / (digest(f"{source.source_hash}\n{self._toolchain_hash}{role}") + ".tar")
 
 
 @dataclass(frozen=True)
@@ -146,16 +147,23 @@ def import_submission(
     return _judge(submission, evidence)
 
 
-def keep_kernels(worker: WorkerClient, submission: Submission, cache: BuildCache, timeout_seconds: float) -> int | None:
+def keep_kernels(
+    worker: WorkerClient,
+    source: Submission | Problem,
+    cache: BuildCache,
+    timeout_seconds: float,
+    *,
+    end_compilers: bool = False,
+) -> int | None:
     """Keep what just-in-time compilers left; the number of new files, None if there is no answer."""
     descriptor = os.memfd_create("bundle", os.MFD_CLOEXEC)
     try:
-        evidence = worker.run([p.Keep()], timeout_seconds, [descriptor])
+        evidence = worker.run([p.Keep(end_compilers=end_compilers)], timeout_seconds, [descriptor])
         if evidence.failure is not None:
             return None
         kept = evidence.results[0]
         assert isinstance(kept, p.Kept)
-        _keep(cache, submission, descriptor, kept.bundle_bytes)
+        _keep(cache, source, descriptor, kept.bundle_bytes)
         return kept.added
     except WorkerLost:
         return None
@@ -163,10 +171,10 @@ def keep_kernels(worker: WorkerClient, submission: Submission, cache: BuildCache
         os.close(descriptor)
 
 
-def _keep(cache: BuildCache, submission: Submission, descriptor: int, nbytes: int) -> None:
+def _keep(cache: BuildCache, source: Submission | Problem, descriptor: int, nbytes: int) -> None:
     size = min(os.fstat(descriptor).st_size, nbytes)
     if 0 < size <= MAX_BUNDLE_BYTES:
-        cache.put(submission, os.pread(descriptor, size, 0))
+        cache.put(source, os.pread(descriptor, size, 0))
 
 
 def _judge(submission: Submission, evidence: p.Evidence) -> Built:

@@ -155,6 +155,8 @@ class Keep(Step):
 
     do: Literal["keep"] = "keep"
     answer = Kept
+    end_compilers: bool = False
+    """End the processes in which TorchInductor compiles, so that they disturb no time."""
 
 
 class Constructed(Result):

@@ -133,6 +133,7 @@ class Baseline(Value):
     name: Literal["eager", "compile", "compile_max_autotune"]
     """`compile_max_autotune` is torch.compile(mode="max-autotune-no-cudagraphs")."""
     forward_ms: float
+    backward_ms: float | None = None
     total_ms: float | None = None
     """Forward and backward together."""
 

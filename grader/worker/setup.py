@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +18,9 @@ from grader.worker.compile.importing import import_source
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
+
+COMPILERS = 8
+"""Most processes in which TorchInductor compiles: a search for kernels has about twenty candidates."""
 
 
 @handles(p.Attach)
@@ -49,6 +55,9 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
 @handles(p.Keep)
 def keep(session: Session, step: p.Keep) -> p.Kept:
     """Pack what was compiled, if there is something new."""
+    inductor: Any = sys.modules.get("torch._inductor.async_compile")
+    if step.end_compilers and inductor is not None:
+        inductor.shutdown_compile_workers()
     kept, descriptor = session.builder.kept, session.take_descriptor()
     added = kept.added()
     return p.Kept(added=added, bundle_bytes=kept.give(descriptor) if added else 0)
@@ -66,7 +75,7 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     model = _converted(model.to(session.device), session.dtype)
     session.models[step.model] = _to_float64(model) if step.float64 else model
     if step.compile_mode != "none":
-        _compile(model, step.compile_mode)
+        _compile(model, step.compile_mode, session.device)
     return p.Constructed(
         parameters=tuple(describe(name, value) for name, value in model.named_parameters()),
         buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
@@ -156,9 +165,9 @@ def _to_float64(model: nn.Module) -> nn.Module:
     return model
 
 
-def _compile(model: nn.Module, mode: str) -> None:
-    """Compile in place, to keep parameter names, and in this process, to leave no compiler behind."""
+def _compile(model: nn.Module, mode: str, device: torch.device) -> None:
+    """Compile in place, to keep parameter names. For a GPU, kernels are compiled in parallel, by other processes."""
     from torch._inductor import config
 
-    config.compile_threads = 1
+    config.compile_threads = min(COMPILERS, len(os.sched_getaffinity(0))) if device.type == "cuda" else 1
     model.compile(mode=mode, dynamic=False)

@@ -51,7 +51,8 @@ def _baselines(resources: Resources, oracle: Oracle, case: Case, tf32: bool) -> 
         flush = backend(device).flush_bytes()
         variant = oracle.module.variants[case.variant]
         with resources.launcher.start(Role.REFERENCE, device) as worker:
-            return measure_baselines(worker, oracle.importing(), variant, case, device, tf32=tf32, flush_bytes=flush)
+            given = oracle.problem, oracle.importing(), resources.cache, variant, case, device
+            return measure_baselines(worker, *given, tf32=tf32, flush_bytes=flush)
 
     environment = resources.environment(device)
     return resources.baselines.get(oracle.problem, case, environment, tf32, measure, oracle.precision)

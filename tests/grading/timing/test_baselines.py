@@ -92,7 +92,7 @@ def test_a_baseline_that_failed_is_tried_again_by_the_next_grader(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ways", [["eager", "compile"], pytest.param(list(baselines.MODES), marks=pytest.mark.deep)])
-def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
+def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, caplog, ways):
     monkeypatch.setattr(baselines, "MODES", {name: baselines.MODES[name] for name in ways})
     problem = Problem(id="chain", path=tmp_path / "chain.py", source=MODEL)
     problem.path.write_text(MODEL)
@@ -106,4 +106,14 @@ def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, ways):
         assert all(0 < 2 * one.forward_ms < eager.forward_ms for one in compiled)
         assert all(0 < 2 * one.total_ms < eager.total_ms for one in compiled)
         assert grader.grade(grader.request(problem, itself)).timing.baselines == first.timing.baselines
-    assert len(list(cache.glob("*.baselines.json"))) == 1
+        assert all(one.total_ms > one.backward_ms > 0 for one in first.timing.baselines)
+    (stored,) = cache.glob("*.baselines.json")
+    assert len(list(cache.glob("*.tar"))) == 1  # of the reference; the submission compiled nothing
+    stored.unlink()
+    with (
+        Pipeline(GraderOptions(device="cpu", quick=True, baselines=True, build_cache=cache)) as grader,
+        caplog.at_level("INFO", "grader.grading.timing.baselines"),
+    ):
+        again = grader.grade(grader.request(problem, itself))
+    assert [one.name for one in again.timing.baselines] == ways
+    assert " 0 new files," in caplog.text
