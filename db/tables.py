@@ -1,4 +1,4 @@
-"""The tables, in schema version 0004. A change here needs a new file in migrations/versions.
+"""The tables, in schema version 0006. A change here needs a new file in migrations/versions.
 
 Table models do not validate. A verdict is stored as the JSON document of `grader.verdict.models.Verdict`; the columns
 beside it are copies to search and rank by, and come from `grader.verdict.columns`. Times are text in ISO 8601, UTC:
@@ -106,6 +106,23 @@ class ClaimRow(SQLModel, table=True):
     key: str = Field(primary_key=True)
     """SHA-256 of what two requests with one verdict have in common."""
     run_id: int = Field(foreign_key="graders.run_id", ondelete="CASCADE", index=True)
+
+
+class ProfileRow(SQLModel, table=True):
+    """A profile of a source beside the reference, on one kind of device."""
+
+    __tablename__ = "profiles"
+    __table_args__ = (Index("ix_profiles_of", "source_hash", "problem_hash", "device_name", "precision"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    source_hash: str
+    """Not a foreign key: a source may be profiled that was never graded."""
+    problem_hash: str
+    device_name: str
+    precision: str
+    created_at: str
+    document: str
+    """The JSON of `grader.verdict.profiles.Profile`."""
 
 
 _TYPES: dict[type, type[String] | type[Integer] | type[Float[float]] | type[Boolean]] = {

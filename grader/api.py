@@ -17,6 +17,7 @@ from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
+from grader.verdict.profiles import Profile
 
 
 def grade(
@@ -159,6 +160,14 @@ class Grader(GradesMany):
         pair = self._reader.resolve(path, source, problem)
         with self._turn:
             return self._pipeline.grade(self._pipeline.request(*pair))
+
+    def profile(self, work: Work | Request) -> Profile:
+        """A submission beside its reference, kernel by kernel: a claim, never a verdict.
+
+        Raises UserError for invalid work and for a submission that cannot be built or constructed.
+        """
+        with self._turn:
+            return self._pipeline.profile(self.request(work))
 
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
         """Yields verdicts in the order of the work, each as it is reached. Raises UserError for invalid work.

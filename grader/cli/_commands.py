@@ -16,6 +16,10 @@ COMMANDS = {
         "Write a problem, submissions for it in C++, CUDA and Triton, and a test, to start from.",
     ),
     "show": ("showing:show", "Show a verdict in full: diagnosis, gradients, build log, timing, environment, source."),
+    "profile": (
+        "profiling:profile",
+        "Show a submission beside its reference, kernel by kernel: times, rates, launches, bounds.",
+    ),
     "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
     "diff": (
         "diff:diff",

@@ -7,7 +7,8 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 
 from grader.catalog.requests import Request, make_request
-from grader.grading import build, plan
+from grader.errors import UserError
+from grader.grading import build, plan, profiling
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.budget import Budget
 from grader.grading.builds import Builds
@@ -19,6 +20,7 @@ from grader.grading.resources import Resources
 from grader.machine.backends import backend, default_device, require, select_index
 from grader.options import AUTO, GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.profiles import Profile
 
 
 class Pipeline:
@@ -74,6 +76,13 @@ class Pipeline:
         if attempt.scope in PARTS:  # not ranked, as any verdict on one variant
             settings = settings.model_copy(update={"variant": attempt.scope})
         return record.verdict(settings, self.environment(request))
+
+    def profile(self, request: Request) -> Profile:
+        """A submission and its reference kernel by kernel. Raises UserError where one of them does not run."""
+        try:
+            return profiling.profile(self.resources, self.builds, self.options, request)
+        except Stopped as stopped:
+            raise UserError(f"{request.submission.path}: {stopped.diagnosis.message}") from stopped
 
     def _grade(self, request: Request, attempt: Attempt, upcoming: Request | None) -> tuple[Record, Attempt | None]:
         """What one attempt finds, and the next attempt where one is needed."""

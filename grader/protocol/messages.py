@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from grader.protocol import checks, passes, setup, timing
+from grader.protocol import checks, kernels, passes, setup, timing
 from grader.protocol.base import NAME_CHARACTERS, Many, Message, Name, Result, Step, Text, printable
 
 __all__ = [
@@ -42,7 +42,7 @@ MAX_LISTED_ERRORS = 1000
 HEADER = struct.Struct("<I")
 """Length in bytes of the JSON document that follows."""
 
-MODULES = (setup, passes, timing, checks)
+MODULES = (setup, passes, timing, checks, kernels)
 """The modules that declare steps: importing them fills the registries that the unions below are made of."""
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 
 from db import Store
+from db.profiles import newest_profiles, read_profile
 from db.rows import Row
 from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
@@ -78,7 +79,9 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         others = [Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row)]
         document = store.document(verdict_id)
         newer = snapshot.newer.get(verdict_id)
-        return html(verdict_page(row, read_verdict(document), _source(store, row), others, newer, frame))
+        (profile_id,) = newest_profiles(store, [row])
+        profile = None if profile_id is None else read_profile(store, profile_id)
+        return html(verdict_page(row, read_verdict(document), _source(store, row), others, newer, frame, profile))
 
     @router.get("/compare/{verdict_id:int}.html")
     def choose(verdict_id: int) -> HTMLResponse:

@@ -15,7 +15,7 @@ import torch
 from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result, Step
 from grader.worker import passes, registry, setup
 from grader.worker.channel import Channel
-from grader.worker.checks import profile, redzones, work_count
+from grader.worker.checks import profile, redzones, survey, work_count
 from grader.worker.compile import ahead
 from grader.worker.compile.importing import Builder, MissingClass
 from grader.worker.compile.toolkit import complete_toolkit
@@ -23,7 +23,7 @@ from grader.worker.self_kill import forbid_self_kill
 from grader.worker.session import Session
 from grader.worker.timing import clock, pace, peaks, queue
 
-HANDLER_MODULES = (setup, ahead, passes, clock, queue, pace, peaks, work_count, redzones, profile)
+HANDLER_MODULES = (setup, ahead, passes, clock, queue, pace, peaks, work_count, redzones, profile, survey)
 """Importing them registers the handlers of all steps."""
 
 TEXT_CHARACTERS = 32 << 10

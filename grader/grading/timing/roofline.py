@@ -73,11 +73,15 @@ class Roofline:
         """
         device = oracle.device
         how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
-        peaks = self._peaks.get((device, narrow)) or self._measure(oracle, narrow)
+        peaks = self.peaks(oracle, narrow)
         bounded = _with_bounds(timing, work, peaks, device, **how)
         if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before anybody is suspected
             bounded = _with_bounds(timing, work, self._measure(oracle, narrow), device, **how)
         return bounded
+
+    def peaks(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
+        """The peaks of the reference's device, measured at most once."""
+        return self._peaks.get((oracle.device, narrow)) or self._measure(oracle, narrow)
 
     def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         before = self._peaks.get((oracle.device, narrow))

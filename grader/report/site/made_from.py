@@ -22,12 +22,12 @@ def site_key(frame: Frame) -> str:
     return digest.hexdigest()
 
 
-def key(site: str, row: Row, others: Sequence[tuple[int, str]], newer: int | None) -> str:
+def key(site: str, row: Row, others: Sequence[tuple[int, str]], newer: int | None, profile: int | None = None) -> str:
     """A digest of what a verdict's page is made from.
 
-    A stored verdict does not change, so its row stands for it.
+    A stored verdict does not change, so its row stands for it, and so does a profile's id.
     """
-    made = f"{site} {row} {others} {newer}"
+    made = f"{site} {row} {others} {newer} {profile}"
     return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()[:16]
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from db.rows import Row
+from grader.report.profile_tables import passes, peaks_line
 from grader.report.site import names
 from grader.report.site.charts import light_axis, light_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
@@ -19,6 +20,7 @@ from grader.report.site.formats import times
 from grader.report.site.pages import STATIC, Frame, render, save
 from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds_chart
 from grader.verdict.models import Verdict
+from grader.verdict.profiles import CLAIM, COUNTED, Profile
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult, VariantResult
 from grader.verdict.value import Value
 
@@ -47,12 +49,13 @@ class VerdictTask(NamedTuple):
     newer: int | None
     """The id of a newer verdict for the same source."""
     frame: Frame
+    profile: Profile | None = None
 
 
 def write_verdict(task: VerdictTask) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict."""
     verdict = read_verdict(task.document)
-    page = verdict_page(task.row, verdict, task.source, task.others, task.newer, task.frame)
+    page = verdict_page(task.row, verdict, task.source, task.others, task.newer, task.frame, task.profile)
     save(task.out / names.verdict_page(task.row.id), page)
     return verdict is None
 
@@ -72,8 +75,9 @@ def verdict_page(
     others: Iterable[Other],
     newer: int | None,
     frame: Frame = STATIC,
+    profile: Profile | None = None,
 ) -> str:
-    """The page; `verdict` is None if another version of the grader wrote it."""
+    """The page; `verdict` is None if another version of the grader wrote it, `profile` if there is none."""
     phases = list(_phases(verdict))
     shares = _lights(dict(phases))
     return render(
@@ -93,6 +97,11 @@ def verdict_page(
         lights_axis=light_axis(shares),
         seconds_svg=seconds_chart(verdict.seconds, "seconds") if verdict else Markup(""),
         shown_variant=_shown_variant(verdict),
+        profile=profile,
+        profiled=passes(profile),
+        peaks_line=peaks_line,
+        claim=CLAIM,
+        counted=COUNTED,
         environment=_pairs(verdict.environment) if verdict else [],
         settings=_pairs(verdict.settings) if verdict else [],
         diffs=list(_diffs(source, others)),

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from db.labels import SOLUTIONS, LabelChoice
+from db.profiles import newest_profiles, read_profile
 from db.rows import Row, counted, read_rows
 from db.store import Store
 from grader.errors import UserError
@@ -122,10 +123,12 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boar
     others, newer = Others(rows, boards), newer_verdicts(rows)
     site = made_from.site_key(frame)
     stale = []
-    for row in rows:
-        key = made_from.key(site, row, [(other.id, title) for other, title in others.of(row)], newer.get(row.id))
+    profiles = newest_profiles(store, rows)
+    for row, profile in zip(rows, profiles, strict=True):
+        compared = [(other.id, title) for other, title in others.of(row)]
+        key = made_from.key(site, row, compared, newer.get(row.id), profile)
         if not writer.is_current(names.verdict_page(row.id), key):
-            stale.append(row)
+            stale.append((row, profile))
     tasks = _tasks(store, stale, others, newer, frame, writer.out)
     if len(stale) < _PARALLEL_FROM:
         return sum(map(write_verdict, tasks))
@@ -138,15 +141,21 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boar
 
 
 def _tasks(
-    store: Store, rows: list[Row], others: Others, newer: Mapping[int, int], frame: Frame, out: Path
+    store: Store,
+    rows: list[tuple[Row, int | None]],
+    others: Others,
+    newer: Mapping[int, int],
+    frame: Frame,
+    out: Path,
 ) -> Iterator[VerdictTask]:
-    """Yields the tasks in order, a few in memory at a time."""
+    """Yields the tasks in order, a few in memory at a time. A row comes with its profile's id."""
     source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
-    by_id = {row.id: row for row in rows}
+    by_id = {row.id: (row, profile) for row, profile in rows}
     for verdict_id, document in store.documents(list(by_id)):
-        row = by_id[verdict_id]
+        row, profile_id = by_id[verdict_id]
+        profile = None if profile_id is None else read_profile(store, profile_id)
         compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
-        yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id), frame)
+        yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id), frame, profile)
 
 
 def _grouped(

@@ -28,10 +28,10 @@ TAPE = "count"
 SECONDS = 3.0
 """Time limit for counting a backward. With a dispatch mode active, PyTorch takes slow formulas for some operators:
 cumprod's backward takes a step for each element along the dimension, which are minutes at full size."""
-_GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
+GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
-_READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
+READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
 @handles(p.Count)
@@ -123,7 +123,7 @@ class Counter(TorchDispatchMode):
             self._convolution += flops
         else:
             self._matmul += flops
-        if not func.is_view and not name.startswith(_READS_NOTHING) and not name.endswith("_like"):
+        if not func.is_view and not name.startswith(READS_NOTHING) and not name.endswith("_like"):
             self._operations += 1
             returned = sum(nbytes(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor))
             self._note_reads(name, [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)], returned)
@@ -153,7 +153,7 @@ class Counter(TorchDispatchMode):
         for index, value in enumerate(operands):
             key = _storage(value)
             if key in self._given:
-                read = min(nbytes(value), returned) if name in _GATHERS and index == 0 else nbytes(value)
+                read = min(nbytes(value), returned) if name in GATHERS and index == 0 else nbytes(value)
                 # The largest read, not the sum: two may read the same part.
                 self._read[key] = min(self._given[key], max(read, self._read.get(key, 0)))
 

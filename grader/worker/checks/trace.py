@@ -1,0 +1,144 @@
+"""Reads a trace of PyTorch's profiler: which kernels ran, how launched, for which operator."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from grader.worker.checks.operators import MARK
+
+RANGE = "grader::"
+"""Begins the name of a range around a part of a pass."""
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of what runs on the device."""
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+"""Categories of calls that launch something there."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of a kernel; on the CPU of an operator, without those that it calls."""
+
+    name: str
+    ms: float
+    mark: int | None = None
+    """Index of the operator that it ran for, where operators have ranges."""
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+
+
+class _Ranges:
+    """Disjoint ranges of time, each with a value."""
+
+    def __init__(self, ranges: Iterable[tuple[float, float, Any]]) -> None:
+        self._ranges = sorted(ranges, key=lambda one: one[0])
+        self._starts = [start for start, _, _ in self._ranges]
+
+    def at(self, moment: float) -> Any:
+        """The value of the range that the moment is in; None if it is in none."""
+        index = bisect_right(self._starts, moment) - 1
+        if index < 0 or moment > self._ranges[index][1]:
+            return None
+        return self._ranges[index][2]
+
+    def lengths(self, value: Any) -> float:
+        """The length of all ranges of a value."""
+        return sum(end - start for start, end, of in self._ranges if of == value)
+
+
+class Trace:
+    """The events of one trace. Times in it are microseconds."""
+
+    def __init__(self, events: list[dict[str, Any]], *, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+        complete = [event for event in events if event.get("ph") == "X"]
+        notes = [event for event in complete if event.get("cat") == "user_annotation"]
+        self._parts = _Ranges(
+            (*_span(event), event["name"].removeprefix(RANGE))
+            for event in notes
+            if event["name"].startswith(RANGE) and not event["name"].startswith(MARK)
+        )
+        marks = defaultdict(list)
+        for event in notes:
+            if event["name"].startswith(MARK):
+                marks[event.get("tid")].append((*_span(event), int(event["name"].removeprefix(MARK))))
+        self._marks = {thread: _Ranges(of) for thread, of in marks.items()}
+        self._ran = list(self._on_device(complete) if on_gpu else self._on_host(complete))
+
+    def of(self, part: str) -> list[Ran]:
+        """What ran in the ranges of a part."""
+        return [ran for name, ran in self._ran if name == part]
+
+    def elapsed_ms(self, part: str) -> float:
+        """Milliseconds of all ranges of a part."""
+        return self._parts.lengths(part) / 1e3
+
+    def _mark(self, thread: Any, moment: float) -> int | None:
+        marks = self._marks.get(thread)
+        found: int | None = None if marks is None else marks.at(moment)
+        return found
+
+    def _on_device(self, events: list[dict[str, Any]]) -> Iterable[tuple[str | None, Ran]]:
+        launches = {
+            event["args"]["correlation"]: event
+            for event in events
+            if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
+        }
+        for event in events:
+            if event.get("cat") not in ON_DEVICE:
+                continue
+            details = event.get("args", {})
+            launch = launches.get(details.get("correlation"), event)
+            occupancy = details.get("est. achieved occupancy %")
+            yield (
+                self._parts.at(launch["ts"]),
+                Ran(
+                    name=event["name"],
+                    ms=max(float(event["dur"]), 0.0) / 1e3,
+                    mark=self._mark(launch.get("tid"), launch["ts"]),
+                    grid=_extents(details.get("grid")),
+                    block=_extents(details.get("block")),
+                    registers=_count(details.get("registers per thread")),
+                    shared_bytes=_count(details.get("shared memory")),
+                    occupancy=None if occupancy is None else min(max(float(occupancy) / 100, 0.0), 1.0),
+                ),
+            )
+
+    def _on_host(self, events: list[dict[str, Any]]) -> Iterable[tuple[str | None, Ran]]:
+        threads = defaultdict(list)
+        for event in events:
+            if event.get("cat") == "cpu_op":
+                threads[event.get("tid")].append(event)
+        for thread, of in threads.items():
+            of.sort(key=lambda event: (event["ts"], -event["dur"]))
+            own = [float(event["dur"]) for event in of]
+            open_ones: list[int] = []
+            for index, event in enumerate(of):
+                while open_ones and _span(of[open_ones[-1]])[1] <= event["ts"]:
+                    open_ones.pop()
+                if open_ones:
+                    own[open_ones[-1]] -= event["dur"]
+                open_ones.append(index)
+            for event, micros in zip(of, own, strict=True):
+                if event["name"].startswith(("autograd::", "torch::autograd::")):
+                    continue
+                ran = Ran(event["name"], max(micros, 0.0) / 1e3, self._mark(thread, event["ts"]))
+                yield self._parts.at(event["ts"]), ran
+
+
+def _span(event: dict[str, Any]) -> tuple[float, float]:
+    return event["ts"], event["ts"] + event["dur"]
+
+
+def _extents(value: Any) -> tuple[int, int, int] | None:
+    return (int(value[0]), int(value[1]), int(value[2])) if isinstance(value, list) and len(value) == 3 else None
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else max(int(value), 0)
