@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -218,6 +218,16 @@ class Store:
         with self.reading() as session:
             row = session.get(SourceRow, source_hash)
             return _text(row) if row else None
+
+    def sources(self, hashes: Iterable[str]) -> dict[str, str]:
+        """The sources of submissions by their SHA-256, those that are known, in few queries."""
+        ordered, found = sorted(set(hashes)), dict[str, str]()
+        for start in range(0, len(ordered), _IDS_AT_ONCE):
+            part = ordered[start : start + _IDS_AT_ONCE]
+            with self.reading() as session:
+                rows = session.execute(select(SourceRow).where(col(SourceRow.hash).in_(part))).scalars()
+                found.update((row.hash, _text(row)) for row in rows)
+        return found
 
     def problem_source(self, problem_hash: str) -> str:
         """A problem's source by its SHA-256."""

@@ -58,6 +58,8 @@ def test_texts_are_kept_once(store, tmp_path):
     assert rows(tmp_path, "select count(*) from verdicts") == [(3,)]
     assert store.source(samples.submission().source_hash) == samples.submission().source
     assert store.source("0" * 64) is None
+    known = samples.submission()
+    assert store.sources([known.source_hash, "0" * 64]) == {known.source_hash: known.source}
 
 
 def test_columns_repeat_the_document(store, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
 
 from markupsafe import Markup, escape
@@ -33,9 +34,13 @@ def tone(status: str) -> str:
     return TONES.get(status, ("dim", ""))[0]
 
 
-def mark(status: str) -> str:
-    """A character that stands for a status without colour."""
-    return TONES.get(status, ("", "▲" if status in set(Status) else "·"))[1]
+@lru_cache(1024)
+def badge(status: str, said: str | None = None) -> Markup:
+    """A status as a coloured word with its mark; `said` stands instead of the word."""
+    mark = TONES.get(status, ("", "▲" if status in set(Status) else "·"))[1]
+    return Markup('<span class="status {}"><span aria-hidden="true">{} </span>{}</span>').format(
+        tone(status), mark, said or words(clean(status))
+    )
 
 
 def words(status: str) -> str:

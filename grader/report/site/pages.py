@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from grader.report.console import clean
 from grader.report.site import formats, names
+from grader.report.site.check_rows import check_rows
 from grader.verdict.codes import CODES
 
 TITLE = "Kernel report"
@@ -87,6 +88,7 @@ def _environment() -> Environment:
         codes=CODES,
         names=names,
         fmt=formats,
+        check_rows=check_rows,
     )
     return environment
 

@@ -55,9 +55,11 @@ def text(x: float, y: float, content: str, class_: str = "tick", anchor: str = "
     return element("text", content, x=x, y=y, class_=class_, text_anchor=anchor, **attributes)
 
 
-def path(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """A polyline through all points."""
-    return element("path", d="M" + "L".join(f"{_text(x)},{_text(y)}" for x, y in points), class_=class_)
+def path(points: Iterable[tuple[float, float]], class_: str, *, dots: bool = False) -> Markup:
+    """A polyline through all points, or a dot at each, which the style sheet's line width and caps shape."""
+    each = [f"{_text(x)},{_text(y)}" for x, y in points]
+    drawn = "".join(f"M{one}h0" for one in each) if dots else "M" + "L".join(each)
+    return element("path", d=drawn, class_=class_)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from db.rows import Row, Speedup
 from grader.report.site.formats import interval, power, times
-from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, text
+from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 from grader.verdict.stages import PhaseTiming, StageSeconds
 
 _MOST_INTERVALS = 160
@@ -127,14 +127,12 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     parts += [text(48, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
     parts.append(text(344, 192, "samples in the order of measurement; milliseconds", "axis"))
     parts += [
-        element("rect", x=x(at) - 3, y=y(one) - 3, width=6, height=6, class_="sample reference")
-        for at, one in enumerate(reference)
-        if math.isfinite(one)
-    ]
-    parts += [
-        element("circle", cx=x(at), cy=y(one), r=3.5, class_="sample candidate")
-        for at, one in enumerate(candidate)
-        if math.isfinite(one)
+        path(
+            ((x(at), y(one)) for at, one in enumerate(samples) if math.isfinite(one)),
+            f"sample {label}",
+            dots=True,
+        )
+        for label, samples in (("reference", reference), ("candidate", candidate))
     ]
     ends = [
         (y(samples[-1]), label) for label, samples in (("candidate", candidate), ("reference", reference)) if samples

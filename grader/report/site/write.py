@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,13 +25,11 @@ from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
 _MARKER = ".kernel-report"
 """A folder with this file is a report and may be overwritten. See `made_from`."""
 
-_SOURCES_KEPT = 256
-
 _PARALLEL_FROM = 400
 """Verdicts; fewer are written sooner than other processes would start."""
 
-_BATCH = 512
-"""Verdicts in memory at a time."""
+_BATCH = 256
+"""Verdicts; two such batches are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +129,14 @@ def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boar
     tasks = _tasks(store, stale, others, newer, frame, writer.out)
     if len(stale) < _PARALLEL_FROM:
         return sum(map(write_verdict, tasks))
-    unreadable = 0
+    unreadable, written = 0, iter([False])
     # Spawned, not forked, because the database is open in this process.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
         while batch := list(islice(tasks, _BATCH)):
-            unreadable += sum(pool.map(write_verdict, batch, chunksize=16))
-    return unreadable
+            # Handed over before the batch ahead of it is waited for, so that no process idles while this one reads.
+            ahead, written = written, pool.map(write_verdict, batch, chunksize=16)
+            unreadable += sum(ahead)
+        return unreadable + sum(written)
 
 
 def _tasks(
@@ -148,14 +147,18 @@ def _tasks(
     frame: Frame,
     out: Path,
 ) -> Iterator[VerdictTask]:
-    """Yields the tasks in order, a few in memory at a time. A row comes with its profile's id."""
-    source = lru_cache(_SOURCES_KEPT)(lambda source_hash: store.source(source_hash) or "")
-    by_id = {row.id: (row, profile) for row, profile in rows}
-    for verdict_id, document in store.documents(list(by_id)):
-        row, profile_id = by_id[verdict_id]
-        profile = None if profile_id is None else read_profile(store, profile_id)
-        compared = tuple(Other(other, title, source(other.source_hash)) for other, title in others.of(row))
-        yield VerdictTask(out, row, document, source(row.source_hash), compared, newer.get(row.id), frame, profile)
+    """Yields the tasks in order, a batch in memory at a time. A row comes with its profile's id."""
+    for start in range(0, len(rows), _BATCH):
+        part = {row.id: (row, profile_id, list(others.of(row))) for row, profile_id in rows[start : start + _BATCH]}
+        sources = store.sources(
+            one.source_hash for row, _, compared in part.values() for one in (row, *(other for other, _ in compared))
+        )
+        for verdict_id, document in store.documents(list(part)):
+            row, profile_id, compared = part[verdict_id]
+            profile = None if profile_id is None else read_profile(store, profile_id)
+            shown = tuple(Other(other, title, sources.get(other.source_hash, "")) for other, title in compared)
+            source = sources.get(row.source_hash, "")
+            yield VerdictTask(out, row, document, source, shown, newer.get(verdict_id), frame, profile)
 
 
 def _grouped(
