@@ -151,7 +151,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def build(files: Sequence[Path], seconds: float) -> None:
     """Compile all of them at once, in a process that sees no GPU, so that no grading waits for a compiler."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "grader", "grade", *map(str, files), "--device", "cuda", "--json"]
+        command = [sys.executable, "-m", "grader", "grade", *map(str, files), "--json"]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         process = subprocess.Popen(
             [*command, "--db", f"{folder}/builds.db"],
