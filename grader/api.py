@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
+from grader.errors import NotGraded
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
 from grader.verdict.profiles import Profile
@@ -186,17 +187,29 @@ class Grader(GradesMany):
             with self._turn:
                 verdicts.close()
 
-    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict], None, None]:
-        """`grade_many`, each verdict with its request."""
-        pending = deque[Request]()
+    def stop(self, request: Request) -> None:
+        """End the grading of a request at its next job: `results` has Cancelled for it. Any thread may call this."""
+        self._pipeline.stop(request)
 
-        def requests() -> Iterator[Request]:
-            for request in map(self.request, work):
+    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
+        """`grade_many`, each verdict with its request; what is stopped ends without one, and the others go on."""
+        pending, arriving = deque[Request](), map(self.request, work)
+
+        def requests(again: Iterable[Request]) -> Iterator[Request]:
+            yield from again
+            for request in arriving:
                 pending.append(request)
                 yield request
 
-        for verdict in self.grade_many(requests()):
-            yield pending.popleft(), verdict
+        again: tuple[Request, ...] | None = ()
+        while again is not None:
+            try:
+                for verdict in self.grade_many(requests(again)):
+                    yield pending.popleft(), verdict
+                again = None
+            except NotGraded as error:
+                yield pending.popleft(), error
+                again = tuple(pending)
 
 
 def open_grader(options: GraderOptions) -> Grader:

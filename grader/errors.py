@@ -8,6 +8,8 @@ GraderError
 │   └── StoreError
 │       └── StoreBusy
 ├── DeviceError
+├── NotGraded
+│   └── Cancelled
 ├── ReferenceKilled
 └── SandboxError
     └── SandboxUnavailable
@@ -65,6 +67,14 @@ class StoreBusy(StoreError):
 
 class DeviceError(GraderError):
     """A device does not do what the grader needs of it, or a tensor cannot be shared with a worker."""
+
+
+class NotGraded(GraderError):
+    """Ended before its verdict, such as at a limit of time for one grading."""
+
+
+class Cancelled(NotGraded):
+    """Ended because nobody wants its verdict any more. Says nothing about the submission."""
 
 
 class SandboxError(GraderError):

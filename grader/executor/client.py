@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grader import protocol
 from grader.errors import SandboxError
+from grader.executor import interrupt
 from grader.executor.job_result import compressed_kinds, log_job
 from grader.executor.pause import NeverStill, stopped
 from grader.executor.shared_memory import Region, RegionKind, RegionName, roomy
@@ -112,8 +113,9 @@ class WorkerClient:
         A step that raised is in the evidence. `at_answer` is called when the first byte of the evidence has arrived,
         before anything is read, and no later than `patience_seconds` after the job was sent. `bytes_in` and
         `bytes_out`, the sizes of the tensors sent and sealed, are only logged. Raises WorkerLost, and SandboxError for
-        a worker that never listened.
+        a worker that never listened, and Interrupted if the grading is to end.
         """
+        interrupt.check()
         self.wait_ready()
         if self._socket.readable():
             raise self._lost_before_job()

@@ -7,7 +7,8 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 
 from grader.catalog.requests import Request, make_request
-from grader.errors import UserError
+from grader.errors import Cancelled, UserError
+from grader.executor.interrupt import Interrupted, check, ended_when
 from grader.grading import build, plan, profiling
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.budget import Budget
@@ -36,6 +37,8 @@ class Pipeline:
         """Bytes of each device's memory that others use."""
         self.resources = Resources(options.sandbox, options.build_cache, options.limits, Budget(options.budget))
         self.builds = Builds(self.resources)
+        self._unwanted: dict[int, Request] = {}
+        """By identity: what was stopped."""
 
     def __enter__(self) -> Pipeline:
         return self
@@ -62,11 +65,28 @@ class Pipeline:
         """The environment of the request's verdict."""
         return self.resources.environment(request.device)
 
-    def grade(self, request: Request, *, upcoming: Request | None = None) -> Verdict:
-        """One verdict, whatever happens: a failure of the grader is a verdict too. Raises UserError.
+    def stop(self, request: Request) -> None:
+        """End the grading of this request at its next job, or before it begins. Any thread may call this."""
+        self._unwanted[id(request)] = request
 
-        Workers for the `upcoming` request start in the background.
+    def grade(self, request: Request, *, upcoming: Request | None = None) -> Verdict:
+        """One verdict, whatever happens: a failure of the grader is a verdict too.
+
+        Workers for the `upcoming` request start in the background. Raises UserError, and Cancelled after `stop`.
         """
+        try:
+            with ended_when(lambda: id(request) in self._unwanted):
+                return self._graded(request, upcoming)
+        except Interrupted:
+            # Its reference may have been left in the middle of something.
+            self.resources.drop_oracle(request.problem, request.device, request.precision)
+            raise Cancelled(f"{request.submission.name}: cancelled") from None
+        finally:
+            self._unwanted.pop(id(request), None)
+
+    def _graded(self, request: Request, upcoming: Request | None) -> Verdict:
+        """The verdict of the last attempt. Raises Interrupted after `stop`."""
+        check()
         following: Attempt | None = Attempt()
         self._spares_ended = self.resources.launcher.spares_ended
         while following is not None:

@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from grader.catalog.requests import Request
-from grader.errors import DeviceError, GraderError
+from grader.errors import DeviceError, GraderError, NotGraded
 from grader.pool.blame import crashed
+from grader.pool.fair import FairQueue
 from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
 from grader.verdict.models import Device, Environment, Settings, Verdict
 
@@ -29,11 +31,17 @@ class Task:
     """A request on its way to its verdict."""
 
     request: Request
+    priority: int = 0
     future: Future[Verdict] = field(default_factory=Future)
     losses: list[str] = field(default_factory=list)
     """How the processes ended that graded it."""
     lost_at: set[str] = field(default_factory=set)
     """The names of their places."""
+
+    @property
+    def author(self) -> str:
+        """Who has turns."""
+        return self.request.submission.author
 
     def taken(self) -> bool:
         """Whether it is to be graded: not if the caller has cancelled it."""
@@ -54,17 +62,20 @@ class Dispatcher:
         say: Callable[[str], None],
         *,
         hang_seconds: float,
+        limit_seconds: float | None = None,
     ) -> None:
         """`settings` are those of a request's verdict; `say` prints a line for the user.
 
-        A place that gives no answer for `hang_seconds` is lost.
+        A place that gives no answer for `hang_seconds` is lost. A request that takes `limit_seconds` is not graded.
         """
-        self._settings, self._say, self._hang_seconds = settings, say, hang_seconds
+        self._settings, self._say = settings, say
+        self._hang_seconds, self._limit_seconds = hang_seconds, limit_seconds
         self._places = {place.name: place for place in places}
         self._states = {name: PlaceState(name=name) for name in self._places}
         self._ready: dict[str, Ready] = {}
         """What each place that has ever started reported."""
-        self._waiting: deque[Task] = deque()
+        self._waiting = FairQueue[Task]()
+        self._held: dict[str, Held] = {name: deque() for name in self._places}
         self._changed = threading.Condition()
         self._failure: GraderError | None = None
         """Why nothing can be graded any more."""
@@ -72,15 +83,30 @@ class Dispatcher:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, request: Request) -> Future[Verdict]:
+    def submit(self, request: Request, priority: int = 0) -> Future[Verdict]:
         """The verdict to come; a future that is cancelled before its turn is not graded. Raises GraderError."""
-        task = Task(request)
+        task = Task(request, priority)
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-            self._waiting.append(task)
+            self._waiting.put(task, task.author, priority)
             self._changed.notify_all()
         return task.future
+
+    def stop(self, unwanted: Callable[[Request], bool]) -> None:
+        """Cancel what waits, and end what is held at its next job: its future raises Cancelled."""
+        with self._changed:
+            waiting = self._waiting.remove(lambda task: unwanted(task.request))
+            held = [
+                (self._places[name], number)
+                for name, tasks in self._held.items()
+                for number, task in tasks
+                if unwanted(task.request)
+            ]
+        for task in waiting:
+            task.future.cancel()
+        for place, number in held:
+            place.stop(number)
 
     def environments(self, device: Device) -> tuple[Environment, ...]:
         """The environments of verdicts on a device: one for each kind of machine; waits for the first place.
@@ -113,8 +139,9 @@ class Dispatcher:
     def _serve(self, place: Place) -> None:
         failures = 0
         while not self._ended():
-            held: Held = deque()
-            before, final = self._states[place.name].graded, False
+            held = self._held[place.name]
+            held.clear()
+            before, final, late = self._states[place.name].graded, False, False
             self._note(place, state="starting", process=None)
             try:
                 self._begin(place, place.start())
@@ -122,7 +149,7 @@ class Dispatcher:
             except StartFailed as error:
                 reason, final = str(error), error.final
             except PlaceLost as lost:
-                reason = str(lost)
+                reason, late = str(lost), lost.late
                 self._take_back(place, held, lost)
             except GraderError as error:
                 self._give_up(error)
@@ -133,7 +160,7 @@ class Dispatcher:
             if self._ended():
                 break
             place.end()
-            failures = 0 if self._states[place.name].graded > before else failures + 1
+            failures = 0 if late or self._states[place.name].graded > before else failures + 1
             if final or failures >= MOST_FAILURES:
                 self._set_aside(place, reason)
                 break
@@ -152,7 +179,8 @@ class Dispatcher:
             while (task := self._take(place, len(held))) is not None:
                 number += 1
                 since = since if held else time.monotonic()
-                held.append((number, task))
+                with self._changed:
+                    held.append((number, task))
                 self._note(place, under_way=held[0][1].request.submission.name)
                 place.send(number, task.request)
             if self._ended():
@@ -161,6 +189,8 @@ class Dispatcher:
             if answer is not None:
                 self._settle(place, held, *answer)
                 since = time.monotonic()
+            elif self._limit_seconds is not None and held and time.monotonic() - since > self._limit_seconds:
+                raise PlaceLost(f"stopped after {self._limit_seconds:g} s", outside=True, late=True)
             elif time.monotonic() - since > self._hang_seconds:
                 raise PlaceLost(f"gave no answer for {self._hang_seconds:.0f} s")
 
@@ -169,36 +199,32 @@ class Dispatcher:
 
         Waits for it if the place holds none; None if it holds enough, or when the pool closes.
         """
+        suits = partial(self._suits, place)
         with self._changed:
             if held == 0:
-                self._changed.wait_for(lambda: self._failure or self._suitable(place) is not None)
+                self._changed.wait_for(lambda: self._failure or any(map(suits, self._waiting)))
             elif held >= place.depth or len(self._waiting) <= self._idle():
                 return None
-            while self._failure is None and (position := self._suitable(place)) is not None:
-                task = self._waiting[position]
-                del self._waiting[position]
+            while self._failure is None and (task := self._waiting.take(suits)) is not None:
                 if task.taken():
                     return task
             return None if self._failure or held else self._take(place, held)
 
-    def _suitable(self, place: Place) -> int | None:
-        """Position of the first request that was not lost there, unless there is no other place."""
+    def _suits(self, place: Place, task: Task) -> bool:
+        """Whether it was not lost there, unless there is no other place."""
         others = any(state.state != "set aside" for name, state in self._states.items() if name != place.name)
-        for position, task in enumerate(self._waiting):
-            if place.name not in task.lost_at or not others:
-                return position
-        return None
+        return place.name not in task.lost_at or not others
 
     def _idle(self) -> int:
         """Places that wait for a request, or will: they come before those that would only prepare for it."""
         return sum(state.state != "set aside" and state.under_way is None for state in self._states.values())
 
     def _settle(self, place: Place, held: Held, number: int, answer: Verdict | Exception) -> None:
-        expected, task = held.popleft()
+        expected, task = held[0]
         if number != expected:
-            held.appendleft((expected, task))
             raise PlaceLost(f"answered request {number} instead of {expected}", outside=True)
         with self._changed:
+            held.popleft()
             under_way = held[0][1].request.submission.name if held else None
             self._note(place, graded=self._states[place.name].graded + 1, under_way=under_way)
         if isinstance(answer, Verdict):
@@ -211,6 +237,7 @@ class Dispatcher:
         condemned: Task | None = None
         with self._changed:
             self._note(place, state="starting", process=None, under_way=None)
+            late = held.popleft()[1] if held and lost.late else None
             if held and not lost.outside:
                 first = held[0][1]
                 first.losses.append(f"{place.name} {lost}")
@@ -219,11 +246,14 @@ class Dispatcher:
                     condemned = held.popleft()[1]
             failure = self._failure
             if failure is None:
-                self._waiting.extendleft(task for _, task in reversed(held))
+                for _, task in reversed(held):
+                    self._waiting.put_back(task, task.author, task.priority)
             self._changed.notify_all()
         if failure is not None:
             for _, task in held:
                 task.future.set_exception(failure)
+        if late is not None:
+            late.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
         if condemned is not None:
             request = condemned.request
             environment = self._ready[place.name].environments[request.device]
@@ -244,7 +274,7 @@ class Dispatcher:
     def _give_up(self, failure: GraderError) -> None:
         with self._changed:
             self._failure = self._failure or failure
-            waiting, self._waiting = self._waiting, deque()
+            waiting = self._waiting.remove(lambda _: True)
             self._changed.notify_all()
         for task in waiting:
             if task.taken():

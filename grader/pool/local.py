@@ -17,7 +17,7 @@ import grader
 from grader.catalog.requests import Request
 from grader.executor.worker_process import signal_name
 from grader.pool import logs
-from grader.pool.messages import Answer, Setup, Work
+from grader.pool.messages import Answer, Setup, Stop, Work
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.verdict.models import Verdict
 
@@ -35,6 +35,7 @@ class ProcessPlace:
         self._setup, self._visibility = setup, visibility
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._writing = threading.Lock()
 
     def start(self) -> Ready:
         """Raises StartFailed, UserError, SandboxUnavailable."""
@@ -82,6 +83,11 @@ class ProcessPlace:
         assert answer.trouble is not None, "an answer has a verdict or says why not"
         return answer.number, answer.trouble.exception()
 
+    def stop(self, number: int) -> None:
+        """Have a request that it holds end at its next job."""
+        with suppress(PlaceLost):  # `receive` says so
+            self._write(Stop(stop=number).model_dump_json())
+
     def end(self) -> None:
         """Ask the process to end, then kill it and its group. Its sandboxes end with it."""
         process, self._process = self._process, None
@@ -102,8 +108,9 @@ class ProcessPlace:
             raise PlaceLost("was ended", outside=True)
         assert process.stdin is not None
         try:
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()
+            with self._writing:
+                process.stdin.write(line.encode() + b"\n")
+                process.stdin.flush()
         except (OSError, ValueError):
             # It ended before it had this request.
             raise PlaceLost(self._ending(process), outside=True) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from queue import Empty, SimpleQueue
@@ -25,6 +26,9 @@ class Engine(Protocol):
 
     def environment_on(self, device: Device) -> Environment:
         """The environment of a verdict on this device."""
+
+    def stop(self, request: Request) -> None:
+        """End a request at its next job: `grade_many` raises Cancelled for it. Any thread."""
 
     def device_fault(self, device: Device) -> str | None:
         """Why the device no longer works, in one line; None if it does."""
@@ -50,10 +54,23 @@ class GradingLoop:
         """Arrived before, and not graded when an earlier one failed."""
         self._taken: deque[Work] = deque()
         """Given to the engine and not answered."""
+        self._lock = threading.Lock()
+        self._requests: dict[int, Request] = {}
+        """By number, what the engine has."""
+        self._unwanted = set[int]()
+        """Numbers of what is to end and has not been answered."""
 
     def put(self, work: Work | None) -> None:
         """Add work; None ends the loop."""
         self._arriving.put(work)
+
+    def stop(self, number: int) -> None:
+        """End the work of this number at its next job, or when its turn comes. Any thread may call this."""
+        with self._lock:
+            self._unwanted.add(number)
+            request = self._requests.get(number)
+        if request is not None:
+            self._engine.stop(request)
 
     def run(self) -> None:
         """Grade until the end, or until the device fails, which is the last answer."""
@@ -64,11 +81,11 @@ class GradingLoop:
                     if fault is not None:
                         self._answer(Answer(device_fault=fault))
                         return
-                    self._answer(Answer(number=self._taken.popleft().number, verdict=verdict))
+                    self._answer(Answer(number=self._answered(), verdict=verdict))
             except Exception as error:
                 if not self._taken:
                     raise
-                self._answer(Answer(number=self._taken.popleft().number, trouble=Trouble.of(error)))
+                self._answer(Answer(number=self._answered(), trouble=Trouble.of(error)))
                 self._next.extend(self._taken)
                 self._taken.clear()
 
@@ -77,8 +94,25 @@ class GradingLoop:
         work: Work | None = first
         while work is not None:
             self._taken.append(work)
-            yield work.request()
+            yield self._begun(work)
             work = self._another()
+
+    def _begun(self, work: Work) -> Request:
+        request = work.request()
+        with self._lock:
+            self._requests[work.number] = request
+            unwanted = work.number in self._unwanted
+        if unwanted:
+            self._engine.stop(request)
+        return request
+
+    def _answered(self) -> int:
+        """The number of the work whose answer is known now."""
+        number = self._taken.popleft().number
+        with self._lock:
+            self._requests.pop(number, None)
+            self._unwanted.discard(number)
+        return number
 
     def _another(self) -> Work | None:
         if self._next:

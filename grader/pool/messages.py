@@ -6,14 +6,14 @@ from typing import cast
 
 from grader.catalog.requests import Request
 from grader.catalog.source_analysis import Language
-from grader.errors import GraderError, SandboxUnavailable, UserError
+from grader.errors import Cancelled, GraderError, NotGraded, SandboxUnavailable, UserError
 from grader.options import GraderOptions
 from grader.pool.place import Ready
 from grader.verdict.models import Device, Problem, Submission, Verdict
 from grader.verdict.precision import Precision
 from grader.verdict.value import Value
 
-_KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError)}
+_KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError, NotGraded, Cancelled)}
 
 
 class Work(Value):
@@ -43,6 +43,13 @@ class Work(Value):
         """The request that it carries."""
         languages = cast(tuple[Language, ...], self.languages)
         return Request(self.problem, self.submission, self.device, languages, self.precision)
+
+
+class Stop(Value):
+    """A request that is to end at its next job; its answer says so."""
+
+    stop: int
+    """Its number."""
 
 
 class Cores(Value):

@@ -34,10 +34,12 @@ class PlaceState(Value):
 class PlaceLost(Exception):
     """A place ended, fell silent or lost its device; what it had not answered is graded elsewhere."""
 
-    def __init__(self, reason: str, *, outside: bool = False) -> None:
-        """`outside`: no submission can have caused it, such as the end of a whole node."""
+    def __init__(self, reason: str, *, outside: bool = False, late: bool = False) -> None:
+        """`outside`: no submission can have caused it, such as the end of a whole node. `late`: it was ended because
+        the request in hand took longer than it may.
+        """
         super().__init__(reason)
-        self.outside = outside
+        self.outside, self.late = outside, late
 
 
 class StartFailed(Exception):
@@ -69,6 +71,9 @@ class Place(Protocol):
 
         Raises PlaceLost.
         """
+
+    def stop(self, number: int) -> None:
+        """Have a request that it holds end at its next job; the answer is Cancelled. Any thread. Never raises."""
 
     def end(self) -> None:
         """End its process; what it holds is dropped. Never raises."""

@@ -11,7 +11,7 @@ from typing import Any
 from grader.api import GradesMany
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work, make_request
-from grader.errors import UserError
+from grader.errors import NotGraded, UserError
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher
 from grader.pool.host import GpuChoice, host_places
@@ -52,14 +52,15 @@ class GraderPool(GradesMany):
         say: Callable[[str], None] = log.warning,
         engine: str | None = None,
         hang_seconds: float = HANG_SECONDS,
+        limit_seconds: float | None = None,
         **changes: Any,
     ) -> None:
         """`gpus` are `all`, or indices among those visible or UUIDs; `workers` is a number of processes on the CPU.
         `ray` is `auto` or the address of a Ray cluster: all its GPUs, or `workers` on its CPUs.
 
-        `say` gets a line when a place is set aside. `engine` is `module:name` of what grades in each process. `changes`
-        are fields of GraderOptions. Raises UserError for a choice that does not exist, SandboxUnavailable where the
-        sandbox does not work.
+        `say` gets a line when a place is set aside. A grading that takes `limit_seconds` ends without a verdict.
+        `engine` is `module:name` of what grades in each process. `changes` are fields of GraderOptions. Raises
+        UserError for a choice that does not exist, SandboxUnavailable where the sandbox does not work.
         """
         self.options = (options or GraderOptions()).replace(**changes)
         self._reader = RequestReader(find_problems(map(Path, problems)))
@@ -67,7 +68,9 @@ class GraderPool(GradesMany):
         self._default_device = places[0].device
         self.capacity = READ_AHEAD * sum(place.depth for place in places)
         """Requests to have in flight so that no place waits; more only wait in the pool."""
-        self._dispatcher = Dispatcher(places, self.settings_for, say, hang_seconds=hang_seconds)
+        self._dispatcher = Dispatcher(
+            places, self.settings_for, say, hang_seconds=hang_seconds, limit_seconds=limit_seconds
+        )
         try:
             self._dispatcher.environments(self._default_device)
         except BaseException:
@@ -100,12 +103,21 @@ class GraderPool(GradesMany):
         """One environment for each kind of machine; a stored verdict that has one of them is reused."""
         return self._dispatcher.environments(self.request(work).device)
 
-    def submit(self, work: Work | Request) -> Future[Verdict]:
+    def submit(self, work: Work | Request, *, priority: int = 0) -> Future[Verdict]:
         """The verdict to come. Cancelled before its turn it is not graded. Raises UserError for invalid work.
 
-        Keep at most `capacity` in flight, and what is behind them in a queue of your own.
+        A higher `priority` goes first; authors of one priority take turns. Keep at most some thousands in flight: each
+        is kept in memory.
         """
-        return self._dispatcher.submit(self.request(work))
+        return self._dispatcher.submit(self.request(work), priority)
+
+    def stop(self, request: Request) -> None:
+        """End a request at its next job, or before it begins: `results` has Cancelled for it."""
+        self._dispatcher.stop(lambda one: one is request)
+
+    def cancel(self, author: str) -> None:
+        """End all that this author has here, what runs at its next job: futures raise Cancelled or CancelledError."""
+        self._dispatcher.stop(lambda one: one.submission.author == author)
 
     def grade(
         self,
@@ -123,10 +135,13 @@ class GraderPool(GradesMany):
         `work` is read in a thread, as far ahead as the places need, and may be endless. A source is graded once.
         """
         for _, verdict in self.results(work):
-            yield verdict
+            if isinstance(verdict, NotGraded):
+                log.warning("%s", verdict)
+            else:
+                yield verdict
 
-    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict], None, None]:
-        """`grade_many`, each verdict with its request."""
+    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
+        """`grade_many`, each verdict with its request; what is stopped ends without one."""
         return Stream(map(self.request, work), self.submit, self.capacity).results()
 
     def _request(self, problem: Problem, submission: Submission) -> Request:

@@ -13,10 +13,12 @@ import sys
 import threading
 from typing import BinaryIO
 
+from pydantic import TypeAdapter
+
 from grader.errors import GraderError
 from grader.pool import logs
 from grader.pool.loop import Engine, GradingLoop, make_engine
-from grader.pool.messages import Answer, Setup, Trouble, Work
+from grader.pool.messages import Answer, Setup, Stop, Trouble, Work
 from grader.pool.place import Ready
 from grader.verdict.models import Device
 
@@ -73,8 +75,13 @@ def _ready(engine: Engine) -> Ready:
 
 
 def _read(lines: BinaryIO, loop: GradingLoop) -> None:
+    orders = TypeAdapter[Work | Stop](Work | Stop)
     for line in lines:
-        loop.put(Work.model_validate_json(line))
+        order = orders.validate_json(line)
+        if isinstance(order, Stop):
+            loop.stop(order.stop)
+        else:
+            loop.put(order)
     threading.Timer(PATIENCE_SECONDS, os._exit, (1,)).start()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -90,6 +90,10 @@ class RemotePlace:
         """Add work, with the build that it comes with, if any."""
         self._arriving.put((line, bundle))
 
+    def stop(self, number: int) -> None:
+        """Have a request end at its next job."""
+        self._place.stop(number)
+
     def receive(self, seconds: float) -> str | None:
         """The next `Answer`; None if there is none yet. Raises PlaceLost."""
         answer = self._place.receive(seconds)
@@ -153,6 +157,13 @@ class RayPlace:
             return answer.number, answer.verdict
         assert answer.trouble is not None, "an answer has a verdict or says why not"
         return answer.number, answer.trouble.exception()
+
+    def stop(self, number: int) -> None:
+        """Have a request that it holds end at its next job."""
+        actor = self._actor
+        if actor is not None:
+            with suppress(Exception):  # `receive` says so
+                actor.stop.remote(number)
 
     def end(self) -> None:
         """Kill the actor; its process ends when the actor's end of the pipe does."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from queue import SimpleQueue
 
 from grader.catalog.requests import Request
+from grader.errors import Cancelled, NotGraded
 from grader.verdict.models import Verdict
 
-Result = tuple[Request, Verdict]
+Result = tuple[Request, Verdict | NotGraded]
 Same = tuple[str, ...]
 
 MOST_COPIES = 1000
@@ -62,18 +63,34 @@ class Stream:
             self._stop()
 
     def _take(self, key: Same, future: Future[Verdict]) -> Generator[Result, None, None]:
-        self._room.release()
-        verdict = future.result()
+        verdict: Verdict | NotGraded
+        try:
+            verdict = future.result()
+        except NotGraded as error:
+            verdict = error
+        except CancelledError:
+            verdict = Cancelled("cancelled before its turn")
         with self._lock:
             self._futures.discard(future)
-            self._kept[key] = verdict
+            if isinstance(verdict, Verdict):
+                self._kept[key] = verdict
             while len(self._kept) > KEPT_VERDICTS:
                 self._kept.popitem(last=False)
             first, *others = self._waiting.pop(key)
+            again = bool(others) and isinstance(verdict, Cancelled) and not self._stopped
+            if again:  # who else has this source did not cancel it
+                self._waiting[key] = deque(others)
+        if again:
+            self._copies.release()
+            self._follow(key, self._submit(others[0]))
+        else:
+            self._room.release()
         yield first, verdict
+        if again:
+            return
         for request in others:
             self._copies.release()
-            yield request, verdict.renamed(request.submission)
+            yield request, verdict.renamed(request.submission) if isinstance(verdict, Verdict) else verdict
 
     def _read(self) -> None:
         try:
@@ -111,6 +128,10 @@ class Stream:
             future.set_result(known.renamed(request.submission))
         else:
             future = self._submit(request)
+        self._follow(key, future)
+
+    def _follow(self, key: Same, future: Future[Verdict]) -> None:
+        """Have the verdict taken when it is reached."""
         with self._lock:
             self._futures.add(future)
         future.add_done_callback(lambda done: self._reached.put((key, done)))

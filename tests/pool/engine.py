@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 
+from grader.errors import Cancelled
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Status
 from tests import samples
@@ -23,11 +24,19 @@ class CheapGrader(FakeGrader):
     def __init__(self, options: GraderOptions) -> None:
         super().__init__(options)
         self._lost = False
+        self._unwanted = []
+
+    def stop(self, request):
+        self._unwanted.append(request)
 
     def grade(self, request):
         source = request.submission.source
         if seconds := re.search(r"^# sleep: (.+)$", source, re.MULTILINE):
-            time.sleep(float(seconds[1]))
+            until = time.monotonic() + float(seconds[1])
+            while (left := until - time.monotonic()) > 0:
+                time.sleep(min(left, 0.05))
+                if any(one is request for one in self._unwanted):
+                    raise Cancelled("cancelled")
         if text := re.search(r"^# log: (.+)$", source, re.MULTILINE):
             logging.getLogger("grader.grading").info("%s", text[1], extra={"stage": "build"})
         if re.search("^# die$", source, re.MULTILINE):

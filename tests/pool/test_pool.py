@@ -7,15 +7,17 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 import time
 from collections import Counter
+from concurrent.futures import wait
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from grader import GraderPool, Status, UserError
-from grader.errors import DeviceError, GraderError
+from grader import Grader, GraderPool, Status, UserError
+from grader.errors import Cancelled, DeviceError, GraderError
 from grader.pool.host import chosen, shared_cores
 from grader.pool.pool import ENGINE
 from grader.verdict.precision import Precision
@@ -183,6 +185,52 @@ def test_a_future_that_is_cancelled_in_time_is_not_graded(said):
         assert sum(place.graded for place in one.places()) == 3
 
 
+def test_what_is_stopped_ends_at_its_next_job_and_the_others_go_on(said):
+    with pool(said, workers=1) as one:
+        requests = [one.request(work(name, "sleep: 30")) for name in ("runs", "prepared", "waits")]
+        requests.append(one.request(work("fine")))
+        results = one.results(requests)
+        threading.Timer(0.5, lambda: [one.stop(request) for request in requests[:3]]).start()
+        found = {request.submission.author: verdict for request, verdict in results}
+        graded = {place.process for place in one.places()}
+        assert one.grade(source="# status: correct", problem=samples.problem()).status is Status.CORRECT
+        assert {place.process for place in one.places()} == graded
+    assert found.pop("fine").status is Status.CORRECT
+    assert sorted(found) == ["prepared", "runs", "waits"]
+    assert {type(verdict) for verdict in found.values()} == {Cancelled}
+
+
+def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said):
+    problem, first = work("ann", "sleep: 1")
+    copy = first.model_copy(update={"author": "bob"})
+    with pool(said) as two:
+        results = two.results(map(two.request, [(problem, first), (problem, copy), work("ann", "sleep: 2")]))
+        threading.Timer(0.5, two.cancel, ["ann"]).start()
+        found = [(request.submission.author, type(verdict).__name__) for request, verdict in results]
+    assert sorted(found) == [("ann", "Cancelled"), ("ann", "Cancelled"), ("bob", "Verdict")]
+
+
+def test_a_higher_priority_goes_first_and_authors_take_turns(said):
+    order = []
+    with pool(said, workers=1) as one:
+        one.submit(work("busy", "sleep: 0.5"))
+        flood = [one.submit(work("ann", f"{number}", "sleep: 0.02")) for number in range(10)]
+        late, urgent = one.submit(work("bob")), one.submit(work("cid"), priority=1)
+        for name, future in (*((f"ann{n}", one) for n, one in enumerate(flood)), ("bob", late), ("cid", urgent)):
+            future.add_done_callback(lambda _, name=name: order.append(name))
+        wait([*flood, late, urgent])
+    assert order.index("cid") <= 2  # behind what its process holds already
+    assert order.index("bob") <= 4
+
+
+def test_a_grading_over_the_limit_ends_without_a_verdict_and_is_not_tried_again(said):
+    with pool(said, limit_seconds=2.0) as two:
+        results = two.results(map(two.request, [work("slow", "sleep: 60"), work("fine")]))
+        found = {request.submission.author: verdict for request, verdict in results}
+    assert found["fine"].status is Status.CORRECT
+    assert str(found["slow"]) == "stopped after 2 s, which is the limit for one grading here"
+
+
 def test_an_event_loop_goes_on_meanwhile(said):
     async def main():
         return [verdict.author async for verdict in two.agrade_many([work("ann"), work("bob")])]
@@ -268,3 +316,33 @@ def test_real_gradings_on_two_workers(said):
     assert sorted(verdict.status for verdict in statuses.values()) == [Status.CORRECT, Status.WRONG_OUTPUT]
     assert {verdict.environment.host for verdict in statuses.values()} == {os.uname().nodename}
     assert said == []
+
+
+SLEEPY = """
+
+_forward = ModelNew.forward
+
+
+def slowly(self, *args):
+    import time
+
+    time.sleep(0.5)
+    return _forward(self, *args)
+
+
+ModelNew.forward = slowly
+"""
+
+
+@pytest.mark.slow
+def test_a_grading_that_is_stopped_ends_at_its_next_job_and_the_next_one_is_right():
+    right = (CASES / "honest_plain" / "scale_bias_relu.py").read_text()
+    options = {"device": "cpu", "quick": True, "seconds": 0.5, "problems": [CASES / "problems"]}
+    with Grader(**options) as grader:
+        requests = [grader.request(("scale_bias_relu", source)) for source in (right + SLEEPY, right)]
+        threading.Timer(6.0, grader.stop, requests[:1]).start()
+        (stopped, first), (other, second) = grader.results(requests)
+        assert (stopped, other) == tuple(requests)
+        assert type(first) is Cancelled
+        assert second.status is Status.CORRECT, second.diagnoses
+        assert grader.grade(source=right + SLEEPY.replace("0.5", "0"), problem="scale_bias_relu").status == "correct"

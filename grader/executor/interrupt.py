@@ -1,0 +1,30 @@
+"""Ends a grading between two jobs, because nobody wants its verdict any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_of_thread = threading.local()
+
+
+class Interrupted(BaseException):
+    """The grading of this thread is to end. No `Exception`: a stage must not take it for a failure."""
+
+
+@contextmanager
+def ended_when(wanted: Callable[[], bool]) -> Iterator[None]:
+    """Within the block, in this thread, no worker gets another job once `wanted` says so: Interrupted is raised."""
+    _of_thread.wanted = wanted
+    try:
+        yield
+    finally:
+        del _of_thread.wanted
+
+
+def check() -> None:
+    """Raise Interrupted if the grading of this thread is to end."""
+    wanted = getattr(_of_thread, "wanted", None)
+    if wanted is not None and wanted():
+        raise Interrupted
