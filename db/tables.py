@@ -1,4 +1,4 @@
-"""The tables, in schema version 0006. A change here needs a new file in migrations/versions.
+"""The tables, in the newest schema version. A change here needs a new file in migrations/versions.
 
 Table models do not validate. A verdict is stored as the JSON document of `grader.verdict.models.Verdict`; the columns
 beside it are copies to search and rank by, and come from `grader.verdict.columns`. Times are text in ISO 8601, UTC:
@@ -95,6 +95,10 @@ class GraderRow(SQLModel, table=True):
     """Clock ticks since the machine's start: another process may get the same id."""
     seen_at: str
     """When it last said that it lives."""
+    priority: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Others with a lower one on its machine wait."""
+    status: str | None = None
+    """What it does, as JSON: `db.presence.Work`."""
 
 
 class ClaimRow(SQLModel, table=True):
@@ -123,6 +127,59 @@ class ProfileRow(SQLModel, table=True):
     created_at: str
     document: str
     """The JSON of `grader.verdict.profiles.Profile`."""
+
+
+class CancelRow(SQLModel, table=True):
+    """What a grader that runs is asked to end. See `db.cancels`."""
+
+    __tablename__ = "cancels"
+
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: int = Field(foreign_key="graders.run_id", ondelete="CASCADE")
+    author: str | None = None
+    """Whose submissions; absent: all of the run."""
+
+
+class BatchRow(SQLModel, table=True):
+    """Lines that a server has taken at once. See `db.batches`."""
+
+    __tablename__ = "batches"
+    __table_args__ = (UniqueConstraint("owner", "idempotency_key"),)
+
+    id: str = Field(primary_key=True)
+    """Random, so that it cannot be guessed."""
+    owner: str
+    """The name of the token that sent it."""
+    idempotency_key: str | None = None
+    """The sender's own name for it; sending it again makes no second batch."""
+    digest: str
+    """SHA-256 of what was sent."""
+    priority: int
+    created_at: str
+
+
+class BatchLineRow(SQLModel, table=True):
+    """One line of a batch: it waits, or has ended with a verdict or with a message."""
+
+    __tablename__ = "batch_lines"
+    __table_args__ = (
+        Index("ix_batch_lines_ended", "batch_id", "ended"),
+        Index("ix_batch_lines_waiting", "ended", "author"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    batch_id: str = Field(foreign_key="batches.id", ondelete="CASCADE")
+    number: int
+    """In the batch, from 1."""
+    author: str
+    text: str | None = None
+    """The line as JSON, until it has ended."""
+    ended: int | None = None
+    """Its place among the batch's lines that have ended, from 1; absent while it waits."""
+    verdict_id: int | None = None
+    """Not a foreign key, so that verdicts can be deleted by hand."""
+    message: str | None = None
+    """Why it has no verdict."""
 
 
 _TYPES: dict[type, type[String] | type[Integer] | type[Float[float]] | type[Boolean]] = {

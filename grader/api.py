@@ -188,11 +188,11 @@ class Grader(GradesMany):
                 verdicts.close()
 
     def stop(self, request: Request) -> None:
-        """End the grading of a request at its next job: `results` has Cancelled for it. Any thread may call this."""
+        """End a request at its next job: `results` has Cancelled for it. Any thread may call this."""
         self._pipeline.stop(request)
 
     def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
-        """`grade_many`, each verdict with its request; what is stopped ends without one, and the others go on."""
+        """`grade_many`, each verdict with its request; what is stopped has none, and the others go on."""
         pending, arriving = deque[Request](), map(self.request, work)
 
         def requests(again: Iterable[Request]) -> Iterator[Request]:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ORDER = [
-    {"grader", "grader._version", "grader.errors", "grader.protocol"},
+    {"grader", "grader._version", "grader.errors", "grader.fair", "grader.protocol"},
     {"grader.verdict"},
     {"grader.options"},
     {"grader.catalog", "grader.sandbox"},
@@ -22,6 +22,7 @@ ORDER = [
     {"grader.api"},
     {"grader.pool"},
     {"db"},
+    {"grader.batch"},
     {"grader.report"},
     {"grader.serve"},
     {"grader.cli", "grader.__main__"},

@@ -4,45 +4,89 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from grader.catalog.requests import MAX_LINE_BYTES, Pair, RequestReader
 from grader.errors import UserError
+from grader.fair import FairQueue
 from grader.verdict.models import Problem
 
 STDIN = Path("-")
 _CHUNK_BYTES = 1 << 16
+MOST_AHEAD = 256
+"""Lines that are read ahead, among which authors take turns. A choice."""
+MOST_AHEAD_BYTES = 16 << 20
+"""Bytes of them after which no more are read ahead. A choice."""
+
+Read = Callable[[str, int, bytes], Pair | None]
+"""Makes a line of a stream, by its number, its problem and submission; None if it cannot be graded."""
 
 
-def arriving(stream: Path) -> Iterator[tuple[str, Iterator[tuple[int, bytes]]]]:
-    """Yields (stream name, batch of numbered lines) as lines arrive, until the end. Raises UserError."""
+def arriving(stream: Path, read: Read) -> Iterator[Iterator[Pair]]:
+    """Yields what has arrived, a batch at a time, until the end; a batch waits for its first line only.
+
+    Among the lines that have arrived, authors take turns. Raises UserError for a stream that cannot be read.
+    """
     name = "stdin" if stream == STDIN else str(stream)
     try:
         with open(0 if stream == STDIN else stream, "rb", buffering=0, closefd=stream != STDIN) as file:
-            for lines in LineReader(file.fileno(), MAX_LINE_BYTES).batches():
-                yield name, lines
+            turns = _Turns(LineReader(file.fileno(), MAX_LINE_BYTES), lambda number, line: read(name, number, line))
+            while turns.wait():
+                yield turns.arrived()
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from error
 
 
-def readable(
-    lines: Iterable[tuple[int, bytes]],
-    name: str,
+def reader_of_lines(
     reader: RequestReader,
     overrides: Mapping[str, str],
     check_variant: Callable[[Problem], None],
     refuse: Callable[[str], None],
-) -> Iterator[Pair]:
-    """The problem and submission of each line; `refuse` gets a message for each that cannot be graded."""
-    for number, line in lines:
+) -> Read:
+    """Makes a line its problem and submission; `refuse` gets a message for each that cannot be graded."""
+
+    def read(name: str, number: int, line: bytes) -> Pair | None:
         try:
             problem, submission = reader.from_json(line, overrides)
             check_variant(problem)
         except UserError as error:
             refuse(f"{name}, line {number}: {error}")
-        else:
-            yield problem, submission
+            return None
+        return problem, submission
+
+    return read
+
+
+class _Turns:
+    """Lines that are read a bounded number ahead, so that one author's many do not keep another's few waiting."""
+
+    def __init__(self, lines: LineReader, read: Callable[[int, bytes], Pair | None]) -> None:
+        self._lines, self._read = lines, read
+        self._ahead = FairQueue[tuple[Pair, int]]()
+        self._bytes = 0
+
+    def wait(self) -> bool:
+        """Whether there is another line; waits until one has arrived."""
+        self._fill(wait=True)
+        return bool(self._ahead)
+
+    def arrived(self) -> Iterator[Pair]:
+        """What has arrived, without waiting for more."""
+        while (taken := self._ahead.take()) is not None:
+            pair, size = taken
+            self._bytes -= size
+            yield pair
+            self._fill(wait=False)
+
+    def _fill(self, *, wait: bool) -> None:
+        while len(self._ahead) < MOST_AHEAD and self._bytes < MOST_AHEAD_BYTES:
+            line = self._lines.next(wait=wait and not self._ahead)
+            if line is None:
+                return
+            if (pair := self._read(*line)) is not None:
+                self._ahead.put((pair, len(line[1])), pair[1].author)
+                self._bytes += len(line[1])
 
 
 class LineReader:
@@ -55,21 +99,7 @@ class LineReader:
         self._ended = False
         self._number = 0
 
-    def batches(self) -> Iterator[Iterator[tuple[int, bytes]]]:
-        """Yields batches of lines; a batch waits for its first line only.
-
-        Consume each batch before requesting the next.
-        """
-        while (first := self._next(wait=True)) is not None:
-            yield self._arrived(first)
-
-    def _arrived(self, first: tuple[int, bytes]) -> Iterator[tuple[int, bytes]]:
-        line: tuple[int, bytes] | None = first
-        while line is not None:
-            yield line
-            line = self._next(wait=False)
-
-    def _next(self, *, wait: bool) -> tuple[int, bytes] | None:
+    def next(self, *, wait: bool) -> tuple[int, bytes] | None:
         """The next line that is not blank; None at the end and, without `wait`, if no whole line has arrived."""
         while True:
             line = self._whole_line()

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from db import Claims, Keeper, Store
+from grader.batch import Batch
 from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.catalog.submissions import find_submissions
-from grader.cli._batch import Batch
+from grader.cli._cancels import Cancels
 from grader.cli._catalog import offered
-from grader.cli._lines import STDIN, arriving, readable
+from grader.cli._lines import STDIN, arriving, reader_of_lines
 from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
 from grader.errors import UserError, printable
 from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
@@ -76,6 +77,12 @@ def grade(
         str | None,
         typer.Option(metavar="auto|ADDRESS", help="Grade on a Ray cluster: on its GPUs, or --workers on its CPUs."),
     ] = None,
+    priority: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="While a grader on this machine with a higher one uses the database, begin nothing new."
+        ),
+    ] = 0,
     *,
     options: GraderOptions,
 ) -> None:
@@ -105,30 +112,28 @@ def grade(
             print(f"grader: {printable(message)}", file=sys.stderr)
         raise typer.Exit(2)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
+    cancels = Cancels()
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
-        Claims(store, run, progress.warn) as claims,
         _opened(options, gpus, workers, ray, progress.warn) as grader,
+        Claims(store, run, progress.warn, priority=priority, cancelled=lambda author: cancels.put(author)) as claims,
     ):
         keeper = Keeper(store, run, progress.warn)
         if taken_over := keeper.take_over():
             progress.warn(f"saved {taken_over} of an earlier run's verdicts, which the database could not take")
-        batch = Batch(grader, store, keeper, claims, progress, regrade=regrade)
+        batch = Batch[None](grader, store, keeper, claims, progress, regrade=regrade)
+        cancels.begin(batch, progress.warn)
         for message in refused:
-            batch.refuse(message)
-        reader = RequestReader(catalog)
-        arrived = (
-            readable(lines, name, reader, overrides, check_variant, batch.refuse)
-            for stream in streams
-            for name, lines in arriving(stream)
-        )
+            progress.refuse(message)
+        read = reader_of_lines(RequestReader(catalog), overrides, check_variant, progress.refuse)
+        arrived = (some for stream in streams for some in arriving(stream, read))
         batches: Iterable[Iterable[Pair]] = chain([pairs], arrived)
         try:
             # A pool waits for lines in a thread of its own, while it grades those before.
             for some in [chain.from_iterable(batches)] if grader.waits_apart else batches:
-                batch.grade(some)
+                batch.grade((pair, None) for pair in some)
             batch.finish()
         except (KeyboardInterrupt, SystemExit):
             count = batch.statuses.total()
@@ -136,8 +141,9 @@ def grade(
             with suppress(OSError):  # a terminal that hung up
                 progress.warn(f"interrupted; {kept} kept; run the same command to continue")
             raise
-    print(tally(batch.statuses, reused=batch.reused, copied=batch.copied), file=sys.stderr)
-    if batch.refused:
+    counts = {"reused": batch.reused, "copied": batch.copied, "cancelled": batch.dropped}
+    print(tally(batch.statuses, **counts), file=sys.stderr)
+    if progress.refused:
         raise typer.Exit(2)
     if batch.statuses[Status.GRADER_ERROR]:
         raise typer.Exit(1)

@@ -15,7 +15,10 @@ class Interrupted(BaseException):
 
 @contextmanager
 def ended_when(wanted: Callable[[], bool]) -> Iterator[None]:
-    """Within the block, in this thread, no worker gets another job once `wanted` says so: Interrupted is raised."""
+    """In the block, this thread gives no worker another job once `wanted` says so.
+
+    Interrupted is raised instead.
+    """
     _of_thread.wanted = wanted
     try:
         yield

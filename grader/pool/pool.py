@@ -116,7 +116,10 @@ class GraderPool(GradesMany):
         self._dispatcher.stop(lambda one: one is request)
 
     def cancel(self, author: str) -> None:
-        """End all that this author has here, what runs at its next job: futures raise Cancelled or CancelledError."""
+        """End all that this author has here, what runs at its next job.
+
+        Futures raise Cancelled, or CancelledError before their turn.
+        """
         self._dispatcher.stop(lambda one: one.submission.author == author)
 
     def grade(

@@ -8,9 +8,10 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from grader.errors import NotGraded
 from grader.report.console import console, one_line
 from grader.report.machine import json_line
-from grader.report.text import verdict_line
+from grader.report.text import plain_line, verdict_line
 from grader.verdict.models import Verdict
 
 
@@ -33,6 +34,8 @@ class BatchProgress:
             redirect_stdout=False,
         )
         self._task = self._bar.add_task("grading", total=total)
+        self.refused = 0
+        """Lines that cannot be graded."""
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -43,7 +46,7 @@ class BatchProgress:
     ) -> None:
         self._bar.stop()
 
-    def show(self, verdict: Verdict) -> None:
+    def show(self, verdict: Verdict, tag: object = None) -> None:
         """Print a verdict and advance the bar."""
         if self._as_json:
             print(json_line(verdict), flush=True)
@@ -54,8 +57,18 @@ class BatchProgress:
         elif self._stdout.is_terminal:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)
         else:
-            print(verdict_line(verdict).plain, flush=True)
+            print(plain_line(verdict), flush=True)
         self._bar.advance(self._task)
+
+    def drop(self, reason: NotGraded, tag: object = None) -> None:
+        """Say that there will be no verdict."""
+        self.warn(str(reason))
+        self._bar.advance(self._task)
+
+    def refuse(self, message: str) -> None:
+        """Print why a line cannot be graded; the batch continues."""
+        self.refused += 1
+        self.warn(message)
 
     def say(self, message: str) -> None:
         """Print a line on stderr, above the bar."""

@@ -27,22 +27,28 @@ SHOWN_KERNELS = 12
 
 def verdict_line(verdict: Verdict) -> Text:
     """One line: status, submission, and the speedup or the first diagnosis."""
+    status, rest = _line_parts(verdict)
+    return Text.assemble((status, style_of(verdict.status)), rest)
+
+
+def plain_line(verdict: Verdict) -> str:
+    """The same, for a file: a batch of known verdicts prints tens of thousands."""
+    return "".join(_line_parts(verdict))
+
+
+def _line_parts(verdict: Verdict) -> tuple[str, str]:
     identity = f"#{verdict.verdict_id} " if verdict.verdict_id else ""
-    return Text.assemble(
-        (f"{verdict.status:<18} ", style_of(verdict.status)),
-        identity,
-        one_line(verdict.submission),
-        f" on {verdict.device}: ",
-        one_line(_in_short(verdict)),
-    )
+    rest = f"{identity}{one_line(verdict.submission)} on {verdict.device}: {one_line(_in_short(verdict))}"
+    return f"{verdict.status:<18} ", rest
 
 
-def tally(counts: Counter[Status], *, reused: int = 0, copied: int = 0) -> str:
+def tally(counts: Counter[Status], *, reused: int = 0, copied: int = 0, cancelled: int = 0) -> str:
     """One line: the number of verdicts with each status."""
     parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     known = f" ({reused} from the database; --regrade grades again)" if reused else ""
     twins = f" ({copied} of a source that others in this batch have as well, graded once)" if copied else ""
-    return f"{counts.total()} graded: {parts}{known}{twins}" if counts else "nothing to grade"
+    ended = f" ({cancelled} cancelled)" if cancelled else ""
+    return f"{counts.total()} graded: {parts}{known}{twins}{ended}" if counts else f"nothing to grade{ended}"
 
 
 def verdict_in_full(stored: StoredVerdict, *, timing: bool = False) -> RenderableType:

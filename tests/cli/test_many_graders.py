@@ -156,3 +156,46 @@ def test_a_database_that_is_deleted_under_a_pool_loses_no_verdict(tmp_path, batc
     saved = int(re.search(r"saved (\d+) of an earlier run's verdicts", err)[1])
     assert saved in (len(out) + 1, len(out) + 2)  # a line was read before, and a verdict may be in hand
     assert authors(tmp_path) == everyone(12)
+
+
+def test_a_run_with_a_higher_priority_goes_first(tmp_path, batch):
+    batch(12)
+    low = start(tmp_path, seconds=0.4)
+    low.stdout.readline()
+    (tmp_path / "batch.jsonl").rename(tmp_path / "first.jsonl")
+    batch(4, "urgent")
+    code, out, err = finish(start(tmp_path, "--priority", "1", seconds=0.4))
+    before = len((tmp_path / "graded").read_text().split())
+    assert (code, len(out)) == (0, 4), err
+    assert before <= 4 + 6  # what the other had begun
+    assert finish(low)[0] == 0
+
+
+def cancelled(tmp_path, *arguments):
+    command = [sys.executable, "-m", "grader", "cancel", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+
+
+def test_an_author_s_gradings_are_cancelled_from_another_process(tmp_path, batch):
+    batch(6, "sleep: 1")
+    grading = start(tmp_path, "--workers", "1")
+    grading.stdout.readline()
+    assert "told 1 graders" in cancelled(tmp_path, "--author", "author4").stdout
+    code, _, err = finish(grading)
+    assert code == 0, err
+    assert authors(tmp_path) == [f"author{number}" for number in (0, 1, 2, 3, 5)]
+    assert "5 graded: 5 correct (1 cancelled)" in err
+
+
+def test_a_run_is_cancelled_from_another_process(tmp_path, batch):
+    batch(20, "sleep: 1")
+    grading = start(tmp_path, "--workers", "1")
+    grading.stdout.readline()
+    assert cancelled(tmp_path, "--run", "1").stdout == "told run 1 to end\n"
+    code, _, err = finish(grading)
+    assert code == 130, err
+    assert "cancelled by `grader cancel`" in err
+    assert len(authors(tmp_path)) < 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from db import Claims, Keeper, Store
-from db import claims as claiming
+from db import presence as claiming
 from grader.verdict.columns import iso_utc
 from tests import samples
 

@@ -66,7 +66,7 @@ def version_1(tmp_path):
     return left_by("0001", tmp_path)
 
 
-@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", NEWEST])
+@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", "0006", NEWEST])
 def any_version(request, tmp_path):
     return left_by(request.param, tmp_path)
 

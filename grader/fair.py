@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """The highest priority first; within it one item of each author in turn; of one author the oldest first.
+    """The highest priority first; within it an item of each author in turn, the oldest first.
 
     So an author's flood delays others by one item each. Not thread-safe.
     """
