@@ -26,11 +26,11 @@ def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iter
 
 
 def csv_cell(value: Cell) -> Cell:
-    """A number as it is; text on one line (`printable`), behind an apostrophe if it is a formula."""
+    """A number as it is; text on one line (`printable`), behind an apostrophe if it is a formula, after spaces too."""
     if not isinstance(value, str):
         return value
     shown = printable(value)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def _drained(text: io.StringIO) -> str:

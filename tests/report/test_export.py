@@ -106,6 +106,7 @@ def test_csv_has_a_row_a_verdict_and_empty_cells_for_absent(cli, keep):
         ("\t=1", "\\t=1"),
         ("\r=1", "\\r=1"),
         ("\uff1d1", "'\uff1d1"),
+        (" =1", "' =1"),
         ("\u202e=1", "\\u202e=1"),
         ("a\n#9 correct\x1b[2J\u2028b", "a\\n#9 correct\\x1b[2J\\u2028b"),
         ("a\u2066b", "a\\u2066b"),

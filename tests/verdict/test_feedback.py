@@ -1,6 +1,7 @@
 """The text that goes back into a model's prompt: names the cause, fits, and quotes without being led."""
 
 import re
+import time
 
 import pytest
 
@@ -333,3 +334,14 @@ def test_one_variant_and_another_device_are_no_obstacle():
     where = samples.environment(Device.CUDA, "NVIDIA H200")
     verdict = samples.verdict(where=where, settings=Settings(device=Device.CUDA, variant="small"), total=None)
     assert feedback(verdict).startswith("correct: the forward: 3.000x")
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    "text", ["\n" * 60_000, "error" + " " * 60_000, "error #" + "a " * 30_000, '\n File "' * 8_000], ids=lambda t: t[:7]
+)
+def test_text_of_a_compiler_or_traceback_costs_no_time(text):
+    started = time.monotonic()
+    feedback(build_log(text))
+    feedback(failed("raised", Status.RUNTIME_ERROR, detail={"traceback": text}), source=SOURCE)
+    assert time.monotonic() - started < 1

@@ -11,7 +11,7 @@ from grader.verdict.models import Diagnosis, Verdict
 AROUND = 3
 """Lines shown before and after a line that a diagnosis names."""
 
-_FRAME = re.compile(r'^\s*File "(?P<path>[^"]*)", line (?P<line>\d+).*', re.MULTILINE)
+_FRAME = re.compile(r'^[ \t]*+File "(?P<path>[^"\n]*)", line (?P<line>\d+).*', re.MULTILINE)
 _NAMED_LINE = re.compile(r"\(line (\d+)\)")
 _GCC_EXCERPT = re.compile(r"^\s*\d+ \| (?P<code>.*\S)")
 
