@@ -26,7 +26,7 @@ def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iter
 
 
 def csv_cell(value: Cell) -> Cell:
-    """A number as it is; text on one line (`printable`), behind an apostrophe if it is a formula, after spaces too."""
+    """A number as it is; text on one line (`printable`), behind an apostrophe if it could be a formula."""
     if not isinstance(value, str):
         return value
     shown = printable(value)
