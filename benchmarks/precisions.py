@@ -1,26 +1,35 @@
 """Verdicts in half precision beside those of KernelBench's evaluator, on drawn problems of level 1.
 
-    python -m benchmarks.precisions --checkout DIR [--precision bf16] [--count 10] [--seed 0] [--seconds 80] --out FILE
+    python -m benchmarks.precisions --checkout DIR [--precision bf16] [--count 10] [--seed 0] [--seconds 140] --out FILE
 
 Each problem's reference is graded as a submission, and so are mutants of it: `float32` computes in float32 and rounds
 once, `scaled` is 0.6% too large, which passes a tolerance of 1e-2, `wrong` is 5% too large, `detached` has no graph.
-The evaluator runs 5 correctness trials and compares the forward alone. Rows are appended to FILE, and those in it are
-not repeated. The table shows where the two differ.
+The evaluator runs 5 correctness trials and compares the forward alone, beside the grader, in a process of its own. Of
+the drawn problems, those with the smallest inputs come first. Each answer is appended to FILE at once, and those in it
+are not repeated. What takes longer than --each seconds is left, and says so. The table shows where the two differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
+import queue
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import torch
 
 from benchmarks.kernelbench import as_submission
 from grader import Grader, Problem
@@ -74,10 +83,16 @@ for line in sys.stdin:
                 device=torch.device("cuda:0"), precision=getattr(torch, one["dtype"]))
         found = {"correct": bool(result and result.correctness), "why": str(result and result.metadata)[:300]}
     except Exception as error:
-        found = {"correct": False, "why": f"{type(error).__name__}: {error}"[:300]}
+        found = {"correct": None, "why": f"{type(error).__name__}: {error}"[:300]}
     print(json.dumps(found), flush=True)
 """
+Work = tuple[Problem, str]
+"""A problem and the name of a mutant."""
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+class _Late(BaseException):
+    """The time of a problem is over. No error, which the grader would report as its own."""
 
 
 def main() -> None:
@@ -87,6 +102,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing more after this many")
+    parser.add_argument("--each", type=float, default=60.0, help="seconds of one problem in either grader")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("precisions.jsonl"))
     chosen = parser.parse_args()
@@ -94,19 +110,116 @@ def main() -> None:
     problems = [one for one in find_problems([chosen.checkout]).problems.values() if one.path.parent.name == "level1"]
     problems.sort(key=lambda problem: str(problem.path))
     random.Random(chosen.seed).shuffle(problems)
-    known = {(row["problem"], row["mutant"], row["precision"]) for row in rows(chosen.out)}
-    with Grader(device=chosen.device, precision=chosen.precision, quick=True) as grader, _evaluator(chosen) as theirs:
-        for problem in problems[: chosen.count]:
-            for mutant in MUTANTS:
-                if (problem.id, mutant, chosen.precision) in known or time.monotonic() - begin > chosen.seconds:
-                    continue
-                text = source(problem, mutant)
-                row = ours(next(grader.grade_many([(problem, text)])))
-                row |= {"problem": problem.id, "mutant": mutant, "precision": chosen.precision}
-                row["evaluator"] = _ask(theirs, problem, text, chosen)
-                with chosen.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+    problems = sorted(problems[: chosen.count], key=input_bytes)
+    known = {(row["problem"], row["mutant"], row["precision"], row["by"]) for row in rows(chosen.out)}
+    writing = threading.Lock()
+
+    def note(problem: Problem, mutant: str, by: str, answer: dict[str, Any]) -> None:
+        row = {"problem": problem.id, "mutant": mutant, "precision": chosen.precision, "by": by, **answer}
+        with writing, chosen.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row)[:200], file=sys.stderr, flush=True)
+
+    def left(by: str) -> list[Work]:
+        pairs = itertools.product(problems, MUTANTS)
+        return [pair for pair in pairs if (pair[0].id, pair[1], chosen.precision, by) not in known]
+
+    def remaining() -> float:
+        return chosen.seconds - (time.monotonic() - begin)
+
+    def evaluate() -> None:
+        for (problem, mutant), answer in ask_evaluator(left("evaluator"), chosen, remaining):
+            note(problem, mutant, "evaluator", answer)
+
+    beside = threading.Thread(target=evaluate)
+    beside.start()
+    for problem, pairs in itertools.groupby(left("ours"), key=lambda pair: pair[0]):
+        if remaining() > 0:
+            mutants = [mutant for _, mutant in pairs]
+            for mutant, answer in ask_ours(problem, mutants, chosen, min(chosen.each, remaining())):
+                note(problem, mutant, "ours", answer)
+    beside.join()
     print(table(rows(chosen.out)))
+
+
+def input_bytes(problem: Problem) -> int:
+    """Bytes of the inputs that the problem makes, without making them."""
+    names: dict[str, Any] = {}
+    with torch.device("meta"):
+        exec(compile(problem.source, str(problem.path), "exec"), names)
+        return sum(value.nbytes for value in names["get_inputs"]() if isinstance(value, torch.Tensor))
+
+
+def ask_ours(
+    problem: Problem, mutants: Sequence[str], chosen: argparse.Namespace, seconds: float
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(mutant, answer) of each mutant that is graded in time."""
+
+    def late(*_: object) -> None:
+        raise _Late
+
+    work = [(problem, source(problem, mutant)) for mutant in mutants]
+    left, before = iter(mutants), signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with Grader(device=chosen.device, precision=chosen.precision, quick=True) as grader:
+            for verdict in grader.grade_many(work):
+                yield next(left), ours(verdict)
+    except _Late:
+        for mutant in left:
+            yield mutant, {"status": "late", "forward": None, "why": f"not graded in {seconds:.0f} s"}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def ask_evaluator(
+    work: Sequence[Work], chosen: argparse.Namespace, remaining: Callable[[], float]
+) -> Iterator[tuple[Work, dict[str, Any]]]:
+    """The answer to each mutant, from one process until it ends or is late; then from another."""
+    left = list(work)
+    while left and remaining() > 0:
+        with tempfile.TemporaryFile("w+") as errors, _evaluator(left, chosen, errors) as process:
+            lines: queue.Queue[str] = queue.Queue()
+            threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+            answer: dict[str, Any] | None = {}
+            while left and answer is not None:
+                seconds = max(0.0, min(chosen.each, remaining()))
+                answer, why = None, f"not evaluated in {seconds:.0f} s"
+                with contextlib.suppress(queue.Empty):
+                    line = lines.get(timeout=seconds)
+                    answer = json.loads(line) if line else None
+                    errors.seek(0)
+                    why = f"the evaluator ended: {errors.read()[-300:]}"
+                yield left.pop(0), answer or {"correct": None, "why": why}
+            process.kill()
+
+
+def _evaluator(work: Sequence[Work], chosen: argparse.Namespace, errors: IO[str]) -> subprocess.Popen[str]:
+    """A process of the evaluator, which prints a line for each mutant."""
+    with tempfile.TemporaryFile("w+") as given:  # a pipe may be full while nobody reads it
+        for problem, mutant in work:
+            one = {"reference": problem.source, "source": source(problem, mutant), "dtype": DTYPES[chosen.precision]}
+            given.write(json.dumps(one) + "\n")
+        given.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-c", EVALUATE],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=tempfile.gettempdir(),
+            env={**os.environ, "PYTHONPATH": str(chosen.checkout.resolve() / "src")},
+        )
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+    """Pass on the answers; an empty line at the end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{"):
+            lines.put(line)
+    lines.put("")
 
 
 def source(problem: Problem, mutant: str) -> str:
@@ -135,40 +248,18 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def table(found: list[dict[str, Any]]) -> str:
     """One line for each submission, marked where the forward is judged otherwise."""
-    lines = ["precision  problem  mutant  ours  evaluator"]
+    joined: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
     for row in found:
-        theirs = row["evaluator"]
-        judged = None if theirs is None else theirs["correct"]
-        differs = " DIFFERS" if judged is not None and judged is not row["forward"] else ""
-        why = f": {row['why'][:160]} | {theirs['why'][:160]}" if differs else ""
-        lines.append(f"{row['precision']}  {row['problem']}  {row['mutant']}  {row['status']}  {judged}{differs}{why}")
+        joined.setdefault((row["precision"], row["problem"], row["mutant"]), {})[row["by"]] = row
+    lines = ["precision  problem  mutant  ours  evaluator"]
+    for key, answers in joined.items():
+        one, other = answers.get("ours"), answers.get("evaluator")
+        status, forward = ("-", None) if one is None else (one["status"], one["forward"])
+        judged = None if other is None else other["correct"]
+        differs = None not in (forward, judged) and forward is not judged
+        why = f" DIFFERS: {one['why'][:160]} | {other['why'][:160]}" if differs and one and other else ""
+        lines.append(f"{'  '.join(key)}  {status}  {judged}{why}")
     return "\n".join(lines)
-
-
-def _evaluator(chosen: argparse.Namespace) -> subprocess.Popen[str]:
-    """The evaluator's process, which takes one submission a line."""
-    return subprocess.Popen(
-        [sys.executable, "-c", EVALUATE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=tempfile.gettempdir(),
-        env={**os.environ, "PYTHONPATH": str(chosen.checkout.resolve() / "src")},
-    )
-
-
-def _ask(evaluator: subprocess.Popen[str], problem: Problem, text: str, chosen: argparse.Namespace) -> Any:
-    """Its answer; None if it is gone, as without a GPU."""
-    line = json.dumps({"reference": problem.source, "source": text, "dtype": DTYPES[chosen.precision]})
-    try:
-        assert evaluator.stdin is not None
-        assert evaluator.stdout is not None
-        evaluator.stdin.write(line + "\n")
-        evaluator.stdin.flush()
-        return json.loads(evaluator.stdout.readline())
-    except (OSError, ValueError):
-        return None
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Benchmarks pass code to child processes as text, which the type checker does not see."""
 
+from benchmarks import precisions
 from benchmarks.build import build
 from benchmarks.kernelbench_page import page
 from grader.catalog.files import shipped
@@ -40,3 +41,13 @@ def test_the_page_names_every_problem_that_is_not_as_it_should_be():
     assert "| level1/6_Large | 100 GiB |" in text
     assert "1_Right" not in text
     assert "4_Rows" not in text
+
+
+def test_answers_in_half_precision_are_joined_by_mutant():
+    """Each grader's answer is a row of its own, written as soon as it is there."""
+    of = {"problem": "19_ReLU", "mutant": "scaled", "precision": "bf16"}
+    one = {**of, "by": "ours", "status": "wrong_output", "forward": False, "why": "off by 0.6%"}
+    for correct, shown in ((True, "DIFFERS: off by 0.6% | passed"), (False, "wrong_output  False"), (None, "None")):
+        other = {**of, "by": "evaluator", "correct": correct, "why": "passed"}
+        assert precisions.table([other, one]).splitlines()[1].endswith(shown)
+    assert precisions.table([one]).splitlines()[1].endswith("wrong_output  None")
