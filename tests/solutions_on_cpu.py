@@ -75,6 +75,8 @@ def answers(model, inputs, grad_output):
     leaves = [value for value in inputs if value.requires_grad]
     names += [name for name, _ in model.named_parameters()]
     output = model(*inputs)
+    if not output.requires_grad:  # the problem has no backward
+        return {"output": output}
     gradients = torch.autograd.grad(output, [*leaves, *model.parameters()], grad_output.to(output.dtype))
     return {"output": output.detach(), **dict(zip(names, gradients, strict=True))}
 
