@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from grader.protocol import MAX_LAUNCHES, Dispatched, Launched, Pass, Survey, Surveyed, TimedPart, Work
 from grader.worker.checks.local_memory import local_bytes
 from grader.worker.checks.operators import Operators
-from grader.worker.checks.trace import Ran, Trace
+from grader.worker.checks.trace import RANGE, Ran, Trace
 from grader.worker.conditions import no_collection
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -41,50 +41,54 @@ def survey(session: Session, step: Survey) -> Surveyed:
 
 
 def _surveyed(session: Session, step: Survey) -> Surveyed:
+    parts = PARTS if step.backward is not None else PARTS[:1]
     with no_collection():
-        _run(session, step, _unnamed)  # the first call may do work that no later one does
-        plain = _traced(session, lambda: _run(session, step, _range, step.passes))
+        _run(session, step)  # the first call may do work that no later one does
+        plain = _traced(session, parts, lambda: _run(session, step, step.passes))
+        if plain.on_gpu and not any(plain.of(name) for name in parts):
+            return Surveyed(trouble=f"the profiler recorded no kernel; its trace has {plain.described()}")
         operators, trouble, counted = Operators(), "", None
         try:
             with operators:
-                counted = _traced(session, lambda: _run(session, step, _range))
+                counted = _traced(session, parts, lambda: _run(session, step))
         except Exception as error:
             trouble = f"its operators could not be counted: {_told(error)}"[:TROUBLE_CHARACTERS]
     local = local_bytes(session) if session.device.type == "cuda" else {}
     found: dict[str, Any] = {"trouble": trouble}
-    for name in PARTS if step.backward is not None else PARTS[:1]:
+    for name in parts:
         totals = _totals(plain.of(name))
         behind = _Behind() if counted is None else _behind(counted.of(name), operators.seen, on_gpu=plain.on_gpu)
         found[name] = _pass(plain, name, totals, behind, step.passes, local)
     return Surveyed(**found)
 
 
-Range = Callable[[str], contextlib.AbstractContextManager[object]]
-
-
-def _unnamed(name: str) -> contextlib.AbstractContextManager[object]:
-    return contextlib.nullcontext()
-
-
-def _range(name: str) -> contextlib.AbstractContextManager[object]:
-    return torch.autograd.profiler.record_function(f"grader::{name}")
-
-
-def _run(session: Session, step: Survey, named: Range, passes: int = 1) -> None:
-    """Passes with cold caches, each part in a range of its own."""
+def _run(session: Session, step: Survey, passes: int = 1) -> None:
+    """Passes with cold caches. Each part has a range of its own, and on a GPU a kernel that waits before and after."""
     parts: tuple[TimedPart | None, ...] = (step.forward, step.backward)
     for name, one in [*zip(PARTS, parts, strict=True)] * passes:
         if one is None:
             continue
         action = part(session, one)
         flush_caches(session.device, one.flush_bytes)
-        session.synchronize()
-        with named(name):
+        with _between_waits(session), torch.autograd.profiler.record_function(f"{RANGE}{name}"):
             action()
             session.synchronize()
 
 
-def _traced(session: Session, action: Callable[[], object]) -> Trace:
+@contextlib.contextmanager
+def _between_waits(session: Session) -> Iterator[None]:
+    on_gpu = session.device.type == "cuda"
+    session.synchronize()
+    if on_gpu:
+        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
+        session.synchronize()  # before what runs in other streams
+    yield
+    if on_gpu:
+        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
+        session.synchronize()
+
+
+def _traced(session: Session, parts: Sequence[str], action: Callable[[], object]) -> Trace:
     """The trace of what the action does."""
     on_gpu = session.device.type == "cuda"
     # torch.profiler.profile imports all of torch.compile first, which takes seconds.
@@ -94,7 +98,25 @@ def _traced(session: Session, action: Callable[[], object]) -> Trace:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        return Trace(json.loads(path.read_bytes())["traceEvents"], on_gpu=on_gpu)
+        events = json.loads(path.read_bytes())["traceEvents"]
+    if on_gpu and not any(event.get("cat") == "kernel" for event in events):
+        events += _as_events(profiler.function_events or [])
+    return Trace(events, parts, on_gpu=on_gpu)
+
+
+def _as_events(functions: Iterable[Any]) -> list[dict[str, Any]]:
+    """What ran on the device by the profiler's own list, which has no launches."""
+    return [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": one.name,
+            "ts": one.time_range.start,
+            "dur": one.time_range.elapsed_us(),
+        }
+        for one in functions
+        if one.device_type.name != "CPU"
+    ]
 
 
 Key = tuple[str, Any, Any]

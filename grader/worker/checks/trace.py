@@ -1,10 +1,15 @@
-"""Reads a trace of PyTorch's profiler: which kernels ran, how launched, for which operator."""
+"""Reads a trace of PyTorch's profiler: which kernels ran, how launched, for which operator.
+
+The clocks of host and GPU need not agree in a trace, in a virtual machine least of all. So a kernel belongs to a part
+of a pass by its place among the kernels: each part begins and ends with one kernel that does nothing but wait. It
+belongs to an operator by the profiler's number of what launched it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +17,10 @@ from grader.worker.checks.operators import MARK
 
 RANGE = "grader::"
 """Begins the name of a range around a part of a pass."""
+WAITS = "spin_kernel"
+"""In the name of the kernel that begins and ends a part on the device, which `torch.cuda._sleep` launches."""
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of what runs on the device."""
-LAUNCHES = ("cuda_runtime", "cuda_driver")
-"""Categories of calls that launch something there."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,11 @@ class _Ranges:
 class Trace:
     """The events of one trace. Times in it are microseconds."""
 
-    def __init__(self, events: list[dict[str, Any]], *, on_gpu: bool) -> None:
+    def __init__(self, events: list[dict[str, Any]], parts: Sequence[str], *, on_gpu: bool) -> None:
+        """`parts` are the parts of a pass in order; on a GPU, each is between two kernels that wait."""
         self.on_gpu = on_gpu
         complete = [event for event in events if event.get("ph") == "X"]
+        self._categories = Counter(str(event.get("cat")) for event in complete)
         notes = [event for event in complete if event.get("cat") == "user_annotation"]
         self._parts = _Ranges(
             (*_span(event), event["name"].removeprefix(RANGE))
@@ -69,7 +76,11 @@ class Trace:
             if event["name"].startswith(MARK):
                 marks[event.get("tid")].append((*_span(event), int(event["name"].removeprefix(MARK))))
         self._marks = {thread: _Ranges(of) for thread, of in marks.items()}
-        self._ran = list(self._on_device(complete) if on_gpu else self._on_host(complete))
+        self._ran = list(self._on_device(complete, parts) if on_gpu else self._on_host(complete))
+
+    def described(self) -> str:
+        """How many events of each category there are, such as `3 kernel, 20 cpu_op`."""
+        return ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items())) or "no event"
 
     def of(self, part: str) -> list[Ran]:
         """What ran in the ranges of a part."""
@@ -84,24 +95,28 @@ class Trace:
         found: int | None = None if marks is None else marks.at(moment)
         return found
 
-    def _on_device(self, events: list[dict[str, Any]]) -> Iterable[tuple[str | None, Ran]]:
-        launches = {
-            event["args"]["correlation"]: event
+    def _on_device(self, events: list[dict[str, Any]], parts: Sequence[str]) -> Iterable[tuple[str | None, Ran]]:
+        operators = {
+            event["args"]["External id"]: event
             for event in events
-            if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
+            if event.get("cat") == "cpu_op" and "External id" in event.get("args", {})
         }
-        for event in events:
-            if event.get("cat") not in ON_DEVICE:
+        waited = 0
+        for event in sorted((of for of in events if of.get("cat") in ON_DEVICE), key=lambda of: of["ts"]):
+            if WAITS in event["name"]:
+                waited += 1
+                continue
+            if waited % 2 == 0:  # between two parts
                 continue
             details = event.get("args", {})
-            launch = launches.get(details.get("correlation"), event)
+            operator = operators.get(details.get("External id"))
             occupancy = details.get("est. achieved occupancy %")
             yield (
-                self._parts.at(launch["ts"]),
+                parts[waited // 2 % len(parts)],
                 Ran(
                     name=event["name"],
                     ms=max(float(event["dur"]), 0.0) / 1e3,
-                    mark=self._mark(launch.get("tid"), launch["ts"]),
+                    mark=None if operator is None else self._mark(operator.get("tid"), operator["ts"]),
                     grid=_extents(details.get("grid")),
                     block=_extents(details.get("block")),
                     registers=_count(details.get("registers per thread")),

@@ -73,24 +73,34 @@ def event(cat, name, ts, dur, tid=1, **args):
 
 
 def test_a_gpus_trace_is_read():
-    """As Kineto writes it: a kernel belongs to where it was launched, not to when it ran."""
+    """As Kineto writes it, with clocks of host and GPU that differ by an hour."""
     launch = {"grid": [132, 2, 1], "block": [256, 1, 1], "registers per thread": 40, "shared memory": 16384}
     events = [
-        event("user_annotation", "grader::forward", 100.0, 100.0),
-        event("user_annotation", "grader::operator::0", 110.0, 20.0),
-        event("cuda_runtime", "cudaLaunchKernel", 115.0, 3.0, correlation=7),
-        event("cuda_runtime", "cudaLaunchKernel", 140.0, 3.0, correlation=8),
-        event("kernel", "fused", 150.0, 30.0, tid=9, correlation=7, **launch, **{"est. achieved occupancy %": 75}),
-        event("kernel", "fused", 190.0, 20.0, tid=9, correlation=8, **launch),
-        event("gpu_memcpy", "Memcpy DtoD", 300.0, 5.0, tid=9, correlation=9),
+        event("user_annotation", "grader::forward", 3.6e9 + 100.0, 100.0),
+        event("user_annotation", "grader::operator::0", 3.6e9 + 110.0, 20.0),
+        event("cpu_op", "aten::mul", 3.6e9 + 112.0, 5.0, **{"External id": 70}),
+        event("kernel", "fill", 100.0, 30.0, tid=9),
+        event("kernel", "at::spin_kernel(long)", 140.0, 1.0, tid=9),
+        event(
+            *("kernel", "fused", 150.0, 30.0, 9),
+            **{**launch, "est. achieved occupancy %": 75, "External id": 70},
+        ),
+        event("kernel", "fused", 190.0, 20.0, tid=9, **launch),
+        event("kernel", "at::spin_kernel(long)", 220.0, 1.0, tid=9),
+        event("gpu_memcpy", "Memcpy HtoD", 230.0, 5.0, tid=9),
+        event("kernel", "at::spin_kernel(long)", 240.0, 1.0, tid=9),
+        event("gpu_memcpy", "Memcpy DtoD", 300.0, 5.0, tid=9),
+        event("kernel", "at::spin_kernel(long)", 310.0, 1.0, tid=9),
         {"ph": "M", "name": "process_name"},
     ]
-    trace = Trace(events, on_gpu=True)
+    trace = Trace(events, ("forward", "backward"), on_gpu=True)
+    assert trace.described() == "1 cpu_op, 2 gpu_memcpy, 7 kernel, 2 user_annotation"
     first, second = trace.of("forward")
     assert (first.name, first.ms, first.mark, first.grid, first.block) == ("fused", 0.03, 0, (132, 2, 1), (256, 1, 1))
     assert (first.registers, first.shared_bytes, first.occupancy) == (40, 16384, 0.75)
     assert (second.mark, second.occupancy) == (None, None)
-    assert trace.of("backward") == []
+    (copied,) = trace.of("backward")
+    assert (copied.name, copied.grid) == ("Memcpy DtoD", None)
 
 
 def test_containers_are_found_behind_padding():
