@@ -79,7 +79,7 @@ class Trackers:
             for index, value in enumerate(inputs)
             if isinstance(value, torch.Tensor) and ties.has_ties(value)
         }
-        self.strict = True
+        self.strict, self.rounds_operands = True, False
         """As in `Expected`."""
         exact = reference64 or eager
         self.exact = reference64 is not None
@@ -128,6 +128,7 @@ class Trackers:
                 has_float64=self._has_float64,
                 spread=partial(self._spread, tracker) if spreads else None,
                 strict=self.strict,
+                rounds_operands=self.rounds_operands,
                 ties=tied(name, tracker),
             )
             for name, tracker in self._tables[table].items()
@@ -183,7 +184,9 @@ def track(
     if not traits.has_float64:
         eager = alone(plain)
         return eager, Trackers(eager, None, has_float64=False)
-    exact, again = replace(plain, model=MODEL64), partial(perturbed_runs, ask, plain, device)
+    rounds = tf32 and traits.flops > 0
+    exact = replace(plain, model=MODEL64)
+    again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain, device)
     large = any(map(is_large, plain.inputs))
     # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
     # made, because a perturbed copy of large inputs takes too much memory.
@@ -203,8 +206,9 @@ def track(
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
     for other in others:
         trackers.add(other)
-    if tf32 and traits.flops:
+    if rounds:
         trackers.add(alone(plain.in_tf32()))
+    trackers.rounds_operands = rounds
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
     trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
     return eager, trackers

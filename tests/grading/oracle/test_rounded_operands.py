@@ -1,0 +1,41 @@
+"""A yardstick of TensorFloat-32 on a CPU, whose library never rounds operands."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.oracle.drawing import cut
+from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.pace import Pace
+from grader.grading.oracle.trackers import track
+from grader.grading.resources import Resources
+from grader.verdict.models import Device
+from grader.verdict.precision import TF32_BITS
+from tests.expected import problem
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    with Resources() as resources:
+        yield resources.oracle(problem("linear_gelu_scale"), Device.CPU)
+
+
+def shortened(plain, bits):
+    return Pass(MODEL, [cut(value, bits) for value in plain.inputs], {k: cut(v, bits) for k, v in plain.state.items()})
+
+
+@pytest.mark.parametrize(("bits", "right"), [(TF32_BITS, True), (8, False)])
+def test_operands_that_are_cut_off_are_right_where_tensorfloat32_is(oracle, bits, right):
+    """Tensor cores cut off what was not rounded. Eight bits are those of bfloat16."""
+    case = oracle.case("full")
+    plain = Pass(MODEL, case.inputs, case.state)
+    ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)
+    _, trackers = track(ask, plain, oracle.traits(case), oracle.device, pace=pace, tf32=True)
+    (expected,) = trackers.expected("outputs", lambda _: case.outputs["output"].reduction_length).values()
+    found = next(ask([shortened(plain, bits)])).outputs["output"]
+    assert (tolerance.check(expected, found).status == "passed") is right
+    assert tolerance.check(case.outputs["output"], found).status == "failed", "in float32"
+    noisy = found + 0.01 * torch.randn_like(found)
+    assert tolerance.check(expected, noisy).status == "failed"
