@@ -13,8 +13,8 @@ from sqlmodel import Session, col, delete
 
 from db.store import Store
 from db.tables import BatchLineRow, BatchRow, verdicts
+from grader.verdict.batch_state import BatchState
 from grader.verdict.columns import iso_utc
-from grader.verdict.value import Value
 
 CANCELLED = "cancelled"
 """The message of a line that was cancelled."""
@@ -35,6 +35,7 @@ class Waiting(NamedTuple):
     id: int
     batch_id: str
     author: str
+    owner: str
     priority: int
 
 
@@ -48,27 +49,6 @@ class Ended(NamedTuple):
     message: str | None
 
 
-class BatchState(Value):
-    """A batch in numbers."""
-
-    id: str
-    owner: str
-    priority: int
-    created_at: str
-    lines: int
-    ended: int
-    """Lines with a verdict, and lines without one that will get none."""
-    without_verdict: int
-    """Lines that were refused, cancelled or stopped."""
-    statuses: dict[str, int]
-    """Verdicts by status."""
-
-    @property
-    def done(self) -> bool:
-        """Whether all its lines have ended."""
-        return self.ended == self.lines
-
-
 class Batches:
     """The batches in a database. Any thread may call it; all methods raise StoreError."""
 
@@ -77,10 +57,10 @@ class Batches:
 
     def add(
         self, owner: str, key: str | None, digest: str, priority: int, lines: Sequence[NewLine]
-    ) -> tuple[str, list[Waiting]]:
+    ) -> tuple[str, list[Waiting] | None]:
         """The id of a new batch, and its lines that wait.
 
-        An owner's key that is known gives the id of the batch that has it.
+        An owner's key that is known gives the id of the batch that has it, and None.
         """
         batch_id = secrets.token_urlsafe(16)
         try:
@@ -107,7 +87,7 @@ class Batches:
             found = None if key is None else self.of_key(owner, key)
             if found is None:
                 raise
-            return found[0], []
+            return found[0], None
         return batch_id, list(self.waiting(batch_id))
 
     def of_key(self, owner: str, key: str) -> tuple[str, str] | None:
@@ -150,7 +130,7 @@ class Batches:
         """The lines that wait, of one batch or of all, in the order in which they arrived."""
         line = BatchLineRow
         query = (
-            select(col(line.id), col(line.batch_id), col(line.author), col(BatchRow.priority))
+            select(col(line.id), col(line.batch_id), col(line.author), col(BatchRow.owner), col(BatchRow.priority))
             .join(BatchRow, col(BatchRow.id) == col(line.batch_id))
             .where(col(line.ended).is_(None))
             .order_by(col(line.id))

@@ -17,7 +17,9 @@ from grader._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from grader.api import Grader, grade
+    from grader.async_client import AsyncClient
     from grader.catalog.requests import Work
+    from grader.client import Client
     from grader.errors import GraderError, UserError
     from grader.options import GraderOptions
     from grader.pool import GraderPool
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "Grader",
     "GraderError",
     "GraderOptions",
@@ -48,6 +52,8 @@ __all__ = [
 
 _HOMES = {
     "grader.api": ("Grader", "grade"),
+    "grader.async_client": ("AsyncClient",),
+    "grader.client": ("Client",),
     "grader.errors": ("GraderError", "UserError"),
     "grader.options": ("GraderOptions",),
     "grader.pool": ("GraderPool",),

@@ -21,6 +21,8 @@ WAIT_SECONDS = 1.0
 """Between looks at what other graders have claimed."""
 MOST_CLAIMED = 1000
 """Requests that wait for other graders; with more, no more work is read."""
+MOST_COPIES = 1000
+"""Requests that wait for the verdict on the same source; with more, no more work is read."""
 REMEMBERED = 10_000
 """Verdicts of this batch whose source is remembered: about 3 MB. The database knows the others."""
 
@@ -99,6 +101,8 @@ class Batch(Generic[T]):
         """When these were looked at last."""
         self._graded = OrderedDict[str, int]()
         """Verdict ids by claim, of the latest verdicts."""
+        self._ended = False
+        """Whether the work has been read to its end."""
         self._newest_before = store.newest_id()
         self._cancelled_authors = set[str]()
 
@@ -108,10 +112,11 @@ class Batch(Generic[T]):
         What another grader has claimed is left for `finish`.
         """
         left = iter(work)
-        self._grade(self._without_verdict(left))
-        while len(self._claimed) >= MOST_CLAIMED:
-            self.finish()
+        self._ended = False
+        while not self._ended:
             self._grade(self._without_verdict(left))
+            if len(self._claimed) >= MOST_CLAIMED:
+                self.finish()
 
     def finish(self) -> None:
         """Wait for what other graders have claimed, and grade what they leave."""
@@ -164,12 +169,12 @@ class Batch(Generic[T]):
     def _store_for(self, key: str, tickets: list[Ticket[T]], verdict: Verdict) -> None:
         """Store the verdict for everyone who waits for it; the first was graded, unless that one was cancelled."""
         first, *others = tickets
-        verdict_id = self._save(first, verdict.renamed(first.request.submission), claim=key)
-        self._graded[key] = verdict_id
+        saved = self._save(first, verdict.renamed(first.request.submission), claim=key)
+        self._graded[key] = saved.verdict_id or 0
         if len(self._graded) > REMEMBERED:
             self._graded.popitem(last=False)
         for other in others:
-            self._copy(other, verdict)
+            self._take(other, saved)
 
     def _without_verdict(self, work: Iterator[tuple[Pair, T] | None]) -> Iterator[Request]:
         """Requests that are to be graded; known verdicts are shown."""
@@ -183,10 +188,15 @@ class Batch(Generic[T]):
                 ticket = self._ticket(self._grader.request(pair), tag)
                 if self._to_grade(ticket):
                     yield ticket.request
-            if len(self._claimed) >= MOST_CLAIMED:
+            if len(self._claimed) >= MOST_CLAIMED or self._is_full_of_copies():
                 return
             if self._claimed and time.monotonic() > self._looked_at:
                 yield from self._left_by_others()
+        self._ended = True
+
+    def _is_full_of_copies(self) -> bool:
+        with self._lock:
+            return sum(map(len, self._under_way.values())) >= MOST_COPIES + len(self._under_way)
 
     def _left_by_others(self) -> Iterator[Request]:
         """Requests whose claims have ended without a verdict."""
@@ -207,7 +217,7 @@ class Batch(Generic[T]):
             elif key in self._under_way:
                 self._under_way[key].append(ticket)
             elif key in self._graded:
-                self._copy(ticket, self._store.get(self._graded[key]).verdict)
+                self._take(ticket, self._store.get(self._graded[key]).verdict)
             elif not self._claims.take(key):
                 self._claimed.append(ticket)
             elif (later := ticket.stored_after(self._store, self._newest_before)) is not None:
@@ -226,7 +236,7 @@ class Batch(Generic[T]):
         return Ticket(request, None, self._grader.environments_for(request), self._grader.settings_for(request)).key
 
     def _take(self, ticket: Ticket[T], verdict: Verdict) -> None:
-        """Show another grader's verdict: its own if it is on this submission, else a copy."""
+        """Show a verdict on the same source: itself if it is on this submission, else a copy."""
         submission = ticket.request.submission
         if verdict.submission == submission.name and verdict.sample == submission.sample:
             self._reuse(ticket, verdict)
@@ -242,12 +252,11 @@ class Batch(Generic[T]):
         self.copied += 1
         self._save(ticket, verdict.renamed(ticket.request.submission))
 
-    def _save(self, ticket: Ticket[T], verdict: Verdict, claim: str | None = None) -> int:
+    def _save(self, ticket: Ticket[T], verdict: Verdict, claim: str | None = None) -> Verdict:
         request = ticket.request
         saved = self._keeper.save(verdict, request.submission, request.problem, claim)
         self._show(ticket, saved)
-        assert saved.verdict_id is not None, "a saved verdict has an id"
-        return saved.verdict_id
+        return saved
 
     def _show(self, ticket: Ticket[T], verdict: Verdict) -> None:
         self.statuses[verdict.status] += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,24 +16,24 @@ from grader._version import __version__
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
 from grader.report.site.pages import Frame
-from grader.serve import live, submit
+from grader.serve import batches, live, submit
 from grader.serve.api import api
 from grader.serve.guard import Guard, TooLarge
+from grader.serve.intake import Intake
 from grader.serve.pages import error_page, pages
 from grader.serve.snapshot import Snapshots
-from grader.serve.submit import SubmissionIntake
 
 _MOST_BYTES = 3 * MAX_SOURCE_BYTES + (1 << 16)
 """A form may encode one byte of a source as three."""
 
-_TITLES = {404: "Not found", 413: "Too large", 503: "Not now"}
+_TITLES = {404: "Not found", 413: "Too large", 429: "Too often", 503: "Not now"}
 
 
 def make_app(
     store: Store,
     path: Path,
     *,
-    intake: SubmissionIntake | None,
+    intake: Intake | None,
     hosts: Collection[str],
     labels: LabelChoice,
     frame: Frame,
@@ -54,22 +54,25 @@ def make_app(
     app.include_router(api(store, snapshots))
     if intake:
         app.include_router(submit.submissions(intake, frame))
-    app.add_middleware(Guard, hosts=hosts, most_bytes=_MOST_BYTES)
+        app.include_router(batches.batches(intake, stopping))
+    app.add_middleware(
+        Guard, hosts=hosts, most_bytes=lambda path: batches.MOST_BYTES if path == batches.PATH else _MOST_BYTES
+    )
 
-    def fault(request: Request, status: int, message: str) -> Response:
+    def fault(request: Request, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
         if request.url.path.startswith("/api/"):
-            return JSONResponse({"detail": message}, status)
+            return JSONResponse({"detail": message}, status, headers)
         # The page's relative links start from the folder of the requested address.
         page = "x/" * (request.url.path.count("/") - 1) + "x"
         return error_page(frame, status, _TITLES.get(status, "Not possible"), message, page)
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
-        return fault(request, error.status_code, str(error.detail))
+        return fault(request, error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(TooLarge)
     def too_large(request: Request, error: TooLarge) -> Response:
-        return fault(request, 413, f"The request has more than {_MOST_BYTES} bytes; send a smaller source.")
+        return fault(request, 413, str(error))
 
     @app.exception_handler(GraderError)
     def failed(request: Request, error: GraderError) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,6 +24,9 @@ _HEADERS = {
 class TooLarge(Exception):
     """The body of a request is larger than allowed."""
 
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"The request has more than {most_bytes} bytes; send less at once.")
+
 
 class Guard:
     """ASGI middleware that checks Host and Origin headers and limits the size of bodies.
@@ -33,7 +36,8 @@ class Guard:
     server's own pages, or from a program.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], most_bytes: Callable[[str], int]) -> None:
+        """`most_bytes` returns the size of the largest body for a path."""
         self._app, self._hosts, self._most_bytes = app, {host.lower() for host in hosts}, most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,20 +54,21 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        refused = self._why_not(scope["method"], headers)
+        most_bytes = self._most_bytes(scope["path"])
+        refused = self._why_not(scope["method"], headers, most_bytes)
         if refused:
             await refused(scope, receive, send_guarded)
             return
-        await self._app(scope, self._limited(receive), send_guarded)
+        await self._app(scope, self._limited(receive, most_bytes), send_guarded)
 
-    def _why_not(self, method: str, headers: Headers) -> PlainTextResponse | None:
+    def _why_not(self, method: str, headers: Headers, most_bytes: int) -> PlainTextResponse | None:
         if not self._knows(headers.get("host", "")):
             return PlainTextResponse("this host name is unknown to the server; add it with --allow-host\n", 421)
         if method not in ("GET", "HEAD") and _from_elsewhere(headers):
             return PlainTextResponse("requests from pages of another site are refused\n", 403)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._most_bytes:
-            return PlainTextResponse(f"the request has more than {self._most_bytes} bytes\n", 413)
+        if not length.isdecimal() or int(length) > most_bytes:
+            return PlainTextResponse(f"the request has more than {most_bytes} bytes\n", 413)
         return None
 
     def _knows(self, host: str) -> bool:
@@ -77,15 +82,16 @@ class Guard:
             return name in self._hosts
         return True
 
-    def _limited(self, receive: Receive) -> Receive:
+    @staticmethod
+    def _limited(receive: Receive, most_bytes: int) -> Receive:
         seen = 0
 
         async def limited() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._most_bytes:
-                raise TooLarge
+            if seen > most_bytes:
+                raise TooLarge(most_bytes)
             return message
 
         return limited

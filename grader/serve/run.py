@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,14 +19,37 @@ from db.labels import LabelChoice
 from db.read_only import open_read_only
 from grader.catalog.problems import find_problems
 from grader.errors import UserError
+from grader.options import GraderOptions
+from grader.pool import GraderPool
 from grader.report.site.pages import Frame
 from grader.serve.app import make_app
-from grader.serve.queue import TOKEN_VARIABLE, GradingQueue
-from grader.serve.submit import SubmissionIntake
+from grader.serve.intake import Intake
+from grader.serve.service import GradingService
+from grader.serve.tokens import TOKEN_VARIABLE, Rate, Tokens, own_token, read_tokens
 
-_SHORTEST_TOKEN = 16
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PATIENCE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Taking:
+    """How a server takes and grades submissions."""
+
+    options: GraderOptions
+    gpus: str | None = None
+    workers: int | None = None
+    limit_seconds: float = 1800.0
+    """A grading that takes longer is ended."""
+    tokens: Path | None = None
+    """A file with the tokens of authors."""
+    rate: int = 3000
+    """Requests a minute with one token."""
+
+    def open_pool(self) -> GraderPool:
+        """The pool that grades."""
+        limit = self.limit_seconds
+        say, gpus, workers = _warn, self.gpus, self.workers
+        return GraderPool(self.options, gpus=gpus, workers=workers, say=say, limit_seconds=limit)
 
 
 def run_server(
@@ -34,26 +57,29 @@ def run_server(
     *,
     host: str,
     port: int,
-    submissions: bool,
+    taking: Taking | None,
     problem_folders: Sequence[Path],
     allowed_hosts: Sequence[str],
-    limit_seconds: float,
     labels: LabelChoice,
     frame: Frame,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start."""
-    token = _token() if submissions else ""
-    problems = sorted(find_problems(problem_folders).problems) if submissions else []
-    if submissions:
+    """Serve until SIGINT or SIGTERM. Raises UserError if the server cannot start.
+
+    Without `taking`, submissions are not accepted.
+    """
+    token = own_token() if taking else ""
+    if taking:
+        tokens = Tokens(token, read_tokens(taking.tokens))
+        catalog = find_problems(problem_folders)
         # Creates the database, which may not exist before the first submission.
         Store.open(database).close()
     with ExitStack() as stack:
         listening = stack.enter_context(_listen(host, port))
         store = stack.enter_context(open_read_only(database))
         intake = None
-        if submissions:
-            queue = stack.enter_context(GradingQueue(database, problem_folders, limit_seconds))
-            intake = SubmissionIntake(queue, token, problems)
+        if taking:
+            service = stack.enter_context(GradingService(database, catalog, taking.open_pool, _say))
+            intake = Intake(service, tokens, Rate(taking.rate), catalog, taking.options)
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
         server: _Server
         app = make_app(
@@ -103,13 +129,6 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _token() -> str:
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given is not None and len(given) < _SHORTEST_TOKEN:
-        raise UserError(f"{TOKEN_VARIABLE} has {len(given)} characters; use at least {_SHORTEST_TOKEN}, or unset it")
-    return given or secrets.token_urlsafe(24)
-
-
 def _announce(database: str, host: str, port: int, token: str) -> None:
     shown = f"[{host}]" if ":" in host else host
     _say(f"serving {database} at http://{shown}:{port}/ (Ctrl-C stops it)")
@@ -120,6 +139,10 @@ def _announce(database: str, host: str, port: int, token: str) -> None:
             f"warning: listening on {host}: everyone who can reach this machine can read every verdict and source"
             + (", and with the token, which is sent unencrypted, run code in the sandbox" if token else "")
         )
+
+
+def _warn(message: str) -> None:
+    _say(f"grader: {message}")
 
 
 def _say(line: str) -> None:

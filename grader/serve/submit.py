@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Sequence
+import json
 from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
@@ -11,12 +10,12 @@ from fastapi import APIRouter, Header, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from grader.catalog.files import MAX_SOURCE_BYTES
-from grader.errors import UserError
 from grader.report.site import names
 from grader.report.site.pages import Frame, render, security_policy
 from grader.serve.guard import TooLarge
+from grader.serve.intake import Intake
 from grader.serve.pages import html
-from grader.serve.queue import NAME_PATTERN, GradingQueue, Job, QueueFull
+from grader.serve.tokens import NAME_PATTERN
 from grader.verdict.value import Value
 
 PAGE = "submit.html"
@@ -30,7 +29,8 @@ class Submitted(Value):
     problem: str
     source: str
     label: str | None = None
-    quick: bool = False
+    quick: bool | None = None
+    """Whether the server is expected to grade with `--quick`; another answer refuses it."""
 
 
 class JobState(Value):
@@ -43,31 +43,7 @@ class JobState(Value):
     """Why it failed."""
 
 
-class SubmissionIntake:
-    """Checks a submission before it is queued."""
-
-    def __init__(self, queue: GradingQueue, token: str, problems: Sequence[str]) -> None:
-        self.queue, self.problems, self._token = queue, problems, token.encode()
-
-    def take(self, token: str, given: Submitted) -> Job:
-        """Queue a submission. Raises HTTPException with one sentence."""
-        if not hmac.compare_digest(token.encode(errors="replace"), self._token):
-            raise HTTPException(403, "The token is wrong; the server printed it when it started.")
-        if given.problem not in self.problems:
-            raise HTTPException(422, "This server has no such problem.")
-        if len(given.source.encode(errors="replace")) > MAX_SOURCE_BYTES:
-            raise HTTPException(413, f"The source may have at most {MAX_SOURCE_BYTES} bytes.")
-        if not given.source.strip():
-            raise HTTPException(422, "The source is empty.")
-        try:
-            return self.queue.put(**given.model_dump())
-        except QueueFull as full:
-            raise HTTPException(503, "Too many submissions are waiting; submit again later.") from full
-        except UserError as error:
-            raise HTTPException(422, str(error)) from error
-
-
-def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
+def submissions(intake: Intake, frame: Frame) -> APIRouter:
     """The routes: the form, the page of a submission, and the API."""
     router = APIRouter()
     nothing = Submitted(author="", problem="", source="")
@@ -82,6 +58,7 @@ def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
             fault=fault,
             given=given.model_copy(update={"label": given.label or ""}),
             problems=intake.problems,
+            quick=intake.options.quick,
             name_pattern=NAME_PATTERN,
             most=MAX_SOURCE_BYTES,
         )
@@ -107,42 +84,55 @@ def submissions(intake: SubmissionIntake, frame: Frame) -> APIRouter:
             # HTML forms send line ends as CR LF.
             source=fields.get("source", "").replace("\r\n", "\n"),
             label=fields.get("label") or None,
-            quick="quick" in fields,
         )
         try:
-            job = intake.take(fields.get("token", ""), given)
+            job_id = _take(intake, fields.get("token", ""), given)
         except HTTPException as refused:
             return form(given, str(refused.detail), refused.status_code)
-        return RedirectResponse(f"/submitted/{job.id}.html", 303)
+        return RedirectResponse(f"/submitted/{job_id}.html", 303)
 
     @router.get("/submitted/{job_id}.html", include_in_schema=False)
     def job_page(job_id: str) -> Response:
-        job = _job(intake, job_id)
+        job = _state(intake, job_id)
         if job.state == "done" and job.verdict_id is not None:
             return RedirectResponse(f"/{names.verdict_page(job.verdict_id)}", 303)
         page = f"submitted/{job_id}.html"
-        text = render("served/job.html", page, f"{job.author} on {job.problem}", frame=frame, job=job)
+        text = render("served/job.html", page, "Submission", frame=frame, job=job)
         return html(text, headers={} if job.state == "failed" else {"Refresh": "2"})
 
     @router.post("/api/submissions", status_code=202, tags=["submissions"])
     def send(given: Submitted, authorization: Annotated[str, Header()] = "") -> JobState:
         """Queue a submission; needs the header `Authorization: Bearer TOKEN`."""
-        return _state(intake.take(authorization.removeprefix("Bearer "), given))
+        return _state(intake, _take(intake, authorization, given))
 
     @router.get("/api/submissions/{job_id}", tags=["submissions"])
     def state(job_id: str) -> JobState:
         """The state of a submission; `/api/verdicts/{verdict_id}` has the verdict."""
-        return _state(_job(intake, job_id))
+        return _state(intake, job_id)
 
     return router
 
 
-def _job(intake: SubmissionIntake, job_id: str) -> Job:
-    job = intake.queue.get(job_id)
-    if job is None:
+def _take(intake: Intake, authorization: str, given: Submitted) -> str:
+    """Queue one submission, as a batch of one line; returns the batch's id. Raises HTTPException."""
+    owner = intake.owner(authorization)
+    intake.admit(owner, 0, None)
+    if given.quick is not None and given.quick != intake.options.quick:
+        raise HTTPException(422, f"This server grades {'with' if intake.options.quick else 'without'} --quick.")
+    fields = given.model_dump(exclude={"quick"}, exclude_none=True)
+    if fault := intake.fault(fields):
+        raise HTTPException(*fault)
+    return intake.take(owner, json.dumps(fields).encode())[0]
+
+
+def _state(intake: Intake, job_id: str) -> JobState:
+    batch = intake.service.state(job_id)
+    if batch is None or batch.lines != 1:
         raise HTTPException(404, "This submission is unknown, or was submitted long ago.")
-    return job
-
-
-def _state(job: Job) -> JobState:
-    return JobState(id=job.id, state=job.state, verdict_id=job.verdict_id, message=job.message)
+    state: Literal["waiting", "grading", "done", "failed"]
+    if not batch.ended:
+        state = "grading" if intake.service.is_under_way(job_id) else "waiting"
+        return JobState(id=job_id, state=state, verdict_id=None, message=intake.service.fault)
+    (line,) = intake.service.batches.ended(job_id, 0, 1)
+    state = "failed" if line.verdict_id is None else "done"
+    return JobState(id=job_id, state=state, verdict_id=line.verdict_id, message=line.message)

@@ -19,7 +19,7 @@ def store(tmp_path):
 def test_lines_wait_until_they_end_each_once(store):
     batches = Batches(store)
     batch, waiting = batches.add("ann", None, "d", 3, LINES)
-    assert [(line.author, line.priority) for line in waiting] == [("ann", 3), ("bob", 3)]
+    assert [(line.author, line.owner, line.priority) for line in waiting] == [("ann", "ann", 3), ("bob", "ann", 3)]
     assert batches.text(waiting[1].id) == '{"n": 2}'
     with store.run([]) as run:
         of = samples.submission()
@@ -40,7 +40,7 @@ def test_lines_wait_until_they_end_each_once(store):
 def test_a_key_names_one_batch_of_its_owner(store):
     batches = Batches(store)
     first, _ = batches.add("ann", "k", "d", 0, LINES)
-    assert batches.add("ann", "k", "other", 0, LINES) == (first, [])
+    assert batches.add("ann", "k", "other", 0, LINES) == (first, None)
     assert batches.of_key("ann", "k") == (first, "d")
     assert batches.add("bob", "k", "d", 0, LINES)[0] != first
 

@@ -21,19 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 class Server:
     """`grader serve` on a free port. A context manager that asks it to end, and waits for it."""
 
-    def __init__(self, database: Path, *arguments: str, prefix: Sequence[str] = (), **environment: str) -> None:
-        command = [
-            *prefix,
-            sys.executable,
-            "-m",
-            "grader",
-            "serve",
-            "--db",
-            str(database),
-            "--port",
-            "0",
-            *arguments,
-        ]
+    def __init__(
+        self,
+        database: Path,
+        *arguments: str,
+        prefix: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "grader"),
+        port: str = "0",
+        **environment: str,
+    ) -> None:
+        self.database = database
+        python = [*prefix, sys.executable, *program]
+        command = [*python, "serve", "--db", str(database), "--port", port, *arguments]
         self.process = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,

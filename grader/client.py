@@ -1,0 +1,264 @@
+"""Grades on a server from Python: the methods of `Grader`, over HTTP, without torch and without a GPU.
+
+It uses the standard library's HTTP client: a batch is one request, and its verdicts are one stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from grader.api import GradesMany
+from grader.catalog.requests import Request, Work
+from grader.errors import GraderError, NotGraded, UserError
+from grader.verdict.batch_state import BatchState
+from grader.verdict.models import Problem, Submission, Verdict
+from grader.verdict.value import Value
+
+LINES_AT_ONCE = 256
+"""Lines that `grade_many` sends in one batch. A choice: the answer to a batch costs milliseconds."""
+BYTES_AT_ONCE = 4 << 20
+"""Bytes of such a batch, unless one line has more."""
+MOST_BYTES = 16 << 20
+"""Bytes of one batch that a server takes."""
+PATIENCE_SECONDS = 600.0
+"""For so long a server that does not answer, or has no room, is asked again: it may be restarting."""
+TIMEOUT_SECONDS = 60.0
+"""For one answer; a stream says something every 15 s."""
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between tries; the last is repeated."""
+_TRY_AGAIN = (429, 502, 503, 504)
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Value)
+
+
+class Line(Value):
+    """A line of a batch that has ended, with a verdict or with a message."""
+
+    line: int
+    """Its number in the batch, from 1."""
+    ended: int
+    """Its place in the order in which the lines ended, from 1."""
+    verdict: Verdict | None = None
+    message: str | None = None
+
+
+class Client(GradesMany):
+    """A server's grader. A context manager; any thread may call it.
+
+        with Client("http://192.0.2.1:8000", token) as client:
+            for verdict in client.grade_many(work):
+                ...
+
+    A request that fails because the server restarts, or has no room, is sent again; it is graded once all the same.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str | None = None,
+        *,
+        author: str | None = None,
+        priority: int = 0,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`token` is by default in the environment variable GRADER_TOKEN; `author` is that of work without one."""
+        self._address = address.rstrip("/")
+        self._token = token if token is not None else os.environ.get("GRADER_TOKEN", "")
+        self._author, self._priority, self._patience = author, priority, patience_seconds
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def grade(
+        self,
+        path: str | Path | None = None,
+        *,
+        source: str | None = None,
+        problem: str | Problem | None = None,
+        **names: Any,
+    ) -> Verdict:
+        """Grade one file or source for a problem of the server; `names` are `author`, `label` and `sample`.
+
+        Raises UserError for what the server refuses, NotGraded for what is cancelled, GraderError if it is away.
+        """
+        if (path is None) == (source is None) or problem is None:
+            raise UserError("give either the submission's path or its source, and the problem's id")
+        text = source if path is None else Path(path).read_text(encoding="utf-8")
+        return next(self.grade_many([{"problem": problem, "source": text, **names}]))
+
+    def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
+        """Yields verdicts, each as it is reached. Raises as `grade`.
+
+        `work` is read in parts of 256 or of 4 MiB, each sent when the verdicts on the one before are read. Left early,
+        what the server has not graded is cancelled.
+        """
+        for part in self._parts(work):
+            batch = self._send(part, secrets.token_urlsafe(16), self._priority)
+            left = batch.lines
+            try:
+                for line in self.lines(batch.id):
+                    left -= 1
+                    if line.verdict is None:
+                        refused = NotGraded if line.message == "cancelled" else UserError
+                        raise refused(f"line {line.line}: {line.message}")
+                    yield line.verdict
+            finally:
+                if left:
+                    self.cancel(batch.id)
+
+    def submit(
+        self, work: Iterable[Work | Request], *, key: str | None = None, priority: int | None = None
+    ) -> BatchState:
+        """Send a batch, of at most 10,000 lines and 16 MiB; a key that was sent before returns that batch.
+
+        Raises UserError for what the server refuses.
+        """
+        body = b"".join(map(self._line, work))
+        if len(body) > MOST_BYTES:
+            raise UserError(f"the batch has {len(body)} bytes; a server takes {MOST_BYTES}, so send it in parts")
+        wanted = self._priority if priority is None else priority
+        return self._send(body, key or secrets.token_urlsafe(16), wanted)
+
+    def state(self, batch_id: str) -> BatchState:
+        """How far a batch is. Raises UserError for an unknown one."""
+        return self._state("GET", f"/{batch_id}")
+
+    def cancel(self, batch_id: str) -> BatchState:
+        """End what waits of a batch, and what is being graded at its next job."""
+        return self._state("DELETE", f"/{batch_id}")
+
+    def lines(self, batch_id: str, after: int = 0) -> Iterator[Line]:
+        """Each line of a batch when it has ended, once; `after` is the `ended` of the last one that is known."""
+        total = self.state(batch_id).lines
+        while after < total:
+            for line in self._patiently(lambda after=after: self._stream(batch_id, after)):  # type: ignore[misc]
+                after = line.ended
+                yield line
+
+    def _send(self, body: bytes, key: str, priority: int) -> BatchState:
+        headers = {"Idempotency-Key": key, "Content-Type": "application/x-ndjson"}
+        return self._state("POST", f"?priority={priority}", body, headers)
+
+    def _parts(self, work: Iterable[Work | Request]) -> Iterator[bytes]:
+        """The lines of JSON, in parts of a bounded size."""
+        part, count = bytearray(), 0
+        for one in work:
+            line = self._line(one)
+            if part and len(part) + len(line) > BYTES_AT_ONCE:
+                yield bytes(part)
+                part, count = bytearray(), 0
+            part += line
+            count += 1
+            if count == LINES_AT_ONCE:
+                yield bytes(part)
+                part, count = bytearray(), 0
+        if part:
+            yield bytes(part)
+
+    def _line(self, work: Work | Request) -> bytes:
+        return json.dumps(self._fields(work)).encode() + b"\n"
+
+    def _stream(self, batch_id: str, after: int) -> Iterator[Line]:
+        """The lines of one connection, which may end early. Raises URLError if there is none."""
+        answer = self._open("GET", f"/{batch_id}/verdicts?after={after}")
+
+        def lines() -> Iterator[Line]:
+            with closing(answer):
+                try:
+                    for text in answer:
+                        if text.strip() and text.endswith(b"\n"):
+                            yield _read(Line, text)
+                except (OSError, HTTPException):  # a connection that broke: `lines` asks again
+                    return
+
+        return lines()
+
+    def _state(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> BatchState:
+        def ask() -> BatchState:
+            with closing(self._open(method, path, body, headers)) as answer:
+                return _read(BatchState, answer.read())
+
+        return self._patiently(ask)
+
+    def _open(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        sent = {"Authorization": f"Bearer {self._token}", **(headers or {})}
+        request = urllib.request.Request(f"{self._address}/api/batches{path}", data=body, headers=sent, method=method)
+        return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while the server is away or busy. Raises UserError, GraderError."""
+        until, tries = time.monotonic() + self._patience, 0
+        while True:
+            wait = _PAUSES[min(tries, len(_PAUSES) - 1)]
+            tries += 1
+            try:
+                return ask()
+            except urllib.error.HTTPError as error:
+                with closing(error):
+                    detail = _detail(error)
+                if error.code not in _TRY_AGAIN:
+                    raise UserError(detail) from None
+                wait = max(wait, float(error.headers.get("Retry-After") or 0.0))
+            except (OSError, HTTPException) as error:  # among them URLError and a timeout
+                detail = f"{self._address} does not answer ({getattr(error, 'reason', error)})"
+            if time.monotonic() + wait > until:
+                raise GraderError(f"{detail}; tried for {self._patience:g} s")
+            time.sleep(wait)
+
+    def _fields(self, work: Work | Request) -> dict[str, object]:
+        fields: dict[str, object]
+        if isinstance(work, Request):
+            work = work.submission
+        if isinstance(work, Mapping):
+            fields = dict(work)
+        elif isinstance(work, Submission):
+            fields = {"problem": work.problem_id, **work.model_dump(include=_NAMES, exclude_none=True)}
+        else:
+            problem, source = work
+            fields = {"problem": problem}
+            if isinstance(source, Submission):
+                fields |= source.model_dump(include=_NAMES, exclude_none=True)
+            else:
+                fields["source"] = source if isinstance(source, str) else source.read_text(encoding="utf-8")
+        if isinstance(fields.get("problem"), Problem):
+            fields["problem"] = fields["problem"].id  # type: ignore[attr-defined]
+        if isinstance(fields.get("problem"), Path):
+            raise UserError(f"{fields['problem']}: a server grades its own problems; name one by its id")
+        if self._author is not None:
+            fields.setdefault("author", self._author)
+        return fields
+
+
+_NAMES = {"author", "label", "sample", "precision", "source"}
+"""The fields of a submission that a line may have."""
+
+
+def _read(kind: type[V], text: bytes) -> V:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise GraderError(f"the server is of another version: {error.errors()[0]['msg']}; install the same") from error
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """The server's sentence."""
+    text = error.read(1 << 16).decode(errors="replace")
+    try:
+        return str(json.loads(text)["detail"])
+    except (ValueError, TypeError, LookupError):
+        return text.strip().partition("\n")[0] or f"HTTP status {error.code}"

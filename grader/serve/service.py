@@ -1,0 +1,248 @@
+"""Grades the batches that a server takes, on a pool, in fair order; they survive a restart."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Self
+
+from db import Claims, Keeper, Store
+from db.batches import CANCELLED, Batches, NewLine, Waiting
+from db.patience import Patience
+from grader.batch import Batch
+from grader.catalog.problems import Catalog
+from grader.catalog.requests import Pair, RequestReader
+from grader.errors import Cancelled, GraderError, NotGraded, UserError
+from grader.fair import FairQueue
+from grader.pool import GraderPool
+from grader.verdict.batch_state import BatchState
+from grader.verdict.models import Verdict
+
+MOST_WAITING = 100_000
+"""Lines that wait, of all authors together; with more, the server takes none. A choice: some 50 MB of numbers."""
+MOST_OF_ONE = 50_000
+"""Lines of one owner that wait."""
+KEPT_DAYS = 30.0
+"""After so many days a batch that has ended is forgotten; its verdicts stay."""
+LOOK_SECONDS = 1.0
+"""Between looks at what another process has cancelled."""
+
+
+class QueueFull(Exception):
+    """The queue takes no more lines now."""
+
+
+class GradingService:
+    """A context manager whose threads grade what was taken; leaving it drops what is being graded.
+
+    What waits is in the database: a server that is started again goes on with it.
+    """
+
+    def __init__(
+        self, database: str, catalog: Catalog, open_pool: Callable[[], GraderPool], say: Callable[[str], None]
+    ) -> None:
+        """The pool is opened for the first line. `say` prints a line for the user."""
+        self._reader, self._open_pool, self._say = RequestReader(catalog), open_pool, say
+        self.store = Store.open(database)
+        self.batches = Batches(self.store)
+        self._patience = Patience(self.store.path, say)
+        self._changed = threading.Condition()
+        self._queue = FairQueue[Waiting]()
+        self._owned = Counter[str]()
+        """Lines in the queue by owner."""
+        self._under_way: dict[int, Waiting] = {}
+        self._versions = Counter[str]()
+        """By batch: how often something of it has ended."""
+        self._closing = False
+        self.fault: str | None = None
+        """Why nothing can be graded any more."""
+        self.pool: GraderPool | None = None
+        self._batch: Batch[Waiting] | None = None
+        self._threads = [threading.Thread(target=work) for work in (self._work, self._watch)]
+
+    def __enter__(self) -> Self:
+        self.batches.forget_older(KEPT_DAYS)
+        self._add(list(self.batches.waiting()))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._closing = True
+            pool = self.pool
+            self._changed.notify_all()
+        if pool is not None:
+            pool.close()
+        for thread in self._threads:
+            thread.join()
+        self.store.close()
+
+    # ----------------------------------------------------------------------------------------------- for requests
+
+    def take(
+        self, owner: str, key: str | None, digest: str, priority: int, lines: Sequence[NewLine]
+    ) -> tuple[str, bool]:
+        """The id of a batch, and whether it is new; an owner's repeated key gives the batch that it named.
+
+        Raises QueueFull, and UserError for a key that named other lines.
+        """
+        known = None if key is None else self.batches.of_key(owner, key)
+        if known is None:
+            with self._changed:
+                if len(self._queue) + len(lines) > MOST_WAITING or self._owned[owner] + len(lines) > MOST_OF_ONE:
+                    raise QueueFull
+            batch_id, waiting = self.batches.add(owner, key, digest, priority, lines)
+            if waiting is not None:
+                self._add(waiting)
+                return batch_id, True
+            known = batch_id, ((key and self.batches.of_key(owner, key)) or ("", digest))[1]
+        if known[1] != digest:
+            raise UserError("this key was sent before with other lines; use a new key for them")
+        return known[0], False
+
+    def cancel(self, batch_id: str) -> None:
+        """End the lines of a batch that have not ended, what runs at its next job."""
+        with self._changed:
+            self._forget(self._queue.remove(lambda line: line.batch_id == batch_id))
+        ended = self.batches.waiting_of(batch_id)
+        self._end(batch_id, ended, message=CANCELLED)
+        self._stop(set(ended))
+
+    def version(self, batch_id: str) -> int:
+        """Changes when a line of the batch ends."""
+        return self._versions[batch_id]
+
+    def is_under_way(self, batch_id: str) -> bool:
+        """Whether a line of the batch is being graded."""
+        return any(line.batch_id == batch_id for line in list(self._under_way.values()))
+
+    def state(self, batch_id: str) -> BatchState | None:
+        """A batch in numbers."""
+        return self.batches.find(batch_id)
+
+    @property
+    def waiting(self) -> int:
+        """Lines that wait."""
+        return len(self._queue)
+
+    # ------------------------------------------------------------------------------------------ as a batch's audience
+
+    def show(self, verdict: Verdict, tag: Waiting) -> None:
+        """A line has its verdict."""
+        self._end(tag.batch_id, [tag.id], verdict_id=verdict.verdict_id)
+        self._under_way.pop(tag.id, None)
+
+    def drop(self, reason: NotGraded, tag: Waiting) -> None:
+        """A line gets no verdict."""
+        self._end(tag.batch_id, [tag.id], message=CANCELLED if isinstance(reason, Cancelled) else str(reason))
+        self._under_way.pop(tag.id, None)
+
+    def warn(self, message: str) -> None:
+        """Print a line for the user."""
+        self._say(f"grader: {message}")
+
+    # ------------------------------------------------------------------------------------------------ the threads
+
+    def _work(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._queue)
+            if self._closing:
+                return
+        with suppress(SystemExit):
+            try:
+                self._grade()
+            except Exception as error:
+                if not self._is_closing():
+                    self.fault = str(error) or type(error).__name__
+                    self.warn(f"nothing is graded any more: {self.fault}; what waits is kept for the next start")
+
+    def _grade(self) -> None:
+        with self.store.run(sys.argv[1:]) as run, self._open_pool() as pool:
+            with self._changed:
+                self.pool = pool
+            claims = Claims(self.store, run, self.warn, cancelled=self._asked_to_cancel)
+            with claims:
+                keeper = Keeper(self.store, run, self.warn)
+                keeper.take_over()
+                self._batch = batch = Batch[Waiting](pool, self.store, keeper, claims, self)
+                try:
+                    batch.grade(self._lines())
+                except GraderError:
+                    if self._closing:
+                        raise SystemExit from None  # recorded as interrupted
+                    raise
+                finally:
+                    self._batch = None
+
+    def _lines(self) -> Iterator[tuple[Pair, Waiting] | None]:
+        """What is to be graded next, until the server stops; None every second."""
+        while not self._closing:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._queue, LOOK_SECONDS)
+                line = self._queue.take()
+                if line is not None:
+                    self._forget([line])
+                    self._under_way[line.id] = line
+            pair = None if line is None else self._pair(line)
+            yield None if line is None or pair is None else (pair, line)
+
+    def _pair(self, line: Waiting) -> Pair | None:
+        text = self.batches.text(line.id)
+        try:
+            if text is not None:
+                return self._reader.from_json(text.encode(), {})
+        except UserError as error:
+            self._end(line.batch_id, [line.id], message=str(error))
+        self._under_way.pop(line.id, None)
+        return None
+
+    def _watch(self) -> None:
+        """Notice what another process has cancelled in the database."""
+        while not self._is_closing(LOOK_SECONDS):
+            under_way = list(self._under_way.values())
+            with suppress(GraderError):
+                ended = self.batches.ended_of([line.id for line in under_way])
+                gone = {line.id for line in under_way if line.id in ended and line.id in self._under_way}
+                if gone:
+                    self._stop(gone)
+
+    def _is_closing(self, within: float = 0.0) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closing, within)
+
+    def _asked_to_cancel(self, author: str | None) -> None:
+        """End what `grader cancel` named: an author's lines, or all that this server has."""
+        with self._changed:
+            gone = self._queue.remove(lambda line: author in (None, line.author))
+            self._forget(gone)
+        gone += [line for line in list(self._under_way.values()) if author in (None, line.author)]
+        for batch_id in {line.batch_id for line in gone}:
+            self._end(batch_id, [line.id for line in gone if line.batch_id == batch_id], message=CANCELLED)
+        self._stop({line.id for line in gone})
+
+    def _stop(self, line_ids: set[int]) -> None:
+        batch = self._batch
+        if batch is not None and line_ids:
+            batch.cancel(lambda _, line: line.id in line_ids)
+
+    def _add(self, lines: Sequence[Waiting]) -> None:
+        with self._changed:
+            for line in lines:
+                self._queue.put(line, line.author, line.priority)
+                self._owned[line.owner] += 1
+            self._changed.notify_all()
+
+    def _forget(self, lines: Sequence[Waiting]) -> None:
+        """These have left the queue."""
+        for line in lines:
+            self._owned[line.owner] -= 1
+
+    def _end(
+        self, batch_id: str, ids: Sequence[int], *, verdict_id: int | None = None, message: str | None = None
+    ) -> None:
+        self._patience.wait(lambda: self.batches.end(ids, verdict_id=verdict_id, message=message))
+        self._versions[batch_id] += 1
