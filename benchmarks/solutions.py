@@ -49,6 +49,8 @@ FIRST = (
 """Problems that come first, since their ratios are nearest to what a user would doubt."""
 Phase = Literal["forward", "backward", "total"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "total")
+LEAST_SECONDS = 30.0
+"""What a problem takes at least, with its baselines: more than would fit are not compiled ahead."""
 GRACE_SECONDS = 10.0
 """Between the signal that interrupts a grading and the one that kills it."""
 
@@ -233,7 +235,7 @@ def main(arguments: Sequence[str]) -> int:
     options = ["--device", chosen.device, *(["--quick"] if chosen.quick else [])]
     files = [file for file in in_order(chosen.problems, chosen.files) if chosen.again or not _is_known(file, known)]
     if chosen.device == "cuda" and chosen.seconds and len(files) > 1:
-        build(files, min(chosen.seconds, 300.0))
+        build(files[: 1 + int(chosen.seconds / LEAST_SECONDS)], min(chosen.seconds, 300.0))
     rows, right, longest = dict[str, Recorded](), True, 0.0
     for file in files:
         started = time.monotonic()
