@@ -125,8 +125,8 @@ def export(session: Session, step: p.Export) -> p.Exported:
     """
     refused = []
     outbox = session.regions["outbox"]
-    for source, slot in step.items.items():
-        value = session.find(source)
+    for source, value in session.found(step.items):
+        slot = step.items[source]
         if step.widen and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             value = value.to(getattr(torch, slot.dtype))
         info = describe(source, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -70,21 +71,26 @@ class Session:
             raise OSError(errno.EMFILE, "the process has as many files open as it may, and can receive no other")
         return self.descriptors.pop(0)
 
-    def find(self, source: str) -> object:
-        """Return the value of an `Export` source; None if its name is unknown.
+    def found(self, sources: Iterable[str]) -> Iterator[tuple[str, object]]:
+        """Yield `Export` sources with their values; None if a name is unknown.
 
         Raises KeyError for an unknown key.
         """
-        kind, key, name = source.split(":", 2)
+        states: dict[str, dict[str, torch.Tensor]] = {}  # a walk over all modules each
+        for source in sources:
+            kind, key, name = source.split(":", 2)
+            if kind == "state" and key not in states:
+                states[key] = state_of(self.models[key])
+            yield source, states[key].get(name) if kind == "state" else self._find(kind, key, name)
+
+    def _find(self, kind: str, key: str, name: str) -> object:
         if kind == "output":
             return self.tapes[key].outputs.get(name)
         if kind == "grad":
             return self.grads[key].get(name)
         if kind == "cotangent":
             return self.grad_outputs[key].get(name)
-        if kind == "input":
-            return self.inputs[key].arguments[int(name)]
-        return state_of(self.models[key]).get(name)
+        return self.inputs[key].arguments[int(name)]
 
     def clear_grads(self) -> None:
         """Clear what an accumulating backward left in the parameters' `.grad`, as it is before the first one."""

@@ -6,6 +6,7 @@ On a CPU each part of a call is a job. On a GPU each part is put on the referee'
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -79,6 +80,8 @@ class Caller:
         self._device = oracle.device
         self._backend = backend(oracle.device)
         self._flush_bytes = self._backend.flush_bytes()
+        self._cleared_at = 0.0
+        """When, by `time.monotonic`, the memory that a side gave back is cleared."""
         if self._backend.timeline:  # else, each sample begins by freeing
             for index in range(len(sides)):
                 self._do(index, _CLEAR)
@@ -91,10 +94,9 @@ class Caller:
         if not self._backend.timeline:
             self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
             return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
+        time.sleep(max(0.0, self._cleared_at - time.monotonic()))
         self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
-        # A long call, which is alone in its sample, gets other pages each time: mapping them takes as long as the call.
-        drop = p.Drop(keep_bytes=0) if queued and len(draws) == 1 else _CLEAR
-        return [self._on_gpu(index, phase, draw, queued, drop) for draw in draws]
+        return [self._on_gpu(index, phase, draw, queued) for draw in draws]
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
         """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
@@ -107,12 +109,12 @@ class Caller:
             results.append(self._run(index, job, self._doing(phase)))
         return _call(phase, results)
 
-    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool, drop: p.Drop) -> Call:
+    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool) -> Call:
         """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
         results = []
         for part in PARTS[phase]:
             last = part == PARTS[phase][-1]
-            job = TimelineJob(self._sides[index].worker, queued=queued, drop=drop if last else None)
+            job = TimelineJob(self._sides[index].worker, queued=queued, drop=_CLEAR if last else None)
             self._fill(job, index, phase, part, draw, alone=not queued)
             result = self._run(index, job, self._doing(phase))
             if not result.queued:
@@ -154,7 +156,11 @@ class Caller:
             job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
     def give_back(self, index: int) -> None:
-        """Free all memory of a side that its models do not need. Raises Stopped."""
+        """Free all memory of a side that its models do not need; the next call waits until it is cleared.
+
+        Raises Stopped.
+        """
+        unused = self._backend.unused_bytes()
         if index:
             self._candidate.release("timing")
         else:
@@ -162,6 +168,7 @@ class Caller:
             worker = self._sides[index].worker
             with worker.within(REFERENCE_SECONDS):
                 worker.release_memory()
+        self._cleared_at = time.monotonic() + p.clearing_seconds(self._backend.unused_bytes() - unused)
 
     def _do(self, index: int, *steps: p.Step) -> None:
         job = JobBuilder(self._sides[index].worker, self._device, at_once=True)

@@ -19,7 +19,7 @@ from grader.catalog.problem_module import Variant
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerLost
 from grader.grading.candidate import Candidate
-from grader.grading.compare.blocks import HUGE_BYTES, is_large
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -69,9 +69,7 @@ class WorkerPair:
             Side(candidate.worker, candidate.operands(case), matching),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = backend(oracle.device).own_memory and (
-            case.nbytes > HUGE_BYTES or not backend(oracle.device).ample_memory()
-        )
+        self._in_turn = backend(oracle.device).own_memory and not self._fits()
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()
@@ -156,6 +154,15 @@ class WorkerPair:
         of = questions.structures(self._oracle, self._case)
         other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
         return self._with_few_bits(other) if draw.few_bits else other
+
+    def _fits(self) -> bool:
+        """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
+
+        Each worker took what it does in the checks at full size. Two copies of a call's tensors are in shared regions,
+        and the referee has the values drawn and the results of both.
+        """
+        workers = sum(side.worker.peak_device_bytes for side in self._sides)
+        return workers + (2 + 3) * self._case.nbytes <= backend(self._oracle.device).free_bytes()
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from grader.protocol import clearing_seconds
 from grader.worker.memory import give_back_memory
+
+ROUNDING_BYTES = 32 << 20
+"""Bytes by which a caching allocator's segments may exceed what was requested."""
+NOT_A_NUMBER = 0xFF
+"""Byte that new pages are filled with: a value that a timed call reads and did not write is NaN."""
 
 
 @dataclass
@@ -16,17 +24,23 @@ class Spacers:
 
     _blocks: list[torch.Tensor] = field(default_factory=list)
     _calls_bytes: int = 0
-    """On a GPU: bytes that calls allocated and freed before there were any blocks."""
+    """On a GPU: the most bytes that a sample's calls allocated and freed."""
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
         """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
-        if device.type == "cuda" and not self._blocks:
-            self._calls_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        if device.type == "cuda":
+            freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            if freed > self._calls_bytes + ROUNDING_BYTES:
+                self._calls_bytes = freed
+            self.clear()
+            give_back_memory(device, 0, host=False)
+            time.sleep(clearing_seconds(freed))
         self.clear()
-        give_back_memory(device, 0, host=False)
         self._blocks += [_bytes(size, device) for size in sizes]
-        for size in (self._calls_bytes, 1):  # so that a queued call finds its pages mapped, small tensors' included
-            _bytes(size, device)
+        # So that a queued call finds its pages mapped and in the GPU's tables, small tensors' included.
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            for size in (self._calls_bytes, 1):
+                _bytes(size, device).fill_(NOT_A_NUMBER)
 
     def clear(self) -> None:
         """Free all blocks."""
