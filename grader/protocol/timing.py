@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 CLEARED_BYTES_A_SECOND = 450 << 30
-"""Rate at which a GPU's driver overwrites freed memory, beside whatever runs then: a kernel that streams memory takes 11%
-longer until it is done. An H200 takes 2.0 ms for a GiB."""
+"""Rate at which a GPU's driver overwrites freed memory, beside whatever runs then: a kernel that streams memory takes
+11% longer until it is done. An H200 takes 2.0 ms for a GiB."""
 
 
 def clearing_seconds(freed_bytes: int) -> float:

@@ -28,4 +28,5 @@ def test_one_walk_finds_all_buffers():
 
 
 def test_an_unknown_name_is_none():
-    assert dict(Session(Builder(), models={"m": nn.Linear(1, 1)}).found(["state:m:missing"])) == {"state:m:missing": None}
+    session = Session(Builder(), models={"m": nn.Linear(1, 1)})
+    assert list(session.found(["state:m:missing"])) == [("state:m:missing", None)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
@@ -88,16 +89,16 @@ def _noisy(value: torch.Tensor, device: Device, ulps: float) -> torch.Tensor:
         return torch.view_as_complex(_noisy(torch.view_as_real(value), device, ulps))
     # Relative noise keeps exact zeros, where a candidate must follow the reference's convention.
     noisy = value.to(backend(device).torch_device, copy=True).contiguous()
-    if is_mask(noisy):
+    if is_mask(value):
         return noisy
-    codes = whole_numbers(noisy)  # truncated to an index, 3.1 is still 3 and 2.9 is not
-    unit, size = in_unit_range(noisy), ulps * tolerance.EPSILON
+    values, size = values_of(value), ulps * tolerance.EPSILON
     if ulps >= ULPS:
         size = max(size, spacing(noisy.dtype) / 2)
     for piece in torch.split(noisy.view(-1), blocks.CHUNK_ELEMENTS):
         noise = torch.randn_like(piece, dtype=torch.promote_types(piece.dtype, torch.float32))
-        piece.copy_(piece * (1 + size * (noise.abs_() if codes else noise)))
-    return noisy.clamp_(-1, 1) if unit else noisy
+        # Truncated to an index, 3.1 is still 3 and 2.9 is not.
+        piece.copy_(piece * (1 + size * (noise.abs_() if values.whole else noise)))
+    return noisy.clamp_(-1, 1) if values.unit else noisy
 
 
 def cut(value: Any, bits: int) -> Any:
@@ -118,31 +119,57 @@ def rounded(value: Any) -> Any:
     return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
 
 
-def is_mask(value: torch.Tensor) -> bool:
-    """Whether all elements are 0, 1 or -1.
+class Values(NamedTuple):
+    """What kind of values a tensor has; all False for an empty one."""
 
-    A model may compare such elements with 1, so noise would change their meaning.
-    """
-    return value.is_floating_point() and _all(value, lambda part: (part == 0) | (part.abs() == 1))
-
-
-def whole_numbers(value: torch.Tensor) -> bool:
-    """Whether all elements are whole numbers, which may be codes or indices."""
-    return _all(value, lambda part: part == part.round())
+    mask: bool
+    """All elements are 0, 1 or -1. A model may compare such elements with 1, so noise would change their meaning."""
+    whole: bool
+    """All elements are whole numbers, which may be codes or indices."""
+    unit: bool
+    """All elements are in [-1, 1]. They may be probabilities or cosines, and a function may reject larger ones."""
 
 
-def in_unit_range(value: torch.Tensor) -> bool:
-    """Whether all elements are in [-1, 1].
-
-    They may be probabilities or cosines, and a function may reject larger ones.
-    """
-    return _all(value, lambda part: part.abs() <= 1)
+_known: MutableMapping[torch.Tensor, tuple[int, Values]] = WeakTensorKeyDictionary()
+"""Values by tensor, with its version: a model has hundreds of parameters, and noise is added to each many times."""
 
 
-def _all(value: torch.Tensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    """Whether a property holds for every element; False for an empty tensor.
+def values_of(value: torch.Tensor) -> Values:
+    """What kind of values a tensor has.
 
     The first elements decide for most tensors without a pass over the rest.
     """
-    flat, first = value.reshape(-1), tolerance.HOST_ELEMENTS
-    return flat.numel() > 0 and all(bool(holds(part).all()) for part in (flat[:first], flat[first:]))
+    version, values = _known.get(value, (-1, Values(False, False, False)))
+    if version != value._version:
+        flat = (value.float() if value.is_floating_point() and value.itemsize == 1 else value).reshape(-1)
+        parts = (flat[: tolerance.HOST_ELEMENTS], flat[tolerance.HOST_ELEMENTS :])
+        found = [True, True, True] if flat.numel() else [False, False, False]
+        for part in parts:
+            if part.numel() and any(found):
+                found = [a and b for a, b in zip(found, _kinds(part), strict=True)]
+        values = Values(*found)
+        _known[value] = value._version, values
+    return values
+
+
+def is_mask(value: torch.Tensor) -> bool:
+    """Whether a tensor of floats is a mask: see `Values`."""
+    return value.is_floating_point() and values_of(value).mask
+
+
+def whole_numbers(value: torch.Tensor) -> bool:
+    """Whether all elements are whole numbers: see `Values`."""
+    return values_of(value).whole
+
+
+def in_unit_range(value: torch.Tensor) -> bool:
+    """Whether all elements are in [-1, 1]: see `Values`."""
+    return values_of(value).unit
+
+
+def _kinds(part: torch.Tensor) -> list[bool]:
+    """The fields of `Values` for the elements of a part, read from a device at once."""
+    size = part.abs() if part.dtype is not torch.bool else part
+    whole = part == part.round() if part.is_floating_point() else torch.full_like(part, not part.is_complex())
+    kinds = [((part == 0) | (size == 1)).all(), whole.bool().all(), (size <= 1).all()]
+    return [bool(holds) for holds in torch.stack(kinds).tolist()]
