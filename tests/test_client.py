@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -242,6 +243,50 @@ def test_bad_lines_end_with_their_fault_and_the_others_are_graded(serving):
     assert "invalid JSON" in lines[1].message
     assert lines[3].message == "missing field 'source'"
     assert "invalid JSON" in lines[4].message
+
+
+def figures(server):
+    lines = server.ask("metrics")[2].splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_what_a_server_does_is_shown_by_metrics_by_the_live_page_and_by_the_command(serving, tmp_path):
+    server = serving()
+    assert figures(server)["grader_lines_waiting"] == 0
+    with Client(server.address, TOKEN) as client:
+        client.submit([work("bob", 1)])
+        batch = client.submit(work("ann", n, "sleep: 1.5") for n in range(12))
+        until = time.monotonic() + 30
+        while (
+            not (seen := figures(server)).get('grader_workers{run="1",state="ready"}')
+            or 'grader_run_rate{run="1"}' not in seen
+        ):
+            assert time.monotonic() < until, seen
+            time.sleep(0.3)
+        live = server.ask("live.html")[2]
+        said = pool_status(tmp_path)
+        as_json = json.loads(pool_status(tmp_path, "--json"))
+        client.cancel(batch.id)
+    assert seen['grader_workers{run="1",state="ready"}'] == 2
+    assert seen['grader_verdicts_total{device_name="a CPU",status="correct"}'] >= 1
+    assert seen["grader_lines_waiting"] + seen["grader_lines_under_way"] >= 4
+    assert seen["grader_fault"] == 0
+    for text in (live, said):
+        assert "CPU worker 1: ready" in text
+        assert "2 workers" in text
+        assert re.search(r"\d+ waiting, ", text)
+        assert "left" in text
+    assert (as_json["run"], as_json["here"], len(as_json["work"]["workers"])) == (1, True, 2)
+
+
+def pool_status(tmp_path, *arguments):
+    command = [sys.executable, "-m", "grader", "pool", "status", "--db", str(tmp_path / "g.db"), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_without_a_grader_the_command_says_so(tmp_path):
+    Store.open(tmp_path / "g.db").close()
+    assert pool_status(tmp_path) == "no grader is at work with this database\n"
 
 
 def test_a_stream_goes_on_where_its_reader_was(serving):

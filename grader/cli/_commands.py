@@ -33,6 +33,7 @@ COMMANDS = {
         "serving:serve",
         "Serve the report live from the database, with a progress page and a JSON API.",
     ),
+    "pool": ("pooling:app", "See what graders are doing: GPUs or processes, rate, time left, failures."),
     "cancel": ("cancelling:cancel", "End gradings of an author, a batch or a run, and keep what is stored."),
     "export": ("exporting:export", "Write stored verdicts for other programs."),
     "problems": (

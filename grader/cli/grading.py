@@ -118,8 +118,11 @@ def grade(
         store.run(sys.argv[1:]) as run,
         BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
         _opened(options, gpus, workers, ray, progress.warn) as grader,
-        Claims(store, run, progress.warn, priority=priority, cancelled=lambda author: cancels.put(author)) as claims,
+        Claims(
+            store, run, progress.warn, priority=priority, status=progress.work, cancelled=lambda one: cancels.put(one)
+        ) as claims,
     ):
+        progress.pace.places = getattr(grader, "places", tuple)
         keeper = Keeper(store, run, progress.warn)
         if taken_over := keeper.take_over():
             progress.warn(f"saved {taken_over} of an earlier run's verdicts, which the database could not take")

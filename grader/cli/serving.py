@@ -80,7 +80,7 @@ def serve(
     try:
         from grader.serve.run import Taking, run_server
     except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
+        if error.name and error.name.partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "prometheus_client"):
             raise
         raise UserError(f"serving needs {error.name}; install it with pip install 'kernel-grader[serve]'") from error
     run_server(

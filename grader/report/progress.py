@@ -8,11 +8,14 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from db.presence import Work
+from grader.batch.pace import Pace
 from grader.errors import NotGraded
 from grader.report.console import console, one_line
 from grader.report.machine import json_line
 from grader.report.text import plain_line, verdict_line
-from grader.verdict.models import Verdict
+from grader.report.work import about as about_work
+from grader.verdict.models import Status, Verdict
 
 
 class BatchProgress:
@@ -22,18 +25,21 @@ class BatchProgress:
         self._as_json = as_json
         self._stdout = console(sys.stdout)
         self._stderr = console(sys.stderr)
+        self.pace = Pace()
+        self._total, self._shown = total, 0
         self._bar = Progress(
             TextColumn("grading"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[about]}"),
             console=self._stderr,
             disable=not sys.stderr.isatty(),
             transient=True,
             # Otherwise rich redirects prints to the terminal, also if stdout is a file.
             redirect_stdout=False,
         )
-        self._task = self._bar.add_task("grading", total=total)
+        self._task = self._bar.add_task("grading", total=total, about="")
         self.refused = 0
         """Lines that cannot be graded."""
 
@@ -58,12 +64,22 @@ class BatchProgress:
             self._stdout.print(verdict_line(verdict), soft_wrap=True)
         else:
             print(plain_line(verdict), flush=True)
-        self._bar.advance(self._task)
+        self._advance(verdict.status)
 
     def drop(self, reason: NotGraded, tag: object = None) -> None:
         """Say that there will be no verdict."""
         self.warn(str(reason))
-        self._bar.advance(self._task)
+        self._advance(None)
+
+    def work(self) -> Work:
+        """What the batch does now, as others see it."""
+        return self.pace.work(None if self._total is None else self._total - self._shown)
+
+    def _advance(self, status: Status | None) -> None:
+        self.pace.note(status)
+        self._shown += 1
+        about = "" if self._bar.disable else about_work(self.work())
+        self._bar.update(self._task, advance=1, about=about)
 
     def refuse(self, message: str) -> None:
         """Print why a line cannot be graded; the batch continues."""

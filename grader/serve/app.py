@@ -16,7 +16,7 @@ from grader._version import __version__
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
 from grader.report.site.pages import Frame
-from grader.serve import batches, live, submit
+from grader.serve import batches, live, metrics, submit
 from grader.serve.api import api
 from grader.serve.guard import Guard, TooLarge
 from grader.serve.intake import Intake
@@ -52,6 +52,7 @@ def make_app(
     app.include_router(pages(store, snapshots, frame))
     app.include_router(live.live(store, frame, stopping))
     app.include_router(api(store, snapshots))
+    app.include_router(metrics.metrics(store, snapshots, intake.service if intake else None))
     if intake:
         app.include_router(submit.submissions(intake, frame))
         app.include_router(batches.batches(intake, stopping))

@@ -14,9 +14,11 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from db import Store
+from db.at_work import at_work
 from db.rows import Row, read_rows
 from db.runs import RunState, recent_runs
 from grader.report.site.pages import Frame, fragment, render, security_policy
+from grader.report.work import about, waiting, worker_line
 from grader.serve.pages import html
 
 PAGE = "live.html"
@@ -32,6 +34,9 @@ _RUNS_SHOWN = 8
 _VERDICTS_SHOWN = 50
 _MOST_CAUGHT_UP = 200
 """Verdicts sent to a page that reconnects; older ones are in the list of all verdicts."""
+
+Runs = tuple[list[RunState], dict[int, list[str]]]
+"""Runs, and what those do that grade now."""
 
 
 def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
@@ -54,6 +59,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
             since=max([newest, *(row.id for row in rows)]),
             rows=rows,
             runs=recent_runs(store, _RUNS_SHOWN),
+            doing=_doing(store),
         )
         return html(text, policy=policy)
 
@@ -70,7 +76,7 @@ def live(store: Store, frame: Frame, stopping: Callable[[], bool]) -> APIRouter:
 
 
 async def _events(store: Store, after: int, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    known: list[RunState] | None = None
+    known: Runs | None = None
     sent_at = time.monotonic()
     yield "retry: 2000\n\n"
     while not stopping():
@@ -80,7 +86,7 @@ async def _events(store: Store, after: int, stopping: Callable[[], bool]) -> Asy
             yield _event("verdict", {"id": row.id, "row": fragment("macros.html", "table_row", row, "")}, row.id)
         if runs != known:
             known = runs
-            yield _event("runs", {"rows": fragment("served/runs.html", "runs_body", runs)})
+            yield _event("runs", {"rows": fragment("served/runs.html", "runs_body", *runs)})
         elif rows or time.monotonic() - sent_at > _KEEP_ALIVE_SECONDS:
             yield ": keep-alive\n\n"
         else:
@@ -95,8 +101,18 @@ def _event(kind: str, data: dict[str, object], event_id: int | None = None) -> s
     return f"event: {kind}\n{named}data: {json.dumps(data)}\n\n"
 
 
-def _poll(store: Store, after: int) -> tuple[list[Row], list[RunState]]:
-    return _rows_after(store, after), recent_runs(store, _RUNS_SHOWN)
+def _poll(store: Store, after: int) -> tuple[list[Row], Runs]:
+    return _rows_after(store, after), (recent_runs(store, _RUNS_SHOWN), _doing(store))
+
+
+def _doing(store: Store) -> dict[int, list[str]]:
+    """By run that grades now: lines about it and its workers."""
+    found = {}
+    for one in at_work(store):
+        if one.work is not None:
+            summary = f"{waiting(one.work)}{about(one.work)}".removesuffix(", ")
+            found[one.run] = [line for line in (summary, *map(worker_line, one.work.workers)) if line]
+    return found
 
 
 def _rows_after(store: Store, after: int) -> list[Row]:

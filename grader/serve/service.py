@@ -12,7 +12,9 @@ from typing import Self
 from db import Claims, Keeper, Store
 from db.batches import CANCELLED, Batches, NewLine, Waiting
 from db.patience import Patience
+from db.presence import Work
 from grader.batch import Batch
+from grader.batch.pace import Pace
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.errors import Cancelled, GraderError, NotGraded, UserError
@@ -57,6 +59,7 @@ class GradingService:
         self._versions = Counter[str]()
         """By batch: how often something of it has ended."""
         self._closing = False
+        self._pace = Pace()
         self.fault: str | None = None
         """Why nothing can be graded any more."""
         self.pool: GraderPool | None = None
@@ -129,16 +132,26 @@ class GradingService:
         """Lines that wait."""
         return len(self._queue)
 
+    @property
+    def under_way(self) -> int:
+        """Lines that are being graded, or come next."""
+        return len(self._under_way)
+
+    def _doing(self) -> Work:
+        return self._pace.work(self.waiting + self.under_way)
+
     # ------------------------------------------------------------------------------------------ as a batch's audience
 
     def show(self, verdict: Verdict, tag: Waiting) -> None:
         """A line has its verdict."""
         self._end(tag.batch_id, [tag.id], verdict_id=verdict.verdict_id)
+        self._pace.note(verdict.status)
         self._under_way.pop(tag.id, None)
 
     def drop(self, reason: NotGraded, tag: Waiting) -> None:
         """A line gets no verdict."""
         self._end(tag.batch_id, [tag.id], message=CANCELLED if isinstance(reason, Cancelled) else str(reason))
+        self._pace.note(None)
         self._under_way.pop(tag.id, None)
 
     def warn(self, message: str) -> None:
@@ -164,7 +177,8 @@ class GradingService:
         with self.store.run(sys.argv[1:]) as run, self._open_pool() as pool:
             with self._changed:
                 self.pool = pool
-            claims = Claims(self.store, run, self.warn, cancelled=self._asked_to_cancel)
+            self._pace.places = pool.places
+            claims = Claims(self.store, run, self.warn, status=self._doing, cancelled=self._asked_to_cancel)
             with claims:
                 keeper = Keeper(self.store, run, self.warn)
                 keeper.take_over()

@@ -21,7 +21,7 @@ MISTAKES = [
     (["grade", "link.py"], "link.py: a link to gone.py, which does not exist; correct or remove the link"),
     (["grade", "links"], "links/link.py: a link to gone.py, which does not exist; correct or remove the link"),
     (["grade", "pipe"], "pipe: neither a file nor a folder"),
-    (["grade", "submissions"], "unknown problem 'scale'; `grader problems` lists the known ones, --problems DIR adds"),
+    (["grade", "submissions"], "unknown problem 'broken'; `grader problems` lists the known ones, --problems DIR adds"),
     ([*GRADE, "--problem", "scael"], "unknown problem 'scael'; did you mean scale?"),
     (["grade", "submissions/ann/broken.py", "--problems", "problems"], "problem 'broken' cannot be used: problems/"),
     (["grade", "submissions", "--problems", "nowhere"], "nowhere: no such file or folder"),

@@ -1,0 +1,50 @@
+"""What is said about a grader at work."""
+
+import pytest
+
+from db.presence import Work, WorkerState
+from grader.batch.pace import Pace
+from grader.pool import PlaceState
+from grader.report.work import about, time_left
+from grader.verdict.models import Status
+
+
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [
+        (Work(graded=0, failed=0), ""),
+        (Work(graded=3, failed=1, rate=0.05, left=12), "3.0 a minute, 4 min left, 1 failed"),
+        (Work(graded=3, failed=0, rate=2.5, left=None), "2.5 a second"),
+        (
+            Work(
+                graded=3,
+                failed=0,
+                workers=(
+                    WorkerState(name="GPU 0", state="ready", graded=3),
+                    WorkerState(name="GPU 1", state="set aside", graded=0, reason="no context"),
+                ),
+            ),
+            "2 GPUs (1 set aside)",
+        ),
+    ],
+)
+def test_a_line_says_workers_rate_time_left_and_failures(work, text):
+    assert about(work) == text
+
+
+@pytest.mark.parametrize(
+    ("left", "text"), [(10, "10 s left"), (600, "10 min left"), (10_000, "3 h left"), (10**6, "12 days left")]
+)
+def test_the_time_left_has_one_unit(left, text):
+    assert time_left(Work(graded=1, failed=0, rate=1.0, left=left)) == text
+
+
+def test_a_pace_counts_verdicts_and_what_failed():
+    pace = Pace()
+    pace.places = lambda: (PlaceState(name="GPU 0", state="ready", graded=2, under_way="ann/scale"),)
+    for status in (Status.CORRECT, Status.WRONG_OUTPUT, Status.GRADER_ERROR, None):
+        pace.note(status)
+    work = pace.work(5)
+    assert (work.graded, work.failed, work.left) == (3, 2, 5)
+    assert work.rate > 0
+    assert work.workers[0].under_way == "ann/scale"
