@@ -48,11 +48,8 @@ class Catalog:
             if problem_id in (one.path.stem, f"{one.path.parent.name}/{one.path.stem}"):
                 return f"problem {problem_id!r} cannot be used: {one}"
         near = difflib.get_close_matches(problem_id, self.problems, n=3, cutoff=0.4)
-        remedy = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else "`grader problems` lists the known ones, --problems DIR adds a folder of them"
-        )
+        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        remedy = f"{guess}`grader problems` lists the known ones, --problems DIR adds a folder of them"
         return f"unknown problem {printable(repr(problem_id))}; {remedy}"
 
 

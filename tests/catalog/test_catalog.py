@@ -12,6 +12,8 @@ from grader.catalog.submissions import find_submissions
 from grader.errors import UserError
 from tests import samples
 
+KNOWN = "`grader problems` lists the known ones, --problems DIR adds a folder of them"
+
 EXPLOSIVE = "raise SystemExit('imported')\n" + samples.SUBMISSION_SOURCE
 
 
@@ -179,7 +181,7 @@ def test_helpers_beside_submissions_are_passed_over(tmp_path, catalog):
 def test_a_misspelt_problem_is_refused_with_the_nearest(tmp_path, catalog):
     path = write(tmp_path / "s" / "ann" / "sclae.py")
     for given in (path, tmp_path / "s"):
-        assert refusal(given, catalog) == f"{path}: unknown problem 'sclae'; did you mean scale?"
+        assert refusal(given, catalog) == f"{path}: unknown problem 'sclae'; did you mean scale? {KNOWN}"
     with pytest.raises(UserError, match=r"^unknown problem 'ad'; did you mean add\?"):
         find_submissions([path], catalog, problem_id="ad")
     with pytest.raises(UserError, match="`grader problems` lists the known ones"):
@@ -336,7 +338,7 @@ def test_one_bad_file_does_not_stop_a_batch(tmp_path, folder):
         f"syntax error in the file at line {line}: invalid syntax; correct it"
     )
     assert second.path == tmp_path / "s" / "bob" / "sclae.py"
-    assert second.reason == "unknown problem 'sclae'; did you mean scale?"
+    assert second.reason == f"unknown problem 'sclae'; did you mean scale? {KNOWN}"
     assert str(third) == f"{tmp_path}/missing: no such file or folder"
 
 

@@ -14,6 +14,8 @@ from tests import samples
 from tests.cli.conftest import MAIN, ROOT, cli, query
 from tests.fakes import FakeGrader
 
+KNOWN = "`grader problems` lists the known ones, --problems DIR adds a folder of them"
+
 __all__ = ["cli"]
 
 
@@ -92,7 +94,7 @@ def test_one_bad_file_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
     assert [(one["author"], one["problem"]) for one in result.objects] == [("ann", "1_Scale")]
     complaints = [line for line in result.err.splitlines() if line.startswith("grader: ")]
     assert len(complaints) == 3
-    assert complaints[0] == "grader: s/bob/1_Scael.py: unknown problem '1_Scael'; did you mean 1_Scale?"
+    assert complaints[0] == f"grader: s/bob/1_Scael.py: unknown problem '1_Scael'; did you mean 1_Scale? {KNOWN}"
     assert complaints[1].startswith("grader: s/eve\\ngrader: forged/1_Scale.py: the author 'eve\\ngrader: forged' has")
     assert "broken.py: problem 'broken' cannot be used: " in complaints[2]
     assert "level1/broken.py: syntax error in the file at line 1: " in complaints[2]
