@@ -22,18 +22,18 @@ _LONGEST_NAME = 44
 
 
 def funnel_chart(funnel: Funnel, key: str) -> Markup:
-    """Three bars on one scale; a correct forward without a backward is marked."""
-    x = Scale(0, 1, 150, 640)
+    """Three bars on one scale, each below its name; a correct forward without a backward is marked."""
+    x = Scale(0, 1, 0, 620)
     parts = []
     steps = (("Builds", funnel.built), ("Forward matches", funnel.forward), ("Backward matches", funnel.backward))
     for position, (name, count) in enumerate(steps):
-        top = 10 + 46 * position
+        top = 24 + 64 * position
         share = funnel.share(count)
         parts += [
-            text(138, top + 21, name, "label", "end"),
-            element("rect", x=x(0), y=top, width=490, height=32, class_="track"),
-            element("rect", x=x(0), y=top, width=x(share) - x(0), height=32, class_="bar"),
-            text(652, top + 21, percent(share), "value", "start"),
+            text(0, top - 6, name, "label", "start"),
+            element("rect", x=x(0), y=top, width=x(1), height=30, class_="track"),
+            element("rect", x=x(0), y=top, width=x(share), height=30, class_="bar"),
+            text(632, top + 22, percent(share), "value", "start"),
         ]
     parts += _missing_backward(funnel, x)
     return chart(
@@ -43,35 +43,31 @@ def funnel_chart(funnel: Funnel, key: str) -> Markup:
         + f"; forward matches but backward is missing: {percent(funnel.share(funnel.missing_backward))}",
         key=key,
         width=CHART_WIDTH,
-        height=152,
+        height=186,
+        fits=True,
     )
 
 
 def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
-    """The part of the third bar that is lost to missing backwards."""
+    """The part of the third bar that is lost to missing backwards, named above it."""
     missing = funnel.share(funnel.missing_backward)
     if not missing:
         return []
     start = x(funnel.share(funnel.backward))
-    width = x(missing) - x(0)
-    parts = [element("rect", x=start, y=102, width=width, height=32, class_="missing")]
-    label = f"{percent(missing)} missing"
-    if start + width < 530:
-        parts.append(text(start + width + 8, 122, label, "missing-label", "start"))
-    elif width > 110:
-        parts.append(element("rect", x=start + 8, y=108, width=96, height=20, class_="plate"))
-        parts.append(text(start + 56, 122, label, "missing-label"))
-    return parts
+    end = start + x(missing)
+    # Between the bar's own name and the right edge, so that large letters on a phone cover neither.
+    label = text(max(end, 420), 146, f"{percent(missing)} missing", "missing-label", "end")
+    return [element("rect", x=start, y=152, width=end - start, height=30, class_="missing"), label]
 
 
 def fast_p_chart(figures: FastP, key: str) -> Markup:
     """Both fast_p curves, a line at each usual p, and a line that the slider moves."""
-    x, y = Scale(0, FAST_P_STEPS[-1], 48, 640), Scale(0, 1, 250, 16)
-    parts = [line(48, y(level / 4), 640, y(level / 4), "grid") for level in range(5)]
-    parts += [text(40, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
+    x, y = Scale(0, FAST_P_STEPS[-1], 60, 620), Scale(0, 1, 250, 16)
+    parts = [line(60, y(level / 4), 620, y(level / 4), "grid") for level in range(5)]
+    parts += [text(54, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
     parts += [line(x(mark), 16, x(mark), 250, "grid mark") for mark in FAST_P_MARKS]
-    parts += [text(x(mark), 268, f"{mark:g}") for mark in (*FAST_P_MARKS, FAST_P_STEPS[-1])]
-    parts.append(text(344, 288, "p: how many times as fast as PyTorch", "axis"))
+    parts += [text(x(mark), 272, f"{mark:g}") for mark in (*FAST_P_MARKS, FAST_P_STEPS[-1])]
+    parts.append(text(340, 298, "p: how many times as fast as PyTorch", "axis"))
     ends = []
     for name, counts, speedups in (
         ("forward", figures.forward, figures.forward_speedups),
@@ -79,8 +75,8 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
     ):
         parts.append(path(_steps(counts[0], speedups, figures.count, x, y), f"curve {name}"))
         ends.append((y(counts[-1] / max(figures.count, 1)), name))
-    for position, (_, name) in zip(apart([height for height, _ in ends], 15), ends, strict=True):
-        parts.append(text(648, position + 4, name, f"curve-label {name}", "start"))
+    for position, (_, name) in zip(apart([height for height, _ in ends], 24), ends, strict=True):
+        parts.append(text(628, position + 4, name, f"curve-label {name}", "start"))
     total, forward = figures.at(1.0)
     parts += [
         line(x(1), 16, x(1), 250, "cursor"),
@@ -96,7 +92,8 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
         ),
         key=key,
         width=CHART_WIDTH,
-        height=296,
+        height=306,
+        fits=True,
     )
 
 

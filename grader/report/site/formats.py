@@ -38,7 +38,7 @@ def tone(status: str) -> str:
 def badge(status: str, said: str | None = None) -> Markup:
     """A status as a coloured word with its mark; `said` stands instead of the word."""
     mark = TONES.get(status, ("", "▲" if status in set(Status) else "·"))[1]
-    return Markup('<span class="status {}"><span aria-hidden="true">{} </span>{}</span>').format(
+    return Markup('<span class="status {}"><span aria-hidden="true">{}&nbsp;</span>{}</span>').format(
         tone(status), mark, said or words(clean(status))
     )
 

@@ -36,7 +36,7 @@ from grader.report.site.timing_charts import intervals_chart
 _MOST_ROWS = 100
 """Rows of a table on the index, so that it opens fast."""
 
-_MOST_VERDICTS = 500
+_MOST_VERDICTS = 250
 """Rows of a table on any other page."""
 
 _MOST_COLUMNS = 40

@@ -26,14 +26,16 @@ def element(name: str, *children: str | Markup, **attributes: str | float | None
     return Markup(f"<{name}{given}>{inner}</{name}>")
 
 
-def chart(*parts: Markup, title: str, description: str, key: str, width: int, height: int, **attributes: str) -> Markup:
-    """An SVG image with a title and a description for screen readers."""
+def chart(
+    *parts: Markup, title: str, description: str, key: str, width: int, height: int, fits: bool = False
+) -> Markup:
+    """An SVG image with a title and a description for screen readers; `fits` scales it to a phone."""
     return element(
         "svg",
         element("title", title, id=f"{key}-title"),
         element("desc", description, id=f"{key}-desc"),
         *parts,
-        class_="chart",
+        class_="chart fits" if fits else "chart",
         id=key,
         role="img",
         aria_labelledby=f"{key}-title",
@@ -41,7 +43,6 @@ def chart(*parts: Markup, title: str, description: str, key: str, width: int, he
         viewBox=f"0 0 {width} {height}",
         width=width,
         height=height,
-        **attributes,
     )
 
 

@@ -51,6 +51,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=284,
+        fits=True,
     )
 
 
@@ -58,19 +59,19 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
     """One verdict's speedups with intervals, one line per phase."""
     speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
     bottom = 10 + 34 * len(phases)
-    scale = log_scale(speedups, 90, 600)
+    scale = log_scale(speedups, 110, 600)
     parts = [
         part
         for tick in _ticks(scale)
         for part in (
             line(scale(tick), 8, scale(tick), bottom, "grid one" if tick == 1 else "grid"),
-            text(scale(tick), bottom + 18, power(tick)),
+            text(scale(tick), bottom + 20, power(tick)),
         )
     ]
     for position, ((name, _), speedup) in enumerate(zip(phases, speedups, strict=True)):
         middle = 26 + 34 * position
         tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
-        parts.append(text(80, middle + 4, name, "label", "end"))
+        parts.append(text(100, middle + 5, name, "label", "end"))
         parts.append(
             element(
                 "g",
@@ -91,7 +92,8 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
         ),
         key=key,
         width=CHART_WIDTH,
-        height=bottom + 26,
+        height=bottom + 28,
+        fits=True,
     )
 
 
@@ -114,6 +116,7 @@ def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=30,
+        fits=True,
     )
 
 
@@ -122,10 +125,10 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
     finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]
     y = Scale(0, max(finite) * 1.08 or 1.0, 170, 12)
-    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 64, 620)
-    parts = [line(56, y(y.high * level / 2), 630, y(y.high * level / 2), "grid") for level in range(3)]
-    parts += [text(48, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
-    parts.append(text(344, 192, "samples in the order of measurement; milliseconds", "axis"))
+    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 76, 592)
+    parts = [line(68, y(y.high * level / 2), 600, y(y.high * level / 2), "grid") for level in range(3)]
+    parts += [text(62, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
+    parts.append(text(334, 196, "samples in the order of measurement; milliseconds", "axis"))
     parts += [
         path(
             ((x(at), y(one)) for at, one in enumerate(samples) if math.isfinite(one)),
@@ -137,8 +140,8 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     ends = [
         (y(samples[-1]), label) for label, samples in (("candidate", candidate), ("reference", reference)) if samples
     ]
-    for position, (_, label) in zip(apart([height for height, _ in ends], 15), ends, strict=True):
-        parts.append(text(636, position + 4, label, f"curve-label {label}", "start"))
+    for position, (_, label) in zip(apart([height for height, _ in ends], 22), ends, strict=True):
+        parts.append(text(606, position + 4, label, f"curve-label {label}", "start"))
     return chart(
         *parts,
         title=f"{name}: time of each sample",
@@ -146,7 +149,8 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
         f"{len(candidate)} and {len(reference)} samples",
         key=key,
         width=CHART_WIDTH,
-        height=200,
+        height=204,
+        fits=True,
     )
 
 
