@@ -58,6 +58,13 @@ class LazyGroup(TyperGroup):
         super().__init__(**arguments)
         self.commands: Any = _Commands()
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # Pydantic's words, which Typer passes on
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - _SPACING - max(map(len, COMMANDS))
         with formatter.section("Commands"):

@@ -54,7 +54,7 @@ MISTAKES = [
     (["report", "--out", "notes.txt"], "notes.txt: cannot be written"),
     (["serve", "--port", "99999"], "65535"),
     (["serve", "--db", "nowhere.db"], "nowhere.db: there is no such database"),
-    (["export", "--format", "xml"], "'xml' is not one of"),
+    (["export", "--format", "xml"], "'--format': 'xml' is not one of"),
     (["export", "--out", "nowhere/x.jsonl"], "nowhere/x.jsonl: cannot be written"),
     (["export", "--level", "1"], "--level is for --format kernelbench; use --problem"),
     (["init", "started"], "started/problems/scale_silu.py exists already; choose another folder"),
