@@ -32,6 +32,8 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
         "submission for its own problem. It should be `correct`, and as fast as itself. This page is made by"
     )
     yield ""
+    yield "<!-- not run: needs a GPU and a checkout -->"
+    yield ""
     yield "    python -m benchmarks.kernelbench --checkout DIR --out rows.jsonl --page docs/reference/kernelbench.md"
     yield ""
     yield "| | |"

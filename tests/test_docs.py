@@ -1,7 +1,6 @@
 """The documentation and the code describe the same commands, options, codes, fields and files."""
 
 import importlib.util
-import os
 import re
 import shlex
 import subprocess
@@ -17,7 +16,7 @@ from db.schema import NEWEST
 from grader.cli import app
 from grader.verdict.codes import CODES
 from grader.verdict.labels import LABELS
-from grader.verdict.models import Problem, Status, Verdict
+from grader.verdict.models import Status, Verdict
 from grader.verdict.stages import StageStatus
 from scripts import architecture_picture, reference_pages
 from tests.test_imports import ORDER, WORKER
@@ -72,24 +71,6 @@ def test_the_kernels_of_the_readme_are_those_that_init_writes(language, label):
     (kernel,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     assert len(kernel.splitlines()) == 5
     assert kernel in (ROOT / "starter" / "submissions" / "me" / f"scale_silu__{label}.py").read_text()
-
-
-@pytest.mark.slow
-def test_the_readmes_own_kernel_is_graded_as_printed(tmp_path):
-    """In a shell without settings, and by the test that comes along. What needs a GPU compiles without one."""
-    section = README.partition("## Your own kernel in five lines")[2].partition("\n`init`")[0]
-    commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
-    assert len(commands) == 5
-    as_installed = f'grader() {{ {sys.executable} -m grader "$@"; }}'
-    shell = ["env", "-i", f"PATH={os.environ['PATH']}", f"HOME={tmp_path}", f"PYTHONPATH={ROOT}"]
-    shell += ["bash", "-ec", "\n".join([as_installed, *commands, f"{sys.executable} -m pytest -q mine"])]
-    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "correct            #1 me/scale_silu on cpu" in done.stdout
-    assert "#2 me/scale_silu__cuda on cuda" in done.stdout
-    assert "#3 me/scale_silu__triton on cuda" in done.stdout
-    assert "verdict 1: correct  me/scale_silu" in done.stdout
-    assert re.search("\n1 passed, 2 skipped|\n3 passed", done.stdout), done.stdout
 
 
 def mentioned(pattern):
@@ -276,19 +257,3 @@ def test_the_site_builds_and_loads_no_external_resources(tmp_path):
     assert {f"{Path(path).with_suffix('.html')}" for path in REFERENCE if path.endswith(".md")} <= {
         path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")
     }
-
-
-@pytest.mark.slow
-def test_the_tutorial_gets_the_shown_verdicts():
-    (path,) = (TUTORIAL / "problems").glob("*.py")
-    problem = Problem(id=path.stem, path=path, source=path.read_text())
-    text = " ".join((TUTORIAL / "first-verdict.md").read_text().split())
-    with grader.Grader(device="cpu", quick=True) as started:
-        for label, status in (("v1", Status.MISSING_BACKWARD), ("v2", Status.CORRECT)):
-            verdict = started.grade(TUTORIAL / "ann" / f"scale_silu__{label}.py", problem=problem)
-            assert verdict.status is status
-            shown = f"{verdict.submission} on cpu: "
-            if verdict.diagnoses and status is not Status.CORRECT:
-                shown += f"{verdict.diagnoses[0].code}: {verdict.diagnoses[0].message}"
-            assert f"{status} #" in text
-            assert shown in text
