@@ -48,3 +48,8 @@ def along_of(run: torch.Tensor, reference64: torch.Tensor) -> float:
     exact = reference64.to(run.device).double()
     finite = exact.isfinite() & run.isfinite()
     return abs(along((run.double() - exact)[finite], exact[finite]))
+
+
+def keeps_scale(candidate: torch.Tensor, reference64: torch.Tensor, error_along: float) -> bool:
+    """Rule 4, for eager runs with `error_along`; of wider types nothing is asked."""
+    return along_of(candidate, reference64) <= spacing(candidate.dtype) / 2 + 2 * error_along

@@ -1,0 +1,50 @@
+"""Judges elements far below the size of their tensor, where these are most of it.
+
+A running product, a decay or a sharp softmax leaves most elements below the rounding of the largest ones, so that a
+tolerance relative to the whole tensor says nothing about them. They are judged beside elements of their own size.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from grader.grading.compare import nonsmooth
+from grader.grading.compare.blocks import norm
+from grader.grading.compare.figures import number, relative
+
+LEAST = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps
+"""About 1e-31: below it, products on the way may underflow."""
+
+
+def wrong(
+    name: str,
+    candidate: torch.Tensor,
+    reference64: torch.Tensor,
+    spread: nonsmooth.Spread,
+    *,
+    small: float,
+    share: float,
+) -> str | None:
+    """What is wrong with the elements of at most the size `small`; None if they are right, or not most of all.
+
+    In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
+    of the spread, which is asked for only if the former does not suffice.
+    """
+    size = reference64.abs()
+    chosen = (size <= small) & (size > LEAST)
+    if int(chosen.sum()) < nonsmooth.MIN_ELEMENTS or int((size > small).sum()) > int((size > 0).sum()) / 2:
+        return None
+    errors = nonsmooth.absolute_error(candidate, reference64.to(candidate.device))[chosen.to(candidate.device)]
+    size, decades = size[chosen].to(errors.device), size[chosen].log10().floor().to(errors.device)
+    for decade in decades.unique().flip(0).tolist():
+        within = decades == decade
+        off, whole = norm(errors[within]), norm(size[within])
+        if off > share * whole:
+            allowed = spread().to(errors.device)[chosen.to(errors.device)][within]
+            if off > share * whole + nonsmooth.FACTOR * norm(allowed):
+                least, most = number(10**decade), number(10 ** (decade + 1))
+                error = f"relative error of {relative(off, whole):.2g}"
+                return (
+                    f"{name} has a {error} in its elements from {least} to {most}, and most are that small or smaller"
+                )
+    return None

@@ -1,0 +1,43 @@
+"""Elements far below a tensor's size are judged by their own size, where they are most of it."""
+
+import pytest
+import torch
+
+from grader.grading.compare import small_elements
+
+SIZES = torch.logspace(0, -20, 800, dtype=torch.float64)
+
+
+def wrong(candidate, sizes=SIZES, spread=1e-6):
+    return small_elements.wrong("y", candidate, sizes, lambda: spread * sizes, small=1e-6, share=1e-3)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.01, 2.0])
+def test_an_error_of_their_own_size_is_told(factor):
+    candidate = torch.where((SIZES < 1e-9) & (SIZES > 1e-12), factor * SIZES, SIZES)
+    assert "in its elements from 1e-10 to 1e-09, and most" in wrong(candidate)
+
+
+def test_a_single_element_shows_beside_others_of_its_size():
+    candidate = SIZES.clone()
+    candidate[500] *= 2
+    assert wrong(candidate) is not None
+
+
+def test_rounding_is_none():
+    assert wrong(SIZES * (1 + 1e-4 * torch.randn(800))) is None
+
+
+def test_what_the_reference_itself_loses_is_none():
+    candidate = torch.where(SIZES < 1e-9, 0.0, SIZES)
+    assert wrong(candidate, spread=1.0) is None
+
+
+def test_nothing_is_asked_where_few_are_small():
+    candidate = torch.where(SIZES < 1e-9, 0.0, SIZES)
+    assert wrong(torch.cat([candidate, torch.ones(800)]), torch.cat([SIZES, torch.ones(800)])) is None
+
+
+def test_nothing_is_asked_below_the_range_of_float32():
+    sizes = torch.logspace(0, -60, 800, dtype=torch.float64)
+    assert wrong(torch.where(sizes < 1e-31, 0.0, sizes), sizes) is None
