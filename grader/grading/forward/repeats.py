@@ -30,9 +30,18 @@ def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = F
     right = sum(_right(case, result, turn) for turn in range(repeats))
     if not right or (some_wrong and right == repeats):
         return None
+    return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
+
+
+def right_again(message: str, case: Case) -> Diagnosis:
+    """`output_wrong` for a forward that is right when it and all calls before it are made again."""
+    return _race(f"{message}; it is right when the same calls are made again", case, 2)
+
+
+def _race(what: str, case: Case, repeats: int) -> Diagnosis:
     return diagnose(
         "output_wrong",
-        f"{message}; {right} of {repeats} equal forwards are right",
+        what,
         where=f"variant {case.name}",
         remedy="look for a race: synchronize, or add atomically, where threads share an element",
         detail={REPEATED: repeats},

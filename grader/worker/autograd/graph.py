@@ -58,14 +58,14 @@ def trace(
 def differentiable_again(
     grads: Mapping[str, torch.Tensor | None], leaves: Mapping[str, torch.Tensor], grad_outputs: Sequence[torch.Tensor]
 ) -> bool:
-    """Return whether every gradient has a graph that leads to an operand or a grad_output.
+    """Return whether every gradient has a graph that leads to a grad_output, in which each is linear.
 
     All are differentiated once more. Raises what that raises. The graph behind a function with `once_differentiable`
-    ends at tensors of its own.
+    ends at tensors of its own, though a product with a weight behind it leads to the weight.
     """
     again = [grad for grad in grads.values() if grad is not None]
     sources = [leaf for leaf in (*leaves.values(), *grad_outputs) if leaf.requires_grad and leaf.is_leaf]
-    known = {id(source) for source in sources}
+    known = {id(g) for g in grad_outputs}
     if not again or not all(grad.requires_grad and known & _explore([grad.grad_fn]).leaves.keys() for grad in again):
         return False
     gradients(again, sources, [torch.ones_like(grad) for grad in again])
