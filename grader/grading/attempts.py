@@ -8,8 +8,9 @@ Another attempt is made
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
-Who sends SIGKILL cannot be seen, but a submission that ends itself does so at the same step again, and nothing else is
-lost meanwhile. Only then is it `crashed`. What stays unexplained is an error of the grader, and is graded again.
+Who sends SIGKILL cannot be seen, but a submission that ends itself does so at the same step in three attempts, and
+nothing else is lost meanwhile. Only then is it `crashed`. What stays unexplained is an error of the grader, and is
+graded again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
     if isinstance(error, ReferenceLost | ReferenceKilled | SandboxError | WorkerLost):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
     if isinstance(error, Stopped) and error.kill is not None:
-        undecided = len(attempt.kills_before) < 2 and not _repeats(error.kill, attempt)
+        undecided = len(attempt.kills_before) < 2
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
         if position < ESSENTIAL_AT:
@@ -96,8 +97,8 @@ def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = Fals
 
 
 def _repeats(kill: Kill, attempt: Attempt) -> bool:
-    """Whether the submission was at the same step when it was killed before, and the host had memory."""
-    return kill.killer is not Killer.HOST and kill in attempt.kills_before
+    """Whether the submission was at the same step when it was killed twice before, and the host had memory."""
+    return kill.killer is not Killer.HOST and attempt.kills_before.count(kill) == 2
 
 
 def _unexplained(stopped: Stopped, kill: Kill) -> Diagnosis:

@@ -125,10 +125,11 @@ def stopped(kill):
 @pytest.mark.parametrize(
     ("before", "kill", "others_lost", "code"),
     [
-        ((KILLED,), KILLED, False, "crashed"),
-        ((KILLED,), KILLED, True, "grader_failed"),
+        ((KILLED,), KILLED, False, None),
+        ((KILLED, KILLED), KILLED, False, "crashed"),
+        ((KILLED, KILLED), KILLED, True, "grader_failed"),
         ((KILLED,), replace(KILLED, job="6: Forward"), False, None),
-        ((KILLED, replace(KILLED, job="6: Forward")), KILLED, False, "crashed"),
+        ((KILLED, replace(KILLED, job="6: Forward")), KILLED, False, "grader_failed"),
         ((KILLED, replace(KILLED, job="6: Forward")), replace(KILLED, job="7: Forward"), False, "grader_failed"),
         ((), KILLED, False, None),
         ((replace(KILLED, killer=Killer.HOST),), replace(KILLED, killer=Killer.HOST), False, None),

@@ -206,7 +206,20 @@ def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
 def with_patterns(oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product) -> list[GradientFault]:
     """The faults with what their wrong elements have in common; those with a pattern come first."""
     found = [_with_pattern(oracle, case, fault, actual) for fault in faults]
+    wrong = [fault.name for fault in faults]
+    right = [
+        case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in wrong
+    ]
+    if right:
+        found = [replace(fault, remedy=_apart(right)) if fault.remedy == NO_PATTERN else fault for fault in found]
     return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
+
+
+def _apart(right: Sequence[str]) -> str:
+    """The remedy where nothing points to a mistake, but other gradients are right."""
+    they, do = ("they", "do") if len(right) > 1 else ("it", "does")
+    whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
+    return f"no pattern was found in the error; {whole}: look in the steps that {they} {do} not need"
 
 
 def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:

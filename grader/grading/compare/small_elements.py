@@ -25,7 +25,7 @@ def wrong(
     small: float,
     share: float,
 ) -> str | None:
-    """What is wrong with the elements of at most the size `small`; None if they are right, or not most of all.
+    """What is wrong with the elements of at most the size `small`; None if right, or if others are most.
 
     In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
     of the spread, which is asked for only if the former does not suffice.
@@ -36,7 +36,7 @@ def wrong(
         return None
     errors = nonsmooth.absolute_error(candidate, reference64.to(candidate.device))[chosen.to(candidate.device)]
     size, decades = size[chosen].to(errors.device), size[chosen].log10().floor().to(errors.device)
-    for decade in decades.unique().flip(0).tolist():
+    for decade in sorted(set(decades.tolist()), reverse=True):
         within = decades == decade
         off, whole = norm(errors[within]), norm(size[within])
         if off > share * whole:

@@ -7,7 +7,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.grading.backward.classify import classify, describe
+from grader.grading.backward import classify as classifier
+from grader.grading.backward.classify import classify, describe, with_patterns
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.scaling import scale_of
@@ -228,3 +229,13 @@ def test_of_several_wrong_gradients_the_first_is_described_in_full():
     assert diagnosis.message.startswith("gradient of `weight` is wrong in ")
     assert "; `bias` is wrong too (variant small), relative error " in diagnosis.message
     assert "no pattern was found in the error" in diagnosis.message
+
+
+def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkeypatch):
+    example = Example(1, 6, 5, 4, 1.0, torch.tanh)
+    monkeypatch.setattr(classifier, "find_pattern", lambda *_: None)
+    wrong = {"bias": example.eager["bias"] + torch.randn(example.eager["bias"].shape)}
+    product = Product({**example.reordered(), **wrong}, {})
+    faults = with_patterns(None, example.case(), faults_of(example, wrong), product)
+    [diagnosis] = describe(faults, "small")
+    assert "gradients of `x` and `weight` are right: look in the steps that they do not need" in diagnosis.message
