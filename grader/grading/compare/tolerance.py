@@ -18,8 +18,8 @@ The sqrt K follows the probabilistic bound of Higham and Mary, "A New Approach t
 Analysis", SIAM J. Sci. Comput. 41(5), 2019.
 
 A tensor of 16 bits has half the factors, and rule 4: its error has no part along G beyond one rounding and twice that
-of eager PyTorch (`narrow_types`). Where most elements are too small for rule 3, they are judged by their own size.
-Integers and booleans must be equal where the reference's runs agree.
+of eager PyTorch (`narrow_types`). Where most elements are too small for rule 3, `small_elements` judges them. Integers
+and booleans must be equal where the reference's runs agree.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
         if passed and expected.strict and actual.l2 > _rounding_bound(expected, actual.reference_l2):
             passed = not _hides_behind_baseline(expected, expected.spread(), candidate)
     if passed and expected.has_float64:
-        passed = narrow_types.keeps_scale(candidate, expected.reference64, expected.error_along)  # rule 4
+        passed = narrow_types.keeps_scale(candidate, expected.reference64, expected.error_along)
     small = message = _small_elements(expected, candidate) if passed else None
     if not actual.same_specials:
         message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
@@ -177,8 +177,7 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
 
 def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     """All figures from one pass over the elements, which synchronizes with the GPU once."""
-    slope, rms = _slope(expected), _rms(expected)
-    share = narrow_types.share(expected.dtype)
+    slope, rms, share = _slope(expected), _rms(expected), narrow_types.share(expected.dtype)
     floor = BASELINE_FACTOR_MAX * share * expected.error_max + slope * rms
     floor += 0 if expected.has_float64 else COARSE_TOLERANCE
     reference64 = expected.reference64
@@ -221,8 +220,8 @@ def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
     """What is wrong with the elements that rule 3 says nothing about, if they are most of the tensor."""
     if expected.spread is None or expected.ties is not None or narrow_types.is_narrow(expected.dtype):
         return None
-    of, small = (expected.reference64, expected.spread), _slope(expected) * _rms(expected)
-    return small_elements.wrong(expected.name, candidate, *of, small=small, share=10 * COARSE_TOLERANCE)
+    of, small = (candidate, expected.reference64, expected.spread), _slope(expected) * _rms(expected)
+    return small_elements.wrong(expected.name, *of, small=small, share=10 * COARSE_TOLERANCE)
 
 
 def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate: torch.Tensor, bound: float) -> bool:
@@ -267,9 +266,8 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
         wrong &= ~expected.ambiguous
     if expected.spread is not None and bool(wrong.any()):
         wrong &= expected.spread().to(wrong.device) == 0
-    count = int(wrong.sum())
+    count, message = int(wrong.sum()), None
     where = unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
-    message = None
     if where is not None:
         message = (
             f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {index(where)}: "
