@@ -45,6 +45,10 @@ class _NoNoGrad(TorchFunctionMode):
 class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Convolutions on operands rounded to TensorFloat-32, in the backward too, on any device."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch imports its compiler, for seconds
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

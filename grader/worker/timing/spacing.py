@@ -30,7 +30,7 @@ class Spacers:
         """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
         if device.type == "cuda":
             freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if freed > self._calls_bytes + ROUNDING_BYTES:
+            if not self._calls_bytes or freed > self._calls_bytes + ROUNDING_BYTES:
                 self._calls_bytes = freed
             self.clear()
             give_back_memory(device, 0, host=False)
