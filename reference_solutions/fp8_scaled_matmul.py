@@ -7,6 +7,9 @@ Each tile's sum moves to float32 (`max_num_imprecise_acc`): Hopper's tensor core
 Bytes at full size: 34 MB of x, 59 MB of weight and 235 MB of output, each once if L2 holds what is shared: 98 us at
 3.35 TB/s. The arithmetic, 962 GFLOP, takes 490 us at the 1979 TFLOP/s of an H100's data sheet.
 
+Measured on one H100: 1.03 ms, `torch._scaled_mm` 0.94 ms (0.74 ms with its fast sums, which are off by 2.1e-3 where
+rounding the output once is off by 1.66e-3). With blocks of 128 x 256 it takes 2.46 ms, of 128 x 128 1.43 ms.
+
 Forward only, as the reference's output requires no gradient.
 """
 
@@ -15,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-BLOCKS = {"ROWS": 128, "COLUMNS": 256, "INNER": 128, "GROUP": 8, "num_warps": 8, "num_stages": 3}
+BLOCKS = {"ROWS": 256, "COLUMNS": 128, "INNER": 128, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 
 
 @triton.jit

@@ -50,7 +50,8 @@ def _small(oracle: Oracle, case: Case) -> Case | None:
     plain = Pass(MODEL, other.inputs, other.state, case.cotangents, case.wrt, case.training)
     pace = Pace(oracle.budget.product, oracle.clock)
     try:
-        _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace)
+        tf32 = oracle.precision.meaning.tf32
+        _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace, tf32=tf32)
     except (ReferenceLost, ReferenceOutOfMemory):
         raise
     except ProblemError:

@@ -124,11 +124,14 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
     models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
     passes = [Pass(MODEL, inputs, case.state, training=case.training) for inputs in others]
     results = ask(replace(one, model=model) for one in passes for model in models)
+    rounds = oracle.precision.meaning.tf32 and traits.flops > 0
     for one in passes:
         eager = next(results)
         exact = next(results) if traits.has_float64 else None
-        again = partial(perturbed_runs, ask, one, oracle.device) if exact else None
-        yield Trackers(eager, exact, has_float64=traits.has_float64, again=again)
+        again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one, oracle.device) if exact else None
+        trackers = Trackers(eager, exact, has_float64=traits.has_float64, again=again)
+        trackers.rounds_operands = rounds
+        yield trackers
 
 
 def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, tolerance.Expected]:

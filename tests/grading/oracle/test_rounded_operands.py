@@ -1,5 +1,6 @@
 """A yardstick of TensorFloat-32 on a CPU, whose library never rounds operands."""
 
+import json
 from functools import partial
 
 import pytest
@@ -11,9 +12,10 @@ from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.pace import Pace
 from grader.grading.oracle.trackers import track
 from grader.grading.resources import Resources
+from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.verdict.precision import TF32_BITS
-from tests.expected import problem
+from tests.expected import CASES, compare, grade, graders, problem
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +41,14 @@ def test_operands_that_are_cut_off_are_right_where_tensorfloat32_is(oracle, bits
     assert tolerance.check(case.outputs["output"], found).status == "failed", "in float32"
     noisy = found + 0.01 * torch.randn_like(found)
     assert tolerance.check(expected, noisy).status == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["honest", "fault_bf16"])
+def test_cases_are_judged_so_on_a_cpu_that_is_taken_for_a_device_with_it(monkeypatch, name):
+    """Every check of a grading rounds operands, of outputs and gradients."""
+    monkeypatch.setattr(type(backend(Device.CPU)), "tf32", True)
+    folder = CASES / "precision_tf32"
+    expected = json.loads((folder / "expected.json").read_text())[f"{name}.py"] | {"device": "cpu"}
+    with graders(rounds=1) as get:
+        compare(grade(get, folder / f"{name}.py", expected), expected)
