@@ -28,6 +28,10 @@ from grader.worker.timing.clock import flush_caches, part
 TROUBLE_CHARACTERS = 500
 """Longest error message in `Surveyed.trouble`."""
 PARTS = ("forward", "backward")
+NO_KERNEL = (
+    "the profiler recorded no kernel: CUPTI does not report them on this machine, as in some virtual machines; profile "
+    "on another one"
+)
 _NAME_CHARACTERS = 512
 
 
@@ -46,7 +50,7 @@ def _surveyed(session: Session, step: Survey) -> Surveyed:
         _run(session, step)  # the first call may do work that no later one does
         plain = _traced(session, parts, lambda: _run(session, step, step.passes))
         if plain.on_gpu and not any(plain.of(name) for name in parts):
-            return Surveyed(trouble=f"the profiler recorded no kernel; its trace has {plain.described()}")
+            return Surveyed(trouble=f"{NO_KERNEL}; its trace has {plain.described()}")
         operators, trouble, counted = Operators(), "", None
         try:
             with operators:
