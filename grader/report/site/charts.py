@@ -56,7 +56,7 @@ def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
     start = x(funnel.share(funnel.backward))
     end = start + x(missing)
     # Between the bar's own name and the right edge, so that large letters on a phone cover neither.
-    label = text(max(end, 420), 146, f"{percent(missing)} missing", "missing-label", "end")
+    label = text(max(end, 340), 146, f"{percent(missing)} missing", "missing-label", "end")
     return [element("rect", x=start, y=152, width=end - start, height=30, class_="missing"), label]
 
 
