@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from grader import GraderPool, reward
+from grader import Client, GraderPool, reward
 
 FENCED = re.compile(r"```(?:python)?\n(.*?)```", re.DOTALL)
 
@@ -17,7 +17,7 @@ def source_of(completion: str | list[dict[str, str]]) -> str:
     return blocks[-1] if blocks else ""
 
 
-def rewards(pool: GraderPool, problems: Sequence[str], sources: Sequence[str]) -> list[float | None]:
+def rewards(pool: GraderPool | Client, problems: Sequence[str], sources: Sequence[str]) -> list[float | None]:
     """The reward of each source for its problem, in their order; None says nothing about the source.
 
     Verdicts come in the order in which they are reached, so that `sample` tells whose one is.

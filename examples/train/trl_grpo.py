@@ -5,6 +5,7 @@
 runs it on the CPU with a stub policy: three fixed completions. To train, give it to the trainer:
 
     pool = GraderPool(gpus=[6, 7], quick=True)  # GPUs that no training process uses
+    # or Client("http://192.0.2.1:8000", token), with `grader serve --submit --quick` on a machine of its own
     trainer = GRPOTrainer(model=..., reward_funcs=kernel_reward(pool), train_dataset=dataset, args=...)
 
 The dataset has the columns `prompt` and `problem`; TRL passes each further column as a list, one entry per completion.
@@ -21,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from completions import rewards, source_of
 
-from grader import GraderPool
+from grader import Client, GraderPool
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def kernel_reward(pool: GraderPool) -> Callable[..., list[float | None]]:
+def kernel_reward(pool: GraderPool | Client) -> Callable[..., list[float | None]]:
     """The function that TRL calls once a step. TRL leaves a sample out whose reward is None."""
 
     def graded(prompts: list[Any], completions: list[Any], problem: list[str], **_columns: Any) -> list[float | None]:

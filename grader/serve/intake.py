@@ -89,7 +89,7 @@ class Intake:
         """A line that can be graded, under its owner's name, or why it cannot."""
         author = owner.author if owner else None
         try:
-            problem, submission = self._reader.from_json(line, {})
+            _, submission = self._reader.from_json(line, {})
             if author is not None and submission.author not in (author, UNKNOWN_AUTHOR):
                 raise UserError(f"this token is for the author {author!r}, not {submission.author!r}")
             names = [("author", author or submission.author), ("label", submission.label)]
@@ -98,13 +98,5 @@ class Intake:
                     raise UserError(names_fault(what, name))
         except UserError as error:
             return NewLine(author or "", "", str(error))
-        fields = {
-            "problem": problem.id,
-            "source": submission.source,
-            "author": author or submission.author,
-            "label": submission.label,
-            "sample": submission.sample,
-            "precision": submission.precision,
-        }
-        known = {name: value for name, value in fields.items() if value is not None}
-        return NewLine(str(fields["author"]), json.dumps(known))
+        sender = author or submission.author
+        return NewLine(sender, json.dumps({**json.loads(line), "author": sender}))
