@@ -115,6 +115,7 @@ def grade_all(problems: Sequence[Problem], chosen: argparse.Namespace) -> None:
         for problem, verdict in zip(problems, grader.grade_many(work()), strict=False):
             seconds, started = time.monotonic() - started, time.monotonic()
             row = {"id": problem.id, "level": level(problem), "s": seconds, "host_gib": host.take(), **facts(verdict)}
+            row["messages"] = [text.replace(f"{chosen.checkout.resolve()}/", "")[:300] for text in row["messages"]]
             with chosen.out.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(line(row), flush=True)
@@ -131,7 +132,7 @@ def facts(verdict: Verdict) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "status": verdict.status.value,
         "codes": [diagnosis.code for diagnosis in verdict.diagnoses],
-        "messages": [diagnosis.message[:300] for diagnosis in verdict.diagnoses],
+        "messages": [diagnosis.message for diagnosis in verdict.diagnoses],
         "stages": {name: round(value, 2) for name, value in verdict.seconds.model_dump().items()},
         "device_gib": (verdict.peak_device_bytes or 0) / 2**30,
         "figures": {
