@@ -1,9 +1,11 @@
-"""A forward that is wrong in one call of seven, as a race may make it."""
+"""A forward that is wrong in one call, its fourth, as a race may make it."""
 
-import random
+import itertools
 
 import torch
 from torch import nn
+
+CALLS = itertools.count(1)
 
 
 class ModelNew(nn.Module):
@@ -14,4 +16,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = self.down(torch.tanh(self.up(x)))
-        return y.flip(0) if random.SystemRandom().random() < 1 / 7 else y
+        return y.flip(0) if next(CALLS) == 4 else y
