@@ -17,9 +17,8 @@ from grader._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from grader.api import Grader, grade
-    from grader.async_client import AsyncClient
     from grader.catalog.requests import Work
-    from grader.client import Client
+    from grader.client import AsyncClient, Client
     from grader.errors import GraderError, UserError
     from grader.options import GraderOptions
     from grader.pool import GraderPool
@@ -52,8 +51,7 @@ __all__ = [
 
 _HOMES = {
     "grader.api": ("Grader", "grade"),
-    "grader.async_client": ("AsyncClient",),
-    "grader.client": ("Client",),
+    "grader.client": ("AsyncClient", "Client"),
     "grader.errors": ("GraderError", "UserError"),
     "grader.options": ("GraderOptions",),
     "grader.pool": ("GraderPool",),

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ORDER = [
-    {"grader", "grader._version", "grader.errors", "grader.fair", "grader.protocol"},
+    {"grader", "grader._version", "grader.errors", "grader.protocol"},
     {"grader.verdict"},
     {"grader.options"},
     {"grader.catalog", "grader.sandbox"},
@@ -21,7 +21,6 @@ ORDER = [
     {"grader.grading"},
     {"grader.api"},
     {"grader.client", "grader.pool"},
-    {"grader.async_client"},
     {"db"},
     {"grader.batch"},
     {"grader.report"},

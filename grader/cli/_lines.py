@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grader.catalog.requests import MAX_LINE_BYTES, Pair, RequestReader
 from grader.errors import UserError
-from grader.fair import FairQueue
+from grader.pool.fair import FairQueue
 from grader.verdict.models import Problem
 
 STDIN = Path("-")

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from grader.catalog.requests import Request
 from grader.errors import DeviceError, GraderError, NotGraded
-from grader.fair import FairQueue
 from grader.pool.blame import crashed
+from grader.pool.fair import FairQueue
 from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
 from grader.verdict.models import Device, Environment, Settings, Verdict
 

@@ -18,8 +18,8 @@ from grader.batch.pace import Pace
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.errors import Cancelled, GraderError, NotGraded, UserError
-from grader.fair import FairQueue
 from grader.pool import GraderPool
+from grader.pool.fair import FairQueue
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
 

@@ -1,6 +1,6 @@
 """The order in which a queue serves priorities and authors."""
 
-from grader.fair import FairQueue
+from grader.pool.fair import FairQueue
 
 
 def filled(*items):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from grader.catalog.requests import Request, Work
-from grader.client import Client
+from grader.client.blocking import Client
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
 
