@@ -85,14 +85,14 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
                     raced = race(candidate, case, f"{turn.change}, {what}")
                     if raced is not None:
                         return raced
+                if check_output(turn.case, _run(candidate, turns), f"output:t{index}:{name}", name).status != "failed":
+                    return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
                 if turn.case is moved and turn.training == moved.training and sealed is not None:
                     if not _is_stale(candidate, oracle, turns, name, sealed):
                         return explain(candidate, oracle, moved, check, sealed)
                     raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
                     if raced is not None:
                         return raced
-                if check_output(turn.case, _run(candidate, turns), f"output:t{index}:{name}", name).status != "failed":
-                    return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
                 remedy = "compute the output from its inputs in every call"
                 stale = diagnose("stale_output", what, where=turn.change, remedy=remedy)
                 return of_mode(stale, case, turn.training)
