@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -40,6 +41,64 @@ GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str, str], ...] =
 """A substitute in the reference, the code for an output that matches it, what that output is, and the remedy."""
 
 
+@dataclass(frozen=True)
+class Mismatch:
+    """A wrong output of a case, and what was measured of it."""
+
+    candidate: Candidate
+    oracle: Oracle
+    case: Case
+    check: TensorCheck
+    sealed: torch.Tensor
+
+    @property
+    def name(self) -> str:
+        return self.check.name
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong, where and by how much."""
+        return self.check.message or f"{self.name} is wrong"
+
+    @property
+    def expected(self) -> tolerance.Expected:
+        return self.case.outputs[self.name]
+
+    @property
+    def where(self) -> str:
+        return f"variant {self.case.name}"
+
+
+def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
+    """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
+    output = Mismatch(candidate, oracle, case, check, sealed)
+    return next(found for explanation in EXPLANATIONS if (found := explanation(output)) is not None)
+
+
+def _not_a_number(output: Mismatch) -> Diagnosis | None:
+    if "NaN or infinity" not in output.wrong:
+        return None
+    return diagnose("output_nan", output.wrong, where=output.where, remedy="look for reads of unwritten memory")
+
+
+def _parameters(output: Mismatch) -> Diagnosis | None:
+    """Parameters of the reference that the candidate has not, or has under names and values of its own."""
+    matching = output.candidate.matching(output.case)
+    missing = [name for name in matching.missing if name not in output.case.buffers]
+    if matching.guessed or (missing and matching.extra):
+        remedy = (
+            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
+        )
+        what = f"{_unmatched(matching, missing)}; {output.wrong}"
+        return diagnose("parameters_unmatched", what, where=output.where, remedy=remedy)
+    if missing:
+        what = f"ModelNew has no parameter for the reference's {names(missing)}; {output.wrong}"
+        return diagnose(
+            "parameters_missing", what, where=output.where, remedy="keep names and shapes of Model's parameters"
+        )
+    return None
+
+
 def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
     """Which parameters neither names nor values under equal seeds pair."""
     if missing:
@@ -51,69 +110,115 @@ def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
     return f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
 
 
-def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
-    """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
-    wrong, where = check.message or f"{check.name} is wrong", f"variant {case.name}"
-    if "NaN or infinity" in wrong:
-        return diagnose("output_nan", wrong, where=where, remedy="look for reads of unwritten memory")
-    matching = candidate.matching(case)
-    missing = [name for name in matching.missing if name not in case.buffers]
-    if matching.guessed or (missing and matching.extra):
-        remedy = (
-            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
-        )
-        return diagnose("parameters_unmatched", f"{_unmatched(matching, missing)}; {wrong}", where=where, remedy=remedy)
-    if missing:
-        what = f"ModelNew has no parameter for the reference's {names(missing)}; {wrong}"
-        remedy = "keep names and shapes of Model's parameters"
-        return diagnose("parameters_missing", what, where=where, remedy=remedy)
-    narrow = known_mistakes.rounded_to(sealed, case.outputs[check.name])
-    if narrow is not None:
-        what = f"{check.name} was rounded to {narrow}; {wrong}"
-        return diagnose("low_precision", what, where=where, remedy="compute and store it in float32")
+def _rounded_output(output: Mismatch) -> Diagnosis | None:
+    narrow = known_mistakes.rounded_to(output.sealed, output.expected)
+    if narrow is None:
+        return None
+    what = f"{output.name} was rounded to {narrow}; {output.wrong}"
+    return diagnose("low_precision", what, where=output.where, remedy="compute and store it in float32")
+
+
+def _other_gelu(output: Mismatch) -> Diagnosis | None:
     for substitute, code, text, remedy in GELU_FORMS:
-        lookalike = known_mistakes.outputs(oracle, case, substitute).get(check.name)
-        alike = None if lookalike is None else tolerance.check(lookalike, sealed)
+        lookalike = known_mistakes.outputs(output.oracle, output.case, substitute).get(output.name)
+        alike = None if lookalike is None else tolerance.check(lookalike, output.sealed)
         # Where the tolerance exceeds the gap between the two forms, both match.
-        if alike and alike.status == "passed" and 2 * (alike.rel_rms_error or 0.0) < (check.rel_rms_error or math.inf):
-            what = f"{check.name} matches GELU {text}; {wrong}"
-            return diagnose(code, what, where=where, remedy=remedy)
-    if tensor_float_accuracy(oracle, case, check.name, sealed):
-        what = f"{check.name} has TensorFloat-32 accuracy; {wrong}"
-        remedy = "grade with --precision tf32, or multiply in full float32"
-        return diagnose("low_precision", what, where=where, remedy=remedy)
-    rounded = judge_rounding(oracle, case, check.name, sealed, also=f"; {wrong}")
-    if rounded is not None:
-        return rounded
-    for moved, expected in known_mistakes.as_constructed(oracle, case):
-        if tolerance.check(expected[check.name], sealed).status == "passed":
-            what = f"{wrong}; it would be right with {names(moved)} as constructed"
+        nearer = alike and 2 * (alike.rel_rms_error or 0.0) < (output.check.rel_rms_error or math.inf)
+        if alike and alike.status == "passed" and nearer:
+            return diagnose(
+                code, f"{output.name} matches GELU {text}; {output.wrong}", where=output.where, remedy=remedy
+            )
+    return None
+
+
+def _tensor_float_accuracy(output: Mismatch) -> Diagnosis | None:
+    if not tensor_float_accuracy(output.oracle, output.case, output.name, output.sealed):
+        return None
+    what = f"{output.name} has TensorFloat-32 accuracy; {output.wrong}"
+    return diagnose(
+        "low_precision", what, where=output.where, remedy="grade with --precision tf32, or multiply in full float32"
+    )
+
+
+def _rounded_operands(output: Mismatch) -> Diagnosis | None:
+    return judge_rounding(output.oracle, output.case, output.name, output.sealed, also=f"; {output.wrong}")
+
+
+def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
+    for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
+        if tolerance.check(expected[output.name], output.sealed).status == "passed":
+            what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes their values"
-            return diagnose("output_wrong", what, where=where, remedy=remedy)
-    if (check.rel_rms_error or 0.0) < 10 * tolerance.COARSE_TOLERANCE:
-        epsilon = judge_other_inputs(candidate, oracle, (case,))
-        if epsilon is not None and epsilon.severity == "error":
-            return epsilon
-        narrow = None
-    else:
-        if right_after_loading(candidate, case, check.name):
-            what = f"{wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
-            remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
-            return diagnose("output_wrong", what, where=where, remedy=remedy)
-        narrow = right_for_fewer_parameters(candidate, oracle, case, check.name)
-    if narrow is not None:
-        what, remedy = f"{wrong}; {narrow}", "compute it for every value of the parameter, in the reference's order"
-        return diagnose("output_wrong", what, where=where, remedy=remedy)
-    factor = scale_of(sealed, case.outputs[check.name].reference64)
-    if factor is not None:
-        what, remedy = f"{check.name} is {factor_text(factor)} times the reference's; {wrong}", scale_remedy(factor)
-        return diagnose("output_wrong", what, where=where, remedy=remedy)
-    pattern = find_output_pattern(oracle, case, check.name, sealed)
-    if pattern is not None:
-        what = f"{check.name} {pattern.text}; {wrong}"
-        code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
-        return diagnose(code, what, where=where, remedy=pattern.remedy)
+            return diagnose("output_wrong", what, where=output.where, remedy=remedy)
+    return None
+
+
+def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
+    """An error of other inputs, whose variance is small, where this one is small too."""
+    if not _is_small(output):
+        return None
+    found = judge_other_inputs(output.candidate, output.oracle, (output.case,))
+    return found if found is not None and found.severity == "error" else None
+
+
+def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
+    if _is_small(output) or not right_after_loading(output.candidate, output.case, output.name):
+        return None
+    what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
+    remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
+    return diagnose("output_wrong", what, where=output.where, remedy=remedy)
+
+
+def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
+    if _is_small(output):
+        return None
+    narrow = right_for_fewer_parameters(output.candidate, output.oracle, output.case, output.name)
+    if narrow is None:
+        return None
+    remedy = "compute it for every value of the parameter, in the reference's order"
+    return diagnose("output_wrong", f"{output.wrong}; {narrow}", where=output.where, remedy=remedy)
+
+
+def _is_small(output: Mismatch) -> bool:
+    return (output.check.rel_rms_error or 0.0) < 10 * tolerance.COARSE_TOLERANCE
+
+
+def _scaled(output: Mismatch) -> Diagnosis | None:
+    factor = scale_of(output.sealed, output.expected.reference64)
+    if factor is None:
+        return None
+    what = f"{output.name} is {factor_text(factor)} times the reference's; {output.wrong}"
+    return diagnose("output_wrong", what, where=output.where, remedy=scale_remedy(factor))
+
+
+def _pattern(output: Mismatch) -> Diagnosis | None:
+    pattern = find_output_pattern(output.oracle, output.case, output.name, output.sealed)
+    if pattern is None:
+        return None
+    code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
+    return diagnose(code, f"{output.name} {pattern.text}; {output.wrong}", where=output.where, remedy=pattern.remedy)
+
+
+def _unexplained(output: Mismatch) -> Diagnosis:
     remedy = (
         "no pattern was found in the error; compare forward's intermediate results with the reference's, step by step"
     )
-    return diagnose("output_wrong", wrong, where=where, remedy=remedy)
+    return diagnose("output_wrong", output.wrong, where=output.where, remedy=remedy)
+
+
+EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
+    _not_a_number,
+    _parameters,
+    _rounded_output,
+    _other_gelu,
+    _tensor_float_accuracy,
+    _rounded_operands,
+    _parameters_as_constructed,
+    _wrong_epsilon,
+    _copy_of_parameters,
+    _some_values_of_a_parameter,
+    _scaled,
+    _pattern,
+    _unexplained,
+)
+"""In the order in which they are tried: what is certain first, then what explains most."""
