@@ -56,18 +56,10 @@ def judge_timing(
     `quiet` keeps other processes from disturbing what counts. The warm-up does not count and runs before it.
     """
     if not case.values_comparable:
-        skipped = diagnose(
-            "not_comparable",
-            "the reference draws random numbers, so its outputs cannot be compared and are not timed",
-            where=f"variant {case.variant}",
-            stage="timing",
-            severity="info",
-        )
-        return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (skipped,))
+        return _skipped(case)
     phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
-    device = oracle.device
-    whole = case.nbytes > KEPT_BYTES and backend(device).own_memory
-    if whole:
+    large = case.nbytes > KEPT_BYTES and backend(oracle.device).own_memory
+    if large:
         candidate.release("timing")
     tf32 = tf32 and shipped_flags.matter(oracle, case)
     few_bits = tf32 and shipped_flags.applies(oracle, case)
@@ -75,27 +67,15 @@ def judge_timing(
         if few_bits:
             _judge_other_sizes(candidate, oracle, others, training=training)
             shipped_flags.errors(oracle, case)  # remembered, since the values may go
-    except WrongOutput as wrong:
-        return _failed(case, wrong)
-    if whole:
-        workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
-        workload.shipped_error(oracle, case, tf32=tf32)
-        case.release_values()
-        oracle.forget(case.variant)
-        oracle.release()
-    # Times of a CPU are too noisy for one candidate's to speak for later ones.
-    known_calls = (
-        oracle.remember(("calls", case.variant, tf32), dict[Phase, int]) if not backend(device).on_host else {}
-    )
-    if case.nbytes > HUGE_BYTES and backend(device).own_memory:
-        known_calls.update(dict.fromkeys(phases, 1))
-    try:
+        if large:
+            _release_values(oracle, case, tf32=tf32)
         pair = WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits)
-        rounds = Rounds(pair, phases, device, known_calls, plan)
+        rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
         with quiet():
-            figures, watch = _figures(rounds, plan, device)
+            figures, watch = _figures(rounds, plan, oracle.device)
     except WrongOutput as wrong:
-        return _failed(case, wrong)
+        result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
+        return TimingJudgement(result, (wrong.diagnosis,))
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
     result = TimingResult(
@@ -109,6 +89,36 @@ def judge_timing(
     return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
 
 
+def _skipped(case: Case) -> TimingJudgement:
+    why = diagnose(
+        "not_comparable",
+        "the reference draws random numbers, so its outputs cannot be compared and are not timed",
+        where=f"variant {case.variant}",
+        stage="timing",
+        severity="info",
+    )
+    return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (why,))
+
+
+def _release_values(oracle: Oracle, case: Case, *, tf32: bool) -> None:
+    """Leave the device's memory to the timed calls, which draw values of their own."""
+    workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
+    workload.shipped_error(oracle, case, tf32=tf32)
+    case.release_values()
+    oracle.forget(case.variant)
+    oracle.release()
+
+
+def _known_calls(oracle: Oracle, case: Case, phases: Sequence[Phase], *, tf32: bool) -> dict[Phase, int]:
+    """Calls in one sample by phase, as known from earlier candidates and remembered for later ones."""
+    if backend(oracle.device).on_host:  # its times are too noisy for one candidate's to speak for later ones
+        return {}
+    known = oracle.remember(("calls", case.variant, tf32), dict[Phase, int])
+    if case.nbytes > HUGE_BYTES and backend(oracle.device).own_memory:
+        known.update(dict.fromkeys(phases, 1))
+    return known
+
+
 def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], *, training: bool) -> None:
     """Compare one call of each size under the flags of timed calls. Raises WrongOutput, Stopped."""
     for case in cases:
@@ -119,10 +129,6 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
             *_, wrong = pair.time_pair(phase, True, 1)
             if wrong is not None:
                 raise WrongOutput(wrong)
-
-
-def _failed(case: Case, wrong: WrongOutput) -> TimingJudgement:
-    return TimingJudgement(TimingResult(status=StageStatus.FAILED, variant=case.variant), (wrong.diagnosis,))
 
 
 def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
