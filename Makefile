@@ -60,10 +60,13 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.machine.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
-	@# Workers cannot write into the environment, so byte-compile here what they import, even under PYTHONDONTWRITEBYTECODE.
+	@# Byte-compile here what programs and workers import, even under PYTHONDONTWRITEBYTECODE: workers cannot write into the
+	@# environment, and for torch.compile each would compile its modules anew, which takes five seconds.
 	$(BIN)/python -W ignore -c 'import sys; sys.dont_write_bytecode = False; \
-		import alembic.command, cuda.bindings.driver, jinja2, pydantic, pygments, rich.progress, sqlmodel, typer; \
-		import torch.utils.cpp_extension, torch.utils.flop_counter' 2>/dev/null
+		import alembic.command, cuda.bindings.driver, fastapi, hypothesis, jinja2, playwright.sync_api, prometheus_client, \
+		pyarrow, pydantic, pygments, rich.progress, sqlmodel, typer, uvicorn, yaml; \
+		import torch._dynamo, torch._inductor.compile_fx, torch.utils.cpp_extension, torch.utils.flop_counter; \
+		import grader.cli.grading, grader.grading.pipeline, grader.report.site.pages, grader.serve.run' 2>/dev/null
 	touch $@
 
 bubblewrap:
