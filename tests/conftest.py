@@ -1,12 +1,39 @@
-"""Skips tests whose hardware or tools are missing, and hides the user's own problem folders."""
+"""What all tests share: one process that workers are copied from, no problem folders of the user, reasons to skip."""
 
 import shutil
 import signal
+import tempfile
 
 import pytest
 import torch
 
-from grader.machine.toolchain import find_cuda_home
+from grader.executor import worker_template
+from grader.machine.backends import worker_environment
+from grader.machine.toolchain import find_cuda_home, find_toolchain
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_worker_template():
+    """Graders that one test process starts share a worker template: to import torch takes two seconds of a core each.
+
+    A grader that would make another template, as in a test that changes its environment, still makes its own.
+    """
+    kept, take = {}, worker_template.take
+
+    def shared():
+        if worker_template._ahead:
+            return take()
+        of = (worker_template.MODULE, tempfile.gettempdir(), find_toolchain(), tuple(worker_environment().items()))
+        if of not in kept:
+            kept[of] = take()
+            kept[of].close = lambda: None
+        return kept[of]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_template, "take", shared)
+        yield
+    for template in kept.values():
+        worker_template.WorkerTemplate.close(template)
 
 
 @pytest.fixture(autouse=True)
