@@ -1,5 +1,6 @@
 """Runs every conformance case in each sandbox, as root and as an ordinary user."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -52,9 +53,31 @@ class Results(NamedTuple):
     failures: dict[str, str]
 
 
-@cache
-def results(sandbox: str, user: str, code: Path) -> Results:
-    """Run all cases, by an interpreter that every user can reach."""
+@pytest.fixture(scope="module")
+def results(readable_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Results]:
+    """Runs the cases of an arrangement; the first process of a test run that asks does, and the others read."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    @cache
+    def of(sandbox: str, user: str) -> Results:
+        with (shared / f"conformance-{sandbox}-{user}.json").open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            if not text:
+                text = run_all(sandbox, user, readable_copy)
+                file.write(text)
+        found = json.loads(text)
+        if "refused" in found:
+            pytest.skip(f"{sandbox} as {user}: {found['refused']}")
+        return Results(**found)
+
+    return of
+
+
+def run_all(sandbox: str, user: str, code: Path) -> str:
+    """Run all cases, by an interpreter that every user can reach. Returns JSON."""
     prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if user == "ordinary" else []
     ended = subprocess.run(
         [*prefix, str(SYSTEM_PYTHON), "-B", "-P", str(code / "conformance.py"), sandbox],
@@ -65,12 +88,12 @@ def results(sandbox: str, user: str, code: Path) -> Results:
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(code)},
     )
     if ended.returncode:
-        pytest.skip(f"{sandbox} as {user}: {ended.stderr.strip().splitlines()[-1]}")
-    return Results(**json.loads(ended.stdout))
+        return json.dumps({"refused": ended.stderr.strip().splitlines()[-1]})
+    return ended.stdout
 
 
 @pytest.mark.parametrize(("sandbox", "user", "case"), CASES_OF)
-def test_sandbox_holds(sandbox: str, user: str, case: str, readable_copy: Path) -> None:
+def test_sandbox_holds(sandbox: str, user: str, case: str, results: Callable[[str, str], Results]) -> None:
     am_root = os.geteuid() == 0
     if user == "root" and not am_root:
         pytest.skip("needs root")
@@ -78,7 +101,7 @@ def test_sandbox_holds(sandbox: str, user: str, case: str, readable_copy: Path) 
         outcome = _in_this_process(case)
     else:
         _require_system_python()
-        outcome = results(sandbox, user, readable_copy)
+        outcome = results(sandbox, user)
     needed = NEEDED_LAYERS.get(case)
     if needed is None or needed & set(outcome.layers):
         assert case not in outcome.failures, outcome.failures[case]
