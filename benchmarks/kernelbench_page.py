@@ -7,15 +7,14 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
+from benchmarks.kernelbench_rows import COUNTS, Row, percentile95
+from benchmarks.kernelbench_rows import key as named
+
 LIMIT_GIB = 76.0
 """Device memory that a problem should stay below, so that a device of 80 GB grades it like a larger one."""
 PLACE = re.compile(r"\S*/(?=level\d/)")
 """Where this machine keeps the checkout, in a message."""
-COUNTS = {"faster", "slower"}
-"""Verdicts on a figure that are wrong for a submission that is the reference."""
 
 
 def write_page(rows: Sequence[Row], path: Path) -> None:
@@ -75,11 +74,13 @@ def summary(rows: Sequence[Row]) -> dict[str, str]:
     verdicts = Counter(of[0] for of in figures)
     return {
         "machine": ", ".join(sorted({row["machine"] for row in rows})),
-        "date and version": ", ".join(sorted({f"{row['date']} {row['version']}" for row in rows})),
+        "date and commit": ", ".join(
+            sorted({f"{row['date'][:10]} {row.get('commit', row['version'])}" for row in rows})
+        ),
         "problems": f"{len(rows)} of 250",
         "verdicts": ", ".join(f"{count} `{status}`" for status, count in Counter(r["status"] for r in rows).items()),
         "seconds a problem": f"median {statistics.median(seconds):.1f}, 95th percentile "
-        f"{seconds[int(0.95 * (len(seconds) - 1))]:.1f}, in all {sum(seconds):.0f}",
+        f"{percentile95(seconds):.1f}, in all {sum(seconds):.0f}",
         "memory, all processes": f"device at most {max(row['device_gib'] for row in rows):.0f} GiB, "
         f"host at most {max(row['host_gib'] for row in rows):.1f} GiB",
         "figures": ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()),
@@ -99,11 +100,6 @@ def section(title: str, text: str, entries: dict[str, str]) -> Iterator[str]:
     for name, value in sorted(entries.items()):
         yield f"| {name} | {value.replace('|', '/')} |"
     yield ""
-
-
-def named(row: Row) -> str:
-    """The level and id of a row's problem."""
-    return f"{row['level']}/{row['id']}"
 
 
 def first(row: Row) -> str:

@@ -19,7 +19,6 @@ import os
 import queue
 import random
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,9 @@ from typing import IO, Any
 
 import torch
 
-from benchmarks.kernelbench import as_submission
+from benchmarks.deadline import Late, deadline
+from benchmarks.kernelbench_evaluator import as_submission
+from benchmarks.kernelbench_rows import rows
 from grader import Grader, Problem
 from grader.catalog.problems import find_problems
 from grader.verdict.models import Status, Verdict
@@ -93,10 +94,6 @@ Work = tuple[Problem, str]
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
-class _Late(BaseException):
-    """The time of a problem is over. No error, which the grader would report as its own."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkout", type=Path, required=True, metavar="DIR", help="a KernelBench checkout")
@@ -113,7 +110,7 @@ def main() -> None:
     problems.sort(key=lambda problem: str(problem.path))
     random.Random(chosen.seed).shuffle(problems)
     problems = sorted(problems[: chosen.count], key=input_bytes)
-    known = {(row["problem"], row["mutant"], row["precision"], row["by"]) for row in rows(chosen.out)}
+    known = {(row["problem"], row["mutant"], row["precision"], row["by"]) for row in rows([chosen.out])}
     writing = threading.Lock()
 
     def note(problem: Problem, mutant: str, by: str, answer: dict[str, Any]) -> None:
@@ -127,7 +124,7 @@ def main() -> None:
         return [pair for pair in pairs if (pair[0].id, pair[1], chosen.precision, by) not in known]
 
     def remaining() -> float:
-        return chosen.seconds - (time.monotonic() - begin)
+        return float(chosen.seconds) - (time.monotonic() - begin)
 
     def evaluate() -> None:
         for (problem, mutant), answer in ask_evaluator(left("evaluator"), chosen, remaining):
@@ -141,7 +138,7 @@ def main() -> None:
             for mutant, answer in ask_ours(problem, mutants, chosen, min(chosen.each, remaining())):
                 note(problem, mutant, "ours", answer)
     beside.join()
-    print(table(rows(chosen.out)))
+    print(table(rows([chosen.out])))
 
 
 def input_bytes(problem: Problem) -> int:
@@ -157,22 +154,15 @@ def ask_ours(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(mutant, answer) of each mutant that is graded in time."""
 
-    def late(*_: object) -> None:
-        raise _Late
-
     work = [(problem, source(problem, mutant)) for mutant in mutants]
-    left, before = iter(mutants), signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    left = iter(mutants)
     try:
-        with Grader(device=chosen.device, precision=chosen.precision, quick=True) as grader:
+        with deadline(seconds), Grader(device=chosen.device, precision=chosen.precision, quick=True) as grader:
             for verdict in grader.grade_many(work):
                 yield next(left), ours(verdict)
-    except _Late:
+    except Late:
         for mutant in left:
             yield mutant, {"status": "late", "forward": None, "why": f"not graded in {seconds:.0f} s"}
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def ask_evaluator(
@@ -241,11 +231,6 @@ def ours(verdict: Verdict) -> dict[str, Any]:
     first = verdict.diagnoses[0].message if verdict.diagnoses else ""
     error = None if verdict.forward is None else verdict.forward.rel_rms_error
     return {"status": verdict.status.value, "forward": forward, "why": first[:400], "rel_rms_error": error}
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """What was measured so far."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def table(found: list[dict[str, Any]]) -> str:

@@ -1,8 +1,15 @@
 """Benchmarks pass code to child processes as text, which the type checker does not see."""
 
+import json
+import time
+
+import pytest
+
 from benchmarks import precisions
 from benchmarks.build import build
+from benchmarks.deadline import Late, deadline
 from benchmarks.kernelbench_page import page
+from benchmarks.kernelbench_rows import known, merged, rows, table
 from grader.catalog.files import shipped
 
 
@@ -17,6 +24,7 @@ def row(name, **changes):
     right = {"forward": ["same", 1.0, 0.998, 1.002]}
     usual = {"id": name, "level": "level1", "s": 2.0, "host_gib": 1.0, "device_gib": 8.0, "status": "correct"}
     usual |= {"machine": "GPU", "version": "1", "date": "2026-01-01", "codes": [], "messages": [], "figures": right}
+    usual |= {"stages": {"timing": 1.0}, "jobs": {"reference_jobs": [9, 0.5]}, "commit": "new"}
     return {**usual, **changes}
 
 
@@ -41,6 +49,27 @@ def test_the_page_names_every_problem_that_is_not_as_it_should_be():
     assert "| level1/6_Large | 100 GiB |" in text
     assert "1_Right" not in text
     assert "4_Rows" not in text
+
+
+def test_several_runs_make_one_table_and_the_first_row_of_a_commit_counts(tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    early = [row("1_A", status="late", commit="old"), row("2_B", commit="old"), row("3_C", status="wrong_output")]
+    one.write_text("\n".join(map(json.dumps, early)) + '\n{"id": "9_cut')
+    two.write_text("\n".join(map(json.dumps, [row("1_A", s=7.0), row("3_C")])))
+    found = rows([one, two, tmp_path / "none.jsonl"])
+    assert known(found, "new") == {"level1/1_A", "level1/3_C"}
+    assert known(found, None) == {"level1/1_A", "level1/2_B", "level1/3_C"}
+    text = "\n".join(table(merged(found, "new"), 250))
+    assert "3 of 250 problems: {'correct': 2, 'wrong_output': 1}" in text
+    assert "2 at new on GPU on 2026-01-01" in text
+    assert "1 at old on GPU on 2026-01-01" in text
+    assert "1_A 7.0, 2_B 2.0" in text
+    assert "level1/3_C: wrong_output" in text
+
+
+def test_what_takes_too_long_is_ended():
+    with pytest.raises(Late), deadline(0.05):
+        time.sleep(60)
 
 
 def test_answers_in_half_precision_are_joined_by_mutant():

@@ -89,9 +89,9 @@ def _stochastic(
     """Whether forwards under other seeds differ. Raises ProblemError if two models of the same state differ.
 
     `first` are the outputs under seed 0, `other` those of a model constructed anew under seed 1. A difference in any
-    bit counts, because a small random branch may change a gradient as much as a large one. If bits differ between calls
-    under one seed too, the outputs must differ by more than rounding, or the model must call a random function
-    (`draws`).
+    bit counts, because a small random branch may change a gradient as much as a large one; `randomness` then compares
+    gradients too. If bits differ between calls under one seed as well, the outputs must differ by more than rounding,
+    or the model must call a random function (`draws`).
     """
     if same(first, other):
         seeds = range(2, SEEDS) if draws else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,14 +16,15 @@ from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, is_differentiable
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, differing
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
-from grader.grading.oracle.first_look import SEEDS, absent, outputs_alike, same
+from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.trackers import Ask, ReductionLengths, Trackers, track
+from grader.grading.oracle.randomness import Randomness, randomness
+from grader.grading.oracle.trackers import Ask, Trackers, reduction_lengths, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
@@ -153,7 +154,7 @@ class Oracle(ReferenceModels):
             return self.evaluate_each(held.traits, passes, streamed=streamed)
 
         plain, eager, trackers = self._track(ask, plain, held.traits, variant.name)
-        drawn, optional = self._drawn(ask, plain, eager, variant.name) if held.traits.stochastic else ((), ())
+        random = self._randomness(ask, plain, eager, held.traits, variant.name)
         if any(is_large(value) for value in (*inputs, *plain.state.values())):
             self.release()
         case = Case(
@@ -167,9 +168,9 @@ class Oracle(ReferenceModels):
             **self._results(plain, eager, trackers, held.traits),
             others=frozenset(info.name for info in held.traits.outputs if info.kind != "tensor"),
             clone_inputs=held.traits.clone_inputs,
-            values_comparable=not held.traits.stochastic,
-            drawn=frozenset(drawn),
-            optional=frozenset(optional),
+            values_comparable=not random.matters,
+            drawn=random.drawn,
+            optional=random.optional,
         )
         if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
             return case
@@ -177,13 +178,12 @@ class Oracle(ReferenceModels):
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
-        sizes = [value.numel() for value in (*plain.inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
-        lengths = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
+        lengths = reduction_lengths(plain, eager, traits)
         names = {operand: self._display(operand) for operand in plain.wrt}
         return {
-            "outputs": trackers.expected("outputs", lengths.of_output),
-            "buffers": trackers.expected("buffers", lengths.of_output),
-            "gradients": dict.fromkeys(plain.wrt) | trackers.expected("gradients", lengths.of_gradient, names),
+            "outputs": trackers.expected("outputs", lengths["outputs"]),
+            "buffers": trackers.expected("buffers", lengths["buffers"]),
+            "gradients": dict.fromkeys(plain.wrt) | trackers.expected("gradients", lengths["gradients"], names),
             "operand_names": names,
         }
 
@@ -203,18 +203,15 @@ class Oracle(ReferenceModels):
             plain = replace(plain, cotangents={}, wrt=())
             return plain, *track(ask, plain, traits, self.device, **how)
 
-    def _drawn(
-        self, ask: Ask, plain: Pass, eager: Evaluation, variant: str
-    ) -> tuple[Collection[tuple[Table, str]], Collection[str]]:
-        """The tensors that depend on random numbers, and the operands that have a gradient under some seeds only."""
+    def _randomness(self, ask: Ask, plain: Pass, eager: Evaluation, traits: Traits, variant: str) -> Randomness:
+        """The tensors that depend on random numbers by more than rounding."""
+        if not traits.stochastic:
+            return Randomness()
         if variant in WHOLE and self.has_fewer_rows:
             few = self.case(ROWS, training=plain.training)
-            return few.drawn, few.optional
-        drawn, optional = set[tuple[Table, str]](), set[str]()
-        for other in ask(replace(plain, seed=seed) for seed in range(1, SEEDS)):
-            drawn |= differing(eager, other)
-            optional |= {name for name in plain.wrt if absent(eager.gradients[name]) != absent(other.gradients[name])}
-        return drawn, optional
+            return Randomness(few.drawn, few.optional)
+        others = ask(replace(plain, seed=seed) for seed in range(1, SEEDS))
+        return randomness(eager, others, plain.wrt, reduction_lengths(plain, eager, traits))
 
     def _pace(self, variant: str) -> Pace:
         return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))

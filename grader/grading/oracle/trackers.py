@@ -95,7 +95,8 @@ class Trackers:
         """Record the errors of another eager run, on perturbed inputs and parameters."""
         for table, trackers in self._tables.items():
             for name, tracker in trackers.items():
-                tracker.add(getattr(run, table)[name])
+                if (value := getattr(run, table)[name]) is not None:  # another seed may need no gradient
+                    tracker.add(value)
 
     def expected(
         self, table: Table, length: Callable[[torch.Tensor], float], labels: Mapping[str, str] | None = None
@@ -141,7 +142,8 @@ class Trackers:
             for run in self._again(nonsmooth.RUNS, nonsmooth.ULPS):
                 for table, trackers in self._tables.items():
                     for name, other in trackers.items():
-                        other.spread_by(getattr(run, table)[name], keep=bool(self._tied))
+                        if (value := getattr(run, table)[name]) is not None:
+                            other.spread_by(value, keep=bool(self._tied))
         assert tracker.spread is not None
         return tracker.spread
 
@@ -246,7 +248,8 @@ def _perturbed(plain: Pass, device: Device, count: int, ulps: float) -> Iterator
             # Those behind the spread order ties in every way.
             wide = ulps >= nonsmooth.ULPS
             inputs = ties_broken(inputs, device, turn, ulps) if wide else perturbed(inputs, device, ulps)
-        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps))
+        # A draw that matters no more than rounding (`randomness`) is one more perturbation.
+        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps), seed=turn + 1)
 
 
 @dataclass(frozen=True)
@@ -277,3 +280,10 @@ class ReductionLengths:
         size = max(gradient.numel(), 1)
         vector = sum(extent > 1 for extent in gradient.shape) <= 1
         return max(1.0, self.largest / size, self.scanned, 0.0 if vector else self.flops / (2 * size))
+
+
+def reduction_lengths(plain: Pass, eager: Evaluation, traits: Traits) -> dict[Table, Callable[[torch.Tensor], float]]:
+    """The function that returns K of a tensor, by table."""
+    sizes = [value.numel() for value in (*plain.inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
+    of = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
+    return {"outputs": of.of_output, "buffers": of.of_output, "gradients": of.of_gradient}

@@ -1,0 +1,30 @@
+"""The state that it starts from is added with the share of the first step but seven, so that it decays too little."""
+
+import torch
+from torch import nn
+
+
+class WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, shares):
+        y = torch.tanh(x @ weight.T + bias)
+        ctx.save_for_backward(x, weight, y, shares)
+        return torch.einsum("s,bsf->bf", shares, y)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight, y, shares = ctx.saved_tensors
+        grad = shares[None, :, None] * grad_output[:, None] * (1 - y * y)
+        return grad @ weight, grad.flatten(0, 1).T @ x.flatten(0, 1), grad.sum((0, 1)), None
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.mix = nn.Linear(features, features)
+
+    def forward(self, x):
+        steps = x.shape[1]
+        shares = 0.5 ** torch.arange(steps - 1, -1, -1, dtype=x.dtype, device=x.device)
+        first = 0.5 ** (steps - 7) * torch.randn(x.shape[0], x.shape[2], device=x.device)
+        return WeightedSum.apply(x, self.mix.weight, self.mix.bias, shares) + first
