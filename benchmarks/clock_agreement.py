@@ -84,14 +84,14 @@ def measure(device: Device, processes: int, count: int) -> Iterator[tuple[str, l
 
 def _rows(pair: WorkerPair, phase: Phase, device: Device, count: int) -> list[Row]:
     """Rows of samples with as many calls as a grading makes."""
-    pair.queued = False
+    pair.start = "at once"
     for _ in range(3):
-        first, _, _ = pair.time_pair(phase, True, 1)
+        first, _, _ = pair.time_pair({phase: 1}, True)
     calls = repeats(sum(time.reported for time in first.values()), device)
-    pair.queued = True
+    pair.start = "queued"
     rows: list[Row] = []
     for _ in range(count):
-        reference, other, _ = pair.time_pair(phase, random.random() < 0.5, calls)
+        reference, other, _ = pair.time_pair({phase: calls}, random.random() < 0.5)
         rows += [
             ((time.reported, time.interval), (other[part].reported, other[part].interval))
             for part, time in reference.items()

@@ -15,10 +15,11 @@ import torch
 from fuzz.mutants.effect import load
 from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
 from grader.grading.compare import nonsmooth
-from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
+from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.pace import PERTURBED_RUNS
-from grader.grading.oracle.trackers import ReductionLengths, Trackers, perturbed_runs
+from grader.grading.oracle.reduction_lengths import ReductionLengths
+from grader.grading.oracle.trackers import Trackers, perturbed_runs
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.worker.checks.work_count import Counter as WorkCounter
@@ -102,7 +103,7 @@ class Draw:
         return torch.stack(errors).amax(0)
 
     def _again(self, count: int, ulps: float) -> Iterator[Evaluation]:
-        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), self.device, count, ulps)
+        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), count, ulps)
 
     def _ask(self, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
         yield from (self.run(self.reference, inputs=list(one.inputs), state=dict(one.state)) for one in passes)
@@ -121,8 +122,8 @@ def right(draw: Draw, submission: Any = None) -> dict[str, Evaluation]:
     found = {} if submission is None else {"submission": draw.run(partial(submission.ModelNew, *draw.arguments))}
     with _without_library(draw.device):
         found["reference by other kernels"] = draw.run(draw.reference)
-    inputs = perturbed(draw.inputs, draw.device, WINOGRAD_ULPS)
-    state = perturbed_state(draw.state, draw.device, WINOGRAD_ULPS)
+    inputs = perturbed(draw.inputs, WINOGRAD_ULPS)
+    state = perturbed_state(draw.state, WINOGRAD_ULPS)
     return {**found, "reference rounded as by Winograd": draw.run(draw.reference, inputs=inputs, state=state)}
 
 

@@ -38,6 +38,7 @@ from fuzz.mutants.corpus import Entry, entries
 from fuzz.mutants.edits import mutants, sample
 from fuzz.mutants.effect import Original, limit, load
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.expected import EPSILON
 from grader.grading.oracle.evaluation import Evaluation
 from grader.verdict.models import Device
 
@@ -88,7 +89,7 @@ def model(
         if pooled:
             spread = spread + spread.median()
         scale = exact.abs().nan_to_num(0.0, 0.0, 0.0) + expected.norm / math.sqrt(max(exact.numel(), 1))
-        allowed = a * spread + b * tolerance.EPSILON * math.sqrt(expected.reduction_length) * scale
+        allowed = a * spread + b * EPSILON * math.sqrt(expected.reduction_length) * scale
         if bool((error > allowed).any()):
             return False
     return True

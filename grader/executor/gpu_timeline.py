@@ -5,26 +5,31 @@
 
 A submission cannot forge the time: if it writes `answered` early, wrong outputs are sealed; if late, it is slower. Both
 hosts queue their part before the gate opens, so that no launch gap is timed. A submission that waits for the device
-while it queues cannot do that; for it the gate opens after RELEASE_SECONDS.
+while it queues, or has more launches than a GPU queues, cannot do that: see `Start`.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
+from typing import Literal
 
 import torch
 
 from grader import protocol as p
 from grader.errors import DeviceError
 from grader.executor.client import WorkerClient
-from grader.executor.job import JobBuilder, Segment
+from grader.executor.job import JobBuilder
 from grader.executor.job_result import JobResult
-from grader.executor.shared_memory import typed
 from grader.verdict.models import Device, Status
 
+Start = Literal["queued", "full queue", "at once"]
+"""When the gate opens: when all of a call is queued; when the GPU has had time to fill its queue of about a thousand
+launches, behind which a worker's host stays ahead of it; or before the call, so that its launches are timed."""
 RELEASE_SECONDS = 0.5
 """Longest wait for the worker to queue a call, whose launches take milliseconds."""
+FILL_SECONDS = 0.05
+"""Time in which a worker's host fills the queue: on an H200, a thousand launches of eager PyTorch take 15 ms."""
 ANSWER_SECONDS = 5.0
 """Longest wait for the flag after the worker's host has reported that all is done."""
 POLL_SECONDS = 20e-6
@@ -33,8 +38,6 @@ IDLE_KERNELS = 16
 """A random number of empty kernels, below this one, precedes a call. The cost of a launch depends periodically on the
 number of launches before it: on an H200, calls of 16 us differed by up to 1 us by their position, and so did processes
 from each other. A number drawn for each call, by the referee, turns that into noise."""
-MAX_COPIES = 64
-"""Most copies of tensors into the inbox for one call; with more tensors they are packed into one."""
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
 
@@ -44,15 +47,10 @@ class TimelineJob(JobBuilder):
 
     _queues = True
 
-    def __init__(self, worker: WorkerClient, *, queued: bool, drop: p.Drop | None) -> None:
-        """Start the job with its wait for the gate.
-
-        Without `queued`, the gate opens before the job is sent: for both sides of a pair if one cannot queue. `drop`
-        comes last, after the time is claimed.
-        """
+    def __init__(self, worker: WorkerClient, *, start: Start, drop: p.Drop | None) -> None:
+        """Begin the job with its wait for the gate. `drop` comes last, after the time is claimed."""
         super().__init__(worker, Device.CUDA, at_once=True)
-        self._queued, self._drop = queued, drop
-        self._packed: torch.Tensor | None = None
+        self._start, self._drop = start, drop
         self._released = self._outbox.place(torch.int32, (1,))
         self._answered = self._outbox.place(torch.int32, (1,))
         self._token = 1 + secrets.randbits(30)
@@ -62,7 +60,6 @@ class TimelineJob(JobBuilder):
     def _run(self, timeout_seconds: float) -> JobResult:
         self._worker.forget_results()
         self.step(p.Signal(flag=self._answered, token=self._token))
-        self._pack()
         seal, timeline = self._make_seal(), _Timeline(self._token)
         outbox = self._worker.region("outbox", "cuda", self._outbox.nbytes)
         try:
@@ -72,13 +69,13 @@ class TimelineJob(JobBuilder):
                 timeline.wait(outbox.address(self._answered))
                 timeline.stop()
                 seal.queue()
-            if not self._queued:
+            if self._start == "at once":
                 timeline.open()
             first = self._worker.run(
                 self._steps,
                 timeout_seconds,
-                at_answer=timeline.open if self._queued else None,
-                patience_seconds=RELEASE_SECONDS if self._queued else None,
+                at_answer=None if self._start == "at once" else timeline.open,
+                patience_seconds={"queued": RELEASE_SECONDS, "full queue": FILL_SECONDS}.get(self._start),
                 bytes_in=self._segments[0].layout.nbytes,
                 bytes_out=self._outbox.nbytes,
             )
@@ -89,24 +86,6 @@ class TimelineJob(JobBuilder):
             timeline.end(outbox.address(self._answered))
         in_time = timeline.opened_after < RELEASE_SECONDS
         return self._result(evidence, seal, bracket_ms=timeline.milliseconds, queued=in_time)
-
-    def _pack(self) -> None:
-        """Pack many tensors into one.
-
-        A GPU queues a thousand launches behind a gate; with one more this process would block before it opens the gate.
-        """
-        (segment,) = self._segments
-        if len(segment.values) > MAX_COPIES:
-            self._packed = torch.empty(segment.layout.nbytes, dtype=torch.uint8, device="cuda")
-            for slot, value in segment.values:
-                typed(self._packed, slot).copy_(value)
-
-    def _release(self, segment: Segment) -> None:
-        if self._packed is None:
-            super()._release(segment)
-        else:
-            nbytes = segment.layout.nbytes
-            self._worker.region("inbox", "cuda", nbytes).flat[:nbytes].copy_(self._packed)
 
     def _with_claim(self, evidence: p.Evidence, timeout_seconds: float) -> p.Evidence:
         if evidence.failure is not None:

@@ -29,6 +29,7 @@ from grader.executor.client import WorkerClient
 from grader.executor.job_result import Deferred, JobResult, TensorSpec, joined
 from grader.executor.shared_memory import Layout, Seal
 from grader.machine.backends import backend
+from grader.protocol.copies import copy_each
 from grader.verdict.models import Device
 
 LARGE_JOB_BYTES = 3 << 28
@@ -235,8 +236,7 @@ class JobBuilder:
     def _release(self, segment: Segment) -> None:
         """Copy the segment's tensors into the inbox."""
         inbox = self._worker.region("inbox", self._kind, self._largest_inbox())
-        for slot, value in segment.values:
-            inbox.view(slot).copy_(value, non_blocking=True)
+        copy_each([inbox.view(slot) for slot, _ in segment.values], [value for _, value in segment.values])
 
     def _result(
         self, evidence: p.Evidence, seal: Seal, *, bracket_ms: float, waited_ms: float = 0.0, queued: bool = True

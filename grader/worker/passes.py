@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from grader import protocol as p
+from grader.protocol.copies import copy_each
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
@@ -123,7 +124,7 @@ def export(session: Session, step: p.Export) -> p.Exported:
 
     Refuses those without the slot's shape and dtype, and those without elements to copy (sparse, meta).
     """
-    refused = []
+    refused, targets, values = list[p.TensorInfo](), list[torch.Tensor](), list[torch.Tensor]()
     outbox = session.regions["outbox"]
     for source, value in session.found(step.items):
         slot = step.items[source]
@@ -132,9 +133,11 @@ def export(session: Session, step: p.Export) -> p.Exported:
         info = describe(source, value)
         fits = info.kind == "tensor" and info.shape == slot.shape and info.dtype == slot.dtype
         if fits and isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
-            outbox.slot(slot).copy_(plain(value))
+            targets.append(outbox.slot(slot))
+            values.append(plain(value))
         else:
             refused.append(info)
+    copy_each(targets, values)
     if not step.queued:
         session.synchronize()
     return p.Exported(refused=tuple(refused))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
+from grader.protocol.copies import copy_each
 from grader.worker.autograd.tensors import describe, state_of
 from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
@@ -93,11 +94,11 @@ def use(session: Session, step: p.Use) -> p.Done:
 @handles(p.SetState)
 def set_state(session: Session, step: p.SetState) -> p.Done:
     """Copy values from the inbox into parameters and buffers in place."""
-    state = state_of(session.models[step.model])
-    for name, slot in step.values.items():
-        value = session.regions["inbox"].slot(slot)
-        # A detached tensor shares the version counter, by which an honest cache notices an optimizer's step.
-        state[name].detach().copy_(value.view(state[name].shape))
+    state, inbox = state_of(session.models[step.model]), session.regions["inbox"]
+    # A detached tensor shares the version counter, by which an honest cache notices an optimizer's step.
+    targets = [state[name].detach() for name in step.values]
+    values = (inbox.slot(slot) for slot in step.values.values())
+    copy_each(targets, [value.view(target.shape) for value, target in zip(values, targets, strict=True)])
     return p.Done()
 
 

@@ -158,7 +158,7 @@ def phases():
             with resources.candidate(submission, Device.CPU) as candidate:
                 pair = WorkerPair(candidate, oracle, todo.timed, tf32=True)
                 for phase in ("inference", "training"):
-                    assert pair.time_pair(phase, reference_first=True, calls=2)[2] is None
+                    assert pair.time_pair({phase: 2}, reference_first=True)[2] is None
                 return seen(candidate)
 
         yield untimed(), timed()

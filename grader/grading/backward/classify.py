@@ -11,6 +11,7 @@ import torch
 from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
 from grader.grading.compare import ties, tolerance
+from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
@@ -49,8 +50,16 @@ class GradientFault:
 def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[GradientFault]]:
     """A row for every operand, and the faults among them."""
     checks, faults = [], []
+    compared = {
+        name: (expected, gradient)
+        for name, expected in case.gradients.items()
+        if expected is not None and (gradient := actual.gradients[name]) is not None
+        if name not in actual.misshapen
+        if case.comparable("gradients", name) or _degenerate(expected, gradient)
+    }
+    found = dict(zip(compared, tolerance.check_each(list(compared.values())), strict=True))
     for name, expected in case.gradients.items():
-        check, fault = _classify_one(case, actual, name, expected)
+        check, fault = _classify_one(case, actual, name, expected, found.get(name))
         if fault is not None and fault.code == "grad_wrong":
             fault = _in_anothers_place(case, actual, fault)
         if fault is not None:
@@ -64,7 +73,7 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
 def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
     """The fault of gradients each of which some choice at ties gives, and which no choice gives together."""
     parts = {
-        name: ties.Part(expected.ties, expected.reference64, gradient, tolerance.ELEMENT_TOLERANCE)
+        name: ties.Part(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
         for name, expected in case.gradients.items()
         if expected is not None and (gradient := actual.gradients[name]) is not None
         if expected.ties is not None and expected.ties.operand is not None and case.comparable("gradients", name)
@@ -79,8 +88,9 @@ def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
 
 
 def _classify_one(
-    case: Case, actual: Product, name: str, expected: tolerance.Expected | None
+    case: Case, actual: Product, name: str, expected: Expected | None, check: TensorCheck | None
 ) -> tuple[TensorCheck, GradientFault | None]:
+    """The row and the fault of an operand; `check` compares the gradients, if there are two to compare."""
     label = case.operand_names[name]
     gradient = actual.gradients[name]
     if name in actual.misshapen:
@@ -97,10 +107,9 @@ def _classify_one(
         code = "input_grad_none" if name.startswith("input[") else "param_grad_none"
         fault = GradientFault(code, name, label, "None", "return it from the Function's backward")
         return TensorCheck(name=label, status="missing", shape=expected.shape), fault
-    if not case.comparable("gradients", name) and not _degenerate(expected, gradient):
+    if check is None:
         message = "the reference draws random numbers"
         return TensorCheck(name=label, status="not_checked", shape=expected.shape, message=message), None
-    check = tolerance.check(expected, gradient)
     return check, None if check.status == "passed" else _wrong(name, label, check, gradient, expected)
 
 
@@ -114,7 +123,7 @@ def _misshapen(case: Case, actual: Product, name: str) -> GradientFault:
     return GradientFault("grad_shape", name, case.operand_names[name], text, remedy)
 
 
-def _degenerate(expected: tolerance.Expected, gradient: torch.Tensor) -> bool:
+def _degenerate(expected: Expected, gradient: torch.Tensor) -> bool:
     """All zero, or not finite, where the reference's gradient is not, whatever it draws."""
     empty = not bool(gradient.any()) and bool(expected.reference64.any())
     return empty or (not bool(gradient.isfinite().all()) and bool(expected.reference64.isfinite().all()))
@@ -135,9 +144,7 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
     return TensorCheck(name=label, status="failed"), fault
 
 
-def _wrong(
-    name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: tolerance.Expected
-) -> GradientFault:
+def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected) -> GradientFault:
     reference64 = expected.reference64.to(gradient.device, torch.complex128 if gradient.is_complex() else torch.float64)
     odd = ~torch.isfinite(gradient) & torch.isfinite(reference64)
     if bool(odd.any()):
@@ -187,10 +194,10 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
 def _wrong_elements(gradient: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:
     """Where the error exceeds COARSE_TOLERANCE, relative to the element and the tensor's RMS."""
     size = reference64.abs()
-    return (gradient - reference64).abs() > tolerance.COARSE_TOLERANCE * (size + size.square().mean().sqrt())
+    return (gradient - reference64).abs() > COARSE_TOLERANCE * (size + size.square().mean().sqrt())
 
 
-def _largest(expected: tolerance.Expected) -> float:
+def _largest(expected: Expected) -> float:
     largest = float(expected.reference64.abs().nan_to_num(0.0, 0.0, 0.0).max())
     return largest if math.isfinite(largest) else 0.0
 

@@ -22,10 +22,10 @@ from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.compare import known_mistakes
 from grader.grading.compare.blocks import reals
+from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
-from grader.grading.compare.tolerance import EPSILON
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float, perturbed
+from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED, diagnose, errors_first, in_eval, stage_status, status_of
 from grader.grading.random.seeded import check_other_sizes
@@ -203,7 +203,7 @@ def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: 
 
 def _moved(oracle: Oracle, case: Case, name: str) -> Case:
     """The case with noise of REDUCED_PRECISION on one operand."""
-    (value,) = perturbed([case.operand(name)], oracle.device, REDUCED_PRECISION / EPSILON)
+    (value,) = perturbed([case.operand(name)], REDUCED_PRECISION / EPSILON)
     assert isinstance(value, torch.Tensor)
     inputs = tuple(value if name == f"input[{index}]" else other for index, other in enumerate(case.inputs))
     return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})

@@ -11,6 +11,7 @@ from grader.grading.backward.experiments.grad_outputs import alike
 from grader.grading.backward.vjp import Product, ask, product
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -136,12 +137,12 @@ def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:
     return tolerance.check(expected, value).status == "failed"
 
 
-def _is_not_noise(expected: tolerance.Expected) -> bool:
+def _is_not_noise(expected: Expected) -> bool:
     """Whether the gradient is larger than the rounding of the runs that computed it."""
     return tolerance.check(expected, torch.zeros(expected.shape, dtype=expected.dtype)).status == "failed"
 
 
-def _is_rounding(expected: tolerance.Expected | None, value: torch.Tensor | None) -> bool:
+def _is_rounding(expected: Expected | None, value: torch.Tensor | None) -> bool:
     """Whether the error is no larger than rounding to bfloat16."""
     if expected is None or value is None:
         return False

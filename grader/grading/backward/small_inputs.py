@@ -11,6 +11,7 @@ from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.backward.vjp import ask, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
@@ -61,9 +62,7 @@ def _small(oracle: Oracle, case: Case) -> Case | None:
     return replace(other, gradients=gradients)
 
 
-def _tolerant(
-    found: Mapping[str, tolerance.Expected], usual: Mapping[str, tolerance.Expected | None], name: str
-) -> tolerance.Expected | None:
+def _tolerant(found: Mapping[str, Expected], usual: Mapping[str, Expected | None], name: str) -> Expected | None:
     """The gradient with room for another algorithm; None if it is not finite, or noise in either case."""
     expected, drawn = found.get(name), usual[name]
     if expected is None or drawn is None or not bool(expected.reference64.isfinite().all()):
@@ -81,11 +80,12 @@ def _judge(candidate: Candidate, case: Case) -> Diagnosis | None:
     result = candidate.attempt(ask(candidate, case), "backward", "backward for small inputs")
     if result.failure is not None:
         return None
-    for name, gradient in product(candidate, case, result).gradients.items():
-        expected = case.gradients[name]
-        if expected is None or gradient is None:
-            continue
-        check = tolerance.check(expected, gradient)
+    compared = {
+        name: (expected, gradient)
+        for name, gradient in product(candidate, case, result).gradients.items()
+        if gradient is not None and (expected := case.gradients[name]) is not None
+    }
+    for name, check in zip(compared, tolerance.check_each(list(compared.values())), strict=True):
         if check.status == "failed":
             return diagnose(
                 "grad_wrong",

@@ -1,6 +1,6 @@
 """Norms and maxima of the difference between two tensors, block by block in float64.
 
-Each pass synchronizes with the GPU once, at its end.
+Small tensors are compared together. Each pass synchronizes with the GPU once, at its end.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-CHUNK_ELEMENTS = 1 << 22
-"""Elements of one block. At 8 bytes each, the float64 temporaries of a comparison need about 200 MB."""
+from grader.grading.compare.together import CHUNK_ELEMENTS, HOST_ELEMENTS, Pack, by_pack
+
 NARROW_RMS = (1e-9, 1e14)
 """Root mean squares between which squares can be summed in float32. The differences are about 1e-7 of these values,
 and their squares must not underflow (1e-38) or overflow (3e38)."""
@@ -32,6 +32,9 @@ class BlockErrors(NamedTuple):
     """The largest absolute error."""
     worst_at: float
     """Row-major position of the largest error in the whole tensor."""
+    worst_candidate: float
+    """The candidate's element there; the magnitude of a complex one."""
+    worst_reference: float
     bound_ratio: float
     """The largest error relative to its element's bound, floor + slope |g|."""
     mixed_relative: float
@@ -40,16 +43,35 @@ class BlockErrors(NamedTuple):
     """1 if NaN and infinities stand in the same places, else 0."""
 
 
-def block_errors(candidate: torch.Tensor, reference64: torch.Tensor, floor: float, slope: float) -> list[BlockErrors]:
+class Compared(NamedTuple):
+    """A candidate, its reference, and the bound on the error of each element: floor + slope |g|."""
+
+    candidate: torch.Tensor
+    reference64: torch.Tensor
+    floor: float
+    slope: float
+
+
+def errors_each(questions: Sequence[Compared]) -> list[list[BlockErrors]]:
+    """The error statistics of each, by block; those of small tensors, which are one block, in one pass."""
+
+    def packed(positions: list[int]) -> list[list[BlockErrors]]:
+        return [[row] for row in _pack_errors([questions[position] for position in positions])]
+
+    candidates = [question.candidate for question in questions]
+    return by_pack(candidates, lambda position: block_errors(questions[position]), packed)
+
+
+def block_errors(question: Compared) -> list[BlockErrors]:
     """The error statistics of each block.
 
     The first pass assumes that all elements are finite, which takes a third of the time. A second pass follows only if
     a statistic of the first is not finite.
     """
-    blocks = _block_errors(candidate, reference64, floor, slope, finite=True)
+    blocks = _block_errors(*question, finite=True)
     if all(math.isfinite(statistic) for block in blocks for statistic in block):
         return blocks
-    return _block_errors(candidate, reference64, floor, slope, finite=False)
+    return _block_errors(*question, finite=False)
 
 
 def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float] | None:
@@ -73,12 +95,54 @@ def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, f
     return norms
 
 
+def distances(
+    candidates: Sequence[torch.Tensor], references: Sequence[torch.Tensor]
+) -> list[tuple[float, float] | None]:
+    """The `distance` of each; of small tensors in one pass."""
+
+    def packed(positions: list[int]) -> list[tuple[float, float] | None]:
+        c, g = (Pack([of[position] for position in positions]) for of in (candidates, references))
+        size, gap = g.flat.double(), c.flat.double() - g.flat
+        figures = [*c.norms(gap).tolist()], [*c.norms(size).tolist()]
+        found = list[tuple[float, float] | None](zip(*figures, strict=True))
+        finite = (one is not None and all(map(math.isfinite, one)) for one in found)
+        return [
+            one if fine else distance(candidates[position], references[position])
+            for one, fine, position in zip(found, finite, positions, strict=True)
+        ]
+
+    return by_pack(candidates, lambda position: distance(candidates[position], references[position]), packed)
+
+
 def baseline_error(run: torch.Tensor, reference64: torch.Tensor) -> tuple[float, float]:
     """(||E_e||, max |E_e|): the errors of an eager float32 run against the float64 reference."""
     errors = ((c - g).abs().nan_to_num_(0.0, 0.0, 0.0) for c, g in _chunks(run, reference64))
     rows = [torch.stack((_square(error), error.max())) for error in errors]
     blocks = torch.stack(rows).tolist() if rows else [(0.0, 0.0)]
     return math.sqrt(sum(square for square, _ in blocks)), max(largest for _, largest in blocks)
+
+
+def baseline_errors(runs: Sequence[torch.Tensor], references: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
+    """The `baseline_error` of each run; of small tensors in one pass."""
+
+    def packed(positions: list[int]) -> Iterable[tuple[float, float]]:
+        run, exact = (
+            Pack([of[position] for position in positions], runs[positions[0]].device) for of in (runs, references)
+        )
+        error = (run.flat - exact.flat.to(run.device)).double().abs().nan_to_num_(0.0, 0.0, 0.0)
+        return zip(run.norms(error).tolist(), run.largest(error).tolist(), strict=True)
+
+    return by_pack(runs, lambda position: baseline_error(runs[position], references[position]), packed)
+
+
+def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
+    """Whether all elements of each are; of small tensors in one pass."""
+
+    def packed(positions: list[int]) -> list[bool]:
+        pack = Pack([tensors[position] for position in positions])
+        return pack.largest(pack.flat.double()).isfinite().tolist()
+
+    return by_pack(tensors, lambda position: bool(tensors[position].isfinite().all()), packed)
 
 
 def reals(value: torch.Tensor) -> torch.Tensor:
@@ -98,6 +162,16 @@ def norm(tensor: torch.Tensor) -> float:
     return math.sqrt(float(torch.stack(rows).sum())) if rows else 0.0
 
 
+def norms_each(tensors: Sequence[torch.Tensor]) -> list[float]:
+    """The `norm` of each; of small tensors in one pass."""
+
+    def packed(positions: list[int]) -> list[float]:
+        pack = Pack([tensors[position] for position in positions])
+        return pack.norms(pack.flat.abs().double().nan_to_num_(0.0, 0.0, 0.0)).tolist()
+
+    return by_pack(tensors, lambda position: norm(tensors[position]), packed)
+
+
 def _block_errors(
     candidate: torch.Tensor, reference64: torch.Tensor, floor: float, slope: float, *, finite: bool
 ) -> list[BlockErrors]:
@@ -110,6 +184,7 @@ def _block_errors(
             error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
         top = error.argmax()
         statistics = [_square(error), _square(size), error.take(top), top + CHUNK_ELEMENTS * len(rows)]
+        statistics += [element.abs() if element.is_complex() else element for element in (c.take(top), g.take(top))]
         ratio = error / (slope * size).add_(floor)
         # 0/0 is NaN and counts as 0: the element is exact and its bound is 0.
         statistics.append((ratio if finite else ratio.nan_to_num_(0.0, math.inf)).max())
@@ -117,6 +192,27 @@ def _block_errors(
         statistics.append(torch.ones_like(top) if finite else _same_specials(c, g))
         rows.append(torch.stack([statistic.double() for statistic in statistics]))
     return [BlockErrors(*row) for row in torch.stack(rows).tolist()] if rows else []
+
+
+def _pack_errors(questions: Sequence[Compared]) -> list[BlockErrors]:
+    """The statistics of `block_errors` for each of several tensors of one block."""
+    device = questions[0].candidate.device
+    if sum(question.candidate.numel() for question in questions) <= HOST_ELEMENTS:
+        device = torch.device("cpu")
+    pack = Pack([question.candidate for question in questions], device)
+    c, g = pack.flat.double(), Pack([question.reference64 for question in questions], device).flat.double()
+    floor, slope = (pack.row([getattr(question, name) for question in questions]) for name in ("floor", "slope"))
+    special = ~(torch.isfinite(g) & torch.isfinite(c))
+    error, size = ((c - g).abs().masked_fill_(special, 0.0), g.abs().masked_fill_(special, 0.0))
+    worst = pack.largest(error)
+    at = pack.first((error == pack.spread(worst)) & (error > 0))
+    ratio = (error / (pack.spread(slope) * size + pack.spread(floor))).nan_to_num_(0.0, math.inf)
+    unlike = ~((c == g) | ~special | (torch.isnan(c) & torch.isnan(g)))
+    starts = pack.row(pack.counts).cumsum(0) - pack.row(pack.counts)
+    rows = [pack.norms(error).square(), pack.norms(size).square(), worst, at - starts]
+    rows += [value[at.clamp_min(0)] for value in (c, g)]
+    rows += [pack.largest(ratio), pack.largest(error / (size + 1)), 1 - pack.largest(unlike.double())]
+    return [BlockErrors(*row) for row in torch.stack(rows).T.tolist()]
 
 
 def _square(values: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from grader.grading.candidate import names
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 
 USUAL = "update buffers as the reference does"

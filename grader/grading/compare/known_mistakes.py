@@ -11,15 +11,15 @@ from typing import Literal
 
 import torch
 
-from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float
 from grader.grading.oracle.evaluation import MODEL64, evaluate
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 
 
-def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, tolerance.Expected]:
+def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, Expected]:
     """The float64 outputs that change if GELU is computed in its other form, tanh or erf.
 
     Empty if the reference does not run in float64.
@@ -35,7 +35,7 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
     return {name: case.outputs[name].around(value) for name, value in changed.items()}
 
 
-def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, tolerance.Expected]]]:
+def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, Expected]]]:
     """Yields (names, the float64 outputs with these parameters and buffers as constructed).
 
     Only names that `trained_state.as_trained` has changed: each of the first
@@ -61,7 +61,7 @@ def gradients(
     case: Case,
     substitute: Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad"],
     cotangents: Mapping[str, torch.Tensor] | None = None,
-) -> dict[str, tolerance.Expected]:
+) -> dict[str, Expected]:
     """The float64 gradients that change under a substitute for a function, or for other grad_outputs.
 
     By operand; empty if the reference does not run in float64.
@@ -81,13 +81,13 @@ def gradients(
             continue
         if expected is None:
             label = case.operand_names[name]
-            changed[name] = tolerance.Expected(label, tuple(value.shape), case.operand(name).dtype, value)
+            changed[name] = Expected(label, tuple(value.shape), case.operand(name).dtype, value)
         else:
             changed[name] = expected.around(value)
     return changed
 
 
-def rounded_to(value: torch.Tensor, expected: tolerance.Expected) -> str | None:
+def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
     """`bfloat16` or `float16` if float32 elements are exact in it and off by such rounding, else None.
 
     None for whole numbers, and for values that are off by more: a constant may be exact by chance.

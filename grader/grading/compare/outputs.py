@@ -10,8 +10,7 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, names
 from grader.grading.compare import tolerance
-from grader.grading.compare.placement import Place
-from grader.grading.compare.tolerance import Expected
+from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, usual_remedy
 from grader.machine.backends import backend
@@ -19,34 +18,43 @@ from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import TensorCheck
 
 
-def check_output(case: Case, result: JobResult, source: str, name: str, place: Place | None = None) -> TensorCheck:
-    """Compare the output `name`, or the buffer at `place`, with the tensor exported as `source`."""
-    expected = (case.outputs if place is None else case.buffers)[name]
-    sealed = result.sealed.get(source)
+def check_output(case: Case, result: JobResult, source: str, name: str) -> TensorCheck:
+    """Compare the output `name` with the tensor exported as `source`."""
+    expected, sealed = case.outputs[name], result.sealed.get(source)
     if sealed is None:
-        info = result.refused.get(source)
-        actual = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
-        if info is not None and (info.shape, info.dtype) == (
-            expected.shape,
-            str(expected.dtype).removeprefix("torch."),
-        ):
-            actual = "without elements that could be copied out (sparse, or on no device)"
-        message = f"{name} is {actual} where {expected.dtype} {shape_text(expected.shape)} is expected"
-        return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
-    if not case.comparable("outputs" if place is None else "buffers", name):
-        return TensorCheck(
-            name=name, status="not_checked", shape=expected.shape, message="the reference draws random numbers"
-        )
-    return tolerance.check(expected, sealed.view(expected.shape) if place is None else place.take(sealed))
+        return _not_returned(expected, result.refused.get(source), name)
+    if not case.comparable("outputs", name):
+        return _not_compared(expected, name)
+    return tolerance.check(expected, sealed.view(expected.shape))
 
 
 def check_buffers(candidate: Candidate, case: Case, result: JobResult) -> list[TensorCheck]:
     """Compare the buffers after a forward, those that the candidate has."""
-    places = candidate.matching(case).places
-    return [
-        check_output(case, result, f"state:{MODEL}:{theirs}", ours, places[ours])
-        for ours, theirs in candidate.buffers(case).items()
-    ]
+    places, found, pairs = candidate.matching(case).places, dict[str, TensorCheck](), dict[str, tolerance.Pair]()
+    for name, theirs in candidate.buffers(case).items():
+        expected, source = case.buffers[name], f"state:{MODEL}:{theirs}"
+        sealed = result.sealed.get(source)
+        if sealed is None:
+            found[name] = _not_returned(expected, result.refused.get(source), name)
+        elif not case.comparable("buffers", name):
+            found[name] = _not_compared(expected, name)
+        else:
+            pairs[name] = expected, places[name].take(sealed)
+    found |= zip(pairs, tolerance.check_each(list(pairs.values())), strict=True)
+    return [found[name] for name in candidate.buffers(case)]
+
+
+def _not_returned(expected: Expected, info: p.TensorInfo | None, name: str) -> TensorCheck:
+    actual = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
+    if info is not None and (info.shape, info.dtype) == (expected.shape, str(expected.dtype).removeprefix("torch.")):
+        actual = "without elements that could be copied out (sparse, or on no device)"
+    message = f"{name} is {actual} where {expected.dtype} {shape_text(expected.shape)} is expected"
+    return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
+
+
+def _not_compared(expected: Expected, name: str) -> TensorCheck:
+    message = "the reference draws random numbers"
+    return TensorCheck(name=name, status="not_checked", shape=expected.shape, message=message)
 
 
 def differ(buffers: Sequence[TensorCheck]) -> str | None:
@@ -66,7 +74,7 @@ def right_up_to_rounding(check: TensorCheck) -> bool:
     if check.rel_rms_error is None:
         return True
     baseline = check.yardstick_rel_rms_error or 0.0
-    allowed = tolerance.BASELINE_FACTOR_L2 * baseline + tolerance.ROUNDING_UNITS * tolerance.EPSILON
+    allowed = tolerance.BASELINE_FACTOR_L2 * baseline + tolerance.ROUNDING_UNITS * EPSILON
     return check.rel_rms_error <= allowed / 2
 
 

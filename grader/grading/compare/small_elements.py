@@ -16,6 +16,14 @@ LEAST = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps
 """About 1e-31: below it, products on the way may underflow."""
 
 
+def are_most(reference64: torch.Tensor, small: float) -> bool:
+    """Whether most elements are of at most the size `small`, and enough of them above LEAST."""
+    size = reference64.abs()
+    counts = [(size <= small) & (size > LEAST), size > small, size > 0]
+    judged, larger, nonzero = torch.stack([mask.sum() for mask in counts]).tolist()
+    return bool(judged >= nonsmooth.MIN_ELEMENTS and larger <= nonzero / 2)
+
+
 def wrong(
     name: str,
     candidate: torch.Tensor,
@@ -25,15 +33,13 @@ def wrong(
     small: float,
     share: float,
 ) -> str | None:
-    """What is wrong with the elements of at most the size `small`; None if right, or if others are most.
+    """What is wrong with the elements of at most the size `small`, if anything.
 
     In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
     of the spread, which is asked for only if the former does not suffice.
     """
     size = reference64.abs()
     chosen = (size <= small) & (size > LEAST)
-    if int(chosen.sum()) < nonsmooth.MIN_ELEMENTS or int((size > small).sum()) > int((size > 0).sum()) / 2:
-        return None
     errors = nonsmooth.absolute_error(candidate, reference64.to(candidate.device))[chosen.to(candidate.device)]
     size, decades = size[chosen].to(errors.device), size[chosen].log10().floor().to(errors.device)
     for decade in sorted(set(decades.tolist()), reverse=True):

@@ -25,88 +25,28 @@ and booleans must be equal where the reference's runs agree.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
-from grader.grading.compare import narrow_types, nonsmooth, small_elements, ties
-from grader.grading.compare.blocks import block_errors, norm, unravel
-from grader.grading.compare.figures import element, index, number, relative
+from grader.grading.compare import narrow_types, nonsmooth, small_elements
+from grader.grading.compare.blocks import BlockErrors, Compared, errors_each, norm, unravel
+from grader.grading.compare.expected import COARSE_TOLERANCE, EPSILON, Expected, know_norms
+from grader.grading.compare.figures import index, number, relative
+from grader.grading.compare.together import HOST_ELEMENTS
 from grader.verdict.stages import TensorCheck
 
-EPSILON = torch.finfo(torch.float32).eps
-"""Spacing of float32 at 1: 2^-23."""
 BASELINE_FACTOR_L2 = 4.0
 """The norm of an error may be this many times the baseline's, the worst of four runs. A choice: orders of sums vary."""
 BASELINE_FACTOR_MAX = 8.0
 """The same for each element and the largest baseline error. A choice: a maximum varies more than a norm."""
 ROUNDING_UNITS = 32.0
 """Rounding that any chain of operations may accumulate, in units of EPSILON, relative to the norm. A choice."""
-ELEMENT_TOLERANCE = 1e-5
-"""Relative rounding error of a short chain of float32 operations in one element: 84 times EPSILON. A choice."""
-HOST_ELEMENTS = 1 << 14
-"""Elements that a CPU compares before a GPU has launched the kernels."""
-COARSE_TOLERANCE = 1e-4
-"""Tolerance of an element that no model of rounding covers, as without a float64 reference. A choice."""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The reference's values and tolerance for one tensor. Never sent to a candidate."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    """The dtype of the float32 run, which the candidate must return."""
-    reference64: torch.Tensor
-    """Of the float64 run, rounded to float32 for a large tensor; of the float32 run for integers or without float64."""
-    error_l2: float = 0.0
-    """||E_e||, the largest of the eager runs."""
-    error_max: float = 0.0
-    """max |E_e|, the largest of the eager runs."""
-    error_along: float = 0.0
-    """The part of E_e along the reference, relative to it, the largest of the eager runs; of 16 bits only."""
-    reduction_length: float = 1.0
-    """K."""
-    ambiguous: torch.Tensor | None = None
-    """Integers only: where the runs of the reference disagree."""
-    overflows: torch.Tensor | None = None
-    """Where the eager run is not finite and `reference64` is: a candidate may be either there."""
-    has_float64: bool = True
-    spread: nonsmooth.Spread | None = None
-    """Computed lazily, for small tensors only."""
-    ties: ties.Ties | None = None  # judged instead of the spread
-    strict: bool = True
-    """Whether the spread is computed for a tensor that passes, too: an error may hide behind the baseline error."""
-    rounds_operands: bool = False
-    """Whether the runs of the reference round operands to TensorFloat-32, those behind the spread included."""
-
-    def around(self, reference64: torch.Tensor) -> Expected:
-        """The same tolerance around other values, whose non-smooth points are elsewhere."""
-        return replace(self, reference64=reference64, spread=None, ties=None, overflows=None)
-
-    def without_values(self) -> Expected:
-        """The same shape, norm and errors without values."""
-        slim = replace(self.around(self.reference64.to("meta")), ambiguous=None)
-        slim.__dict__["norm"] = self.norm
-        slim.__dict__["ambiguous_count"] = self.ambiguous_count
-        return slim
-
-    @cached_property
-    def ambiguous_count(self) -> int:
-        """The number of elements in which the runs of the reference disagree."""
-        return 0 if self.ambiguous is None else int(self.ambiguous.sum())
-
-    @cached_property
-    def norm(self) -> float:
-        """The Euclidean norm over finite elements of `reference64`, in float64."""
-        return norm(self.reference64)
-
-    @cached_property
-    def on_host(self) -> torch.Tensor:
-        """`reference64` in host memory."""
-        return self.reference64.cpu()
+Pair = tuple[Expected, torch.Tensor]
+"""What a tensor should be, and a candidate of its shape and dtype."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +69,33 @@ class Difference:
 
 def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     """Compare all elements of a candidate that has the shape and dtype of `expected`."""
-    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-        return _check_exact(expected, candidate)
-    if expected.overflows is not None:
-        excused = expected.overflows.to(candidate.device) & ~candidate.isfinite()
-        candidate = torch.where(excused, expected.reference64.to(candidate), candidate)
-    actual, dtype = difference(candidate, expected), str(expected.dtype).removeprefix("torch.")
+    return next(check_each([(expected, candidate)]))
+
+
+def check_each(pairs: Sequence[Pair]) -> Iterator[TensorCheck]:
+    """Yields the `check` of each pair; small tensors are compared together."""
+    rounded = [(expected, _excused(expected, candidate)) for expected, candidate in pairs if expected.rounds]
+    judged = (_judged(*pair, actual) for pair, actual in zip(rounded, differences(rounded), strict=True))
+    for expected, candidate in pairs:
+        yield next(judged) if expected.rounds else _check_exact(expected, candidate)
+
+
+def _excused(expected: Expected, candidate: torch.Tensor) -> torch.Tensor:
+    """The candidate with the exact values where it is not finite, as the eager run is there."""
+    if expected.overflows is None:
+        return candidate
+    excused = expected.overflows.to(candidate.device) & ~candidate.isfinite()
+    return torch.where(excused, expected.reference64.to(candidate), candidate)
+
+
+def _judged(expected: Expected, candidate: torch.Tensor, actual: Difference) -> TensorCheck:
+    """The verdict on a floating-point or complex tensor that differs so much."""
+    dtype = str(expected.dtype).removeprefix("torch.")
     bound = _l2_bound(expected, actual.reference_l2)
     passed = actual.same_specials and actual.l2 <= bound and actual.excess <= 1.0
     if actual.same_specials and expected.ties is not None:
         if not passed or actual.l2 > _rounding_bound(expected, actual.reference_l2):
-            units = _slope(expected), _rounding_bound(expected, 1.0)
+            units = expected.slope, _rounding_bound(expected, 1.0)
             passed = expected.ties.explain(expected.reference64, candidate, *units)
     elif actual.same_specials and expected.spread is not None:
         if not passed:
@@ -175,27 +131,33 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     )
 
 
-def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
-    """All figures from one pass over the elements, which synchronizes with the GPU once."""
-    slope, rms, share = _slope(expected), _rms(expected), narrow_types.share(expected.dtype)
-    floor = BASELINE_FACTOR_MAX * share * expected.error_max + slope * rms
-    floor += 0 if expected.has_float64 else COARSE_TOLERANCE
-    reference64 = expected.reference64
-    if candidate.numel() <= HOST_ELEMENTS:
-        candidate, reference64 = candidate.cpu(), expected.on_host
-    blocks = block_errors(candidate, reference64, floor, slope)
+def differences(pairs: Sequence[Pair]) -> list[Difference]:
+    """All figures of each pair from one pass over the elements, which synchronizes with the GPU once."""
+    know_norms([expected for expected, _ in pairs])
+    questions = []
+    for expected, candidate in pairs:
+        slope, rms, share = expected.slope, expected.rms, narrow_types.share(expected.dtype)
+        floor = BASELINE_FACTOR_MAX * share * expected.error_max + slope * rms
+        floor += 0 if expected.has_float64 else COARSE_TOLERANCE
+        reference64 = expected.reference64
+        if len(pairs) == 1 and candidate.numel() <= HOST_ELEMENTS:
+            candidate, reference64 = candidate.cpu(), expected.on_host
+        questions.append(Compared(candidate, reference64, floor, slope))
+    return [_difference(*one) for one in zip(pairs, errors_each(questions), strict=True)]
+
+
+def _difference(pair: Pair, blocks: Sequence[BlockErrors]) -> Difference:
     worst = max(blocks, key=lambda block: block.worst, default=None)
-    worst_at = int(worst.worst_at) if worst and worst.worst else None
+    found = worst if worst and worst.worst else None
     same_specials = all(block.same_specials for block in blocks)
     mixed_relative = max((block.mixed_relative for block in blocks), default=0.0)
-    flat_c, flat_g = candidate.reshape(-1), reference64.reshape(-1)
     return Difference(
         l2=math.sqrt(sum(block.squares for block in blocks)),
-        max=worst.worst if worst else 0.0,
+        max=found.worst if found else 0.0,
         reference_l2=math.sqrt(sum(block.reference_squares for block in blocks)),
-        worst_index=None if worst_at is None else unravel(worst_at, expected.shape),
-        worst_candidate=element(flat_c, worst_at),
-        worst_reference=element(flat_g, worst_at),
+        worst_index=unravel(int(found.worst_at), pair[0].shape) if found else None,
+        worst_candidate=found.worst_candidate if found else None,
+        worst_reference=found.worst_reference if found else None,
         excess=max((block.bound_ratio for block in blocks), default=0.0),
         passes_1e_4=same_specials and mixed_relative <= 1e-4,
         passes_1e_2=same_specials and mixed_relative <= 1e-2,
@@ -203,24 +165,13 @@ def difference(candidate: torch.Tensor, expected: Expected) -> Difference:
     )
 
 
-def _slope(expected: Expected) -> float:
-    """The relative tolerance of rule 3, which applies to |G| + rms(G)."""
-    spacing = narrow_types.spacing(expected.dtype)
-    if not expected.has_float64:
-        return COARSE_TOLERANCE + spacing
-    return ELEMENT_TOLERANCE + EPSILON * math.sqrt(expected.reduction_length) + spacing / 2
-
-
-def _rms(expected: Expected) -> float:
-    """The root mean square of the reference."""
-    return expected.norm / math.sqrt(max(expected.reference64.numel(), 1))
-
-
 def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
     """What is wrong with the elements that rule 3 says nothing about, if they are most of the tensor."""
     if expected.spread is None or expected.ties is not None or narrow_types.is_narrow(expected.dtype):
         return None
-    of, small = (candidate, expected.reference64, expected.spread), _slope(expected) * _rms(expected)
+    if not expected.mostly_small:
+        return None
+    of, small = (candidate, expected.reference64, expected.spread), expected.slope * expected.rms
     return small_elements.wrong(expected.name, *of, small=small, share=10 * COARSE_TOLERANCE)
 
 
@@ -231,7 +182,7 @@ def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate:
     if nonsmooth.most_are_wrong(error, bound):
         return False
     rest = (error - _nonsmooth_allowance(expected, spread().to(error.device))).clamp_min(0)
-    remaining = difference(torch.where(reference64.isfinite(), reference64 + rest, reference64), expected)
+    (remaining,) = differences([(expected, torch.where(reference64.isfinite(), reference64 + rest, reference64))])
     return remaining.l2 <= bound and remaining.excess <= 1.0
 
 
@@ -256,7 +207,7 @@ def _hides_behind_baseline(expected: Expected, spread: torch.Tensor, candidate: 
 def _nonsmooth_allowance(expected: Expected, spread: torch.Tensor) -> torch.Tensor:
     """The error that non-smooth points may add to each element."""
     reference64 = expected.reference64.to(spread.device)
-    return nonsmooth.allowance(spread, _slope(expected) * (_rms(expected) + reference64.abs()))
+    return nonsmooth.allowance(spread, expected.slope * (expected.rms + reference64.abs()))
 
 
 def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:

@@ -11,6 +11,7 @@ import torch
 
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import judge_other_inputs
@@ -61,7 +62,7 @@ class Mismatch:
         return self.check.message or f"{self.name} is wrong"
 
     @property
-    def expected(self) -> tolerance.Expected:
+    def expected(self) -> Expected:
         return self.case.outputs[self.name]
 
     @property
@@ -180,7 +181,7 @@ def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
 
 
 def _is_small(output: Mismatch) -> bool:
-    return (output.check.rel_rms_error or 0.0) < 10 * tolerance.COARSE_TOLERANCE
+    return (output.check.rel_rms_error or 0.0) < 10 * COARSE_TOLERANCE
 
 
 def _scaled(output: Mismatch) -> Diagnosis | None:

@@ -21,12 +21,13 @@ from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float, whole_numbers
 from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.noise import is_float, whole_numbers
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
@@ -109,7 +110,7 @@ def _must_move(case: Case, edit: Edit) -> bool:
     before, after = (float(of.reference64.view(-1)[edit.element]) for of in (expected, moved))
     rms = expected.norm / math.sqrt(max(expected.reference64.numel(), 1))
     units = tolerance.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
-    noise = units * tolerance.EPSILON * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
+    noise = units * EPSILON * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise
 
 

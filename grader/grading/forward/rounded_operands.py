@@ -14,6 +14,7 @@ import torch
 
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -61,7 +62,7 @@ def _follows_operands(oracle: Oracle, case: Case, name: str, actual: torch.Tenso
     return None
 
 
-def _follows(expected: tolerance.Expected, error: torch.Tensor, gap: torch.Tensor, alike: float) -> bool:
+def _follows(expected: Expected, error: torch.Tensor, gap: torch.Tensor, alike: float) -> bool:
     """Whether the error is the gap, wholly or in part; of few elements, only a gap that no order of sums explains."""
     size, count = norm(gap), gap.numel()
     if not size or not 1 / tolerance.BASELINE_FACTOR_L2 < norm(error) / size < tolerance.BASELINE_FACTOR_L2:
@@ -71,7 +72,7 @@ def _follows(expected: tolerance.Expected, error: torch.Tensor, gap: torch.Tenso
     if alike > max(0.5, 4 / math.sqrt(count)):
         return True
     units = tolerance.BASELINE_FACTOR_MAX + math.sqrt(expected.reduction_length) / 4
-    return norm(error - gap) < 0.3 * size and size > units * tolerance.EPSILON * expected.norm
+    return norm(error - gap) < 0.3 * size and size > units * EPSILON * expected.norm
 
 
 def _rounded_outputs(oracle: Oracle, case: Case, bits: int) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from grader.grading.compare.tolerance import Expected
+from grader.grading.compare.expected import Expected
 
 Table = Literal["outputs", "gradients", "buffers"]
 

@@ -13,7 +13,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.drawing import rounded as rounded_to_tf32
+from grader.grading.oracle.fewer_bits import rounded_each
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.protocol.passes import Substitute
 
@@ -96,8 +96,8 @@ class Pass:
     def in_tf32(self) -> Pass:
         """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
         tables = self.state, self.cotangents
-        state, given = ({key: rounded_to_tf32(of) for key, of in table.items()} for table in tables)
-        return replace(self, inputs=[rounded_to_tf32(value) for value in self.inputs], state=state, cotangents=given)
+        state, given = (dict(zip(table, rounded_each(table.values()), strict=True)) for table in tables)
+        return replace(self, inputs=rounded_each(self.inputs), state=state, cotangents=given)
 
     def nbytes(self, traits: Traits) -> int:
         """Bytes of the tensors that are sent and returned."""

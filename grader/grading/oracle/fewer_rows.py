@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from grader.catalog.problem_module import FULL, ProblemModule, Variant
-from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
 
 ROWS = "rows"
@@ -102,7 +102,7 @@ def with_errors_like(case: Case, few: Case) -> Case:
     size.
     """
 
-    def widened(expected: tolerance.Expected | None, known: tolerance.Expected | None) -> tolerance.Expected | None:
+    def widened(expected: Expected | None, known: Expected | None) -> Expected | None:
         if expected is None or known is None or not known.norm:
             return expected
         count = math.sqrt(max(expected.reference64.numel(), 1) / max(known.reference64.numel(), 1))

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from grader.grading.compare.tolerance import ELEMENT_TOLERANCE
-from grader.grading.oracle.drawing import is_float, is_mask, whole_numbers
+from grader.grading.compare.expected import ELEMENT_TOLERANCE
+from grader.grading.oracle.noise import is_float, is_mask, whole_numbers
 
 EDITS = 3
 """Elements that change in an edited input. A choice: too few for a checksum over a sample of the elements to notice."""

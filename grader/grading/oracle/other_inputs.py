@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
-from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float, is_mask, whole_numbers
 from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.noise import is_float, is_mask, whole_numbers
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import SMALL
 from grader.machine.backends import backend
@@ -86,7 +86,7 @@ def _with_small_parameters(oracle: Oracle, case: Case) -> Case | None:
 
 def _answers(
     oracle: Oracle, case: Case, inputs_of_each: Sequence[Sequence[object]]
-) -> Sequence[Mapping[str, tolerance.Expected] | None]:
+) -> Sequence[Mapping[str, Expected] | None]:
     """The outputs for each of these inputs, None for those that the reference refuses."""
     try:
         return questions.outputs_for_each(oracle, case, inputs_of_each) if inputs_of_each else ()
@@ -98,7 +98,7 @@ def _answers(
         return [_answers(oracle, case, [inputs])[0] for inputs in inputs_of_each]
 
 
-def _answers_well(expected: tolerance.Expected, usual: tolerance.Expected) -> bool:
+def _answers_well(expected: Expected, usual: Expected) -> bool:
     """Whether float32 suffices for the reference: an overflow inside, as of a variance, may leave finite values."""
     finite = expected.overflows is None and bool(expected.reference64.isfinite().all())
     return finite and expected.error_l2 <= SMALL * max(expected.norm, usual.norm)
@@ -106,10 +106,10 @@ def _answers_well(expected: tolerance.Expected, usual: tolerance.Expected) -> bo
 
 def room(size: float) -> float:
     """What another algorithm may lose of a tensor of this norm, a quarter of what rule 2 then allows."""
-    return 10 * tolerance.COARSE_TOLERANCE * size
+    return 10 * COARSE_TOLERANCE * size
 
 
-def _tolerant(case: Case, change: str, outputs: Mapping[str, tolerance.Expected]) -> dict[str, tolerance.Expected]:
+def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[str, Expected]:
     """The floating-point outputs, with room for another algorithm.
 
     A kernel may lose digits that the drawn inputs never need, as the mean of squares less the squared mean does, or an

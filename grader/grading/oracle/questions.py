@@ -13,11 +13,13 @@ from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs, is_float
+from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
 
@@ -106,14 +108,12 @@ def _fractional(value: torch.Tensor) -> bool:
     return value.dtype is torch.bool or value.is_floating_point() or value.is_complex()
 
 
-def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, tolerance.Expected]:
+def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, Expected]:
     """The expected outputs for other inputs of the same sizes, with at least the case's baseline error."""
     return outputs_for_each(oracle, case, [inputs])[0]
 
 
-def outputs_for_each(
-    oracle: Oracle, case: Case, others: Sequence[Sequence[object]]
-) -> list[dict[str, tolerance.Expected]]:
+def outputs_for_each(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> list[dict[str, Expected]]:
     """`outputs_for` each of several inputs. Raises ProblemError."""
     return [_with_case_errors(case, trackers) for trackers in _forwards(oracle, case, others)]
 
@@ -128,13 +128,13 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
     for one in passes:
         eager = next(results)
         exact = next(results) if traits.has_float64 else None
-        again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one, oracle.device) if exact else None
+        again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one) if exact else None
         trackers = Trackers(eager, exact, has_float64=traits.has_float64, again=again)
         trackers.rounds_operands = rounds
         yield trackers
 
 
-def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, tolerance.Expected]:
+def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
     """The outputs with at least the baseline error, and with the reduction length, that they have in the case."""
     outputs = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import Evaluation, differing
 from grader.grading.oracle.first_look import absent
@@ -62,7 +63,7 @@ def _is_rounding(
     one, two = getattr(eager, table)[name], getattr(other, table)[name]
     if one is None or two is None:
         return False
-    expected = tolerance.Expected(
+    expected = Expected(
         name=name, shape=tuple(one.shape), dtype=one.dtype, reference64=one, reduction_length=lengths[table](one)
     )
     return tolerance.check(expected, two).status == "passed"

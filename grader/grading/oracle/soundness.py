@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import is_float
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.plan import ALWAYS_RANDOM, variants

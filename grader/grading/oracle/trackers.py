@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Protocol
 
 import torch
 
-from grader.grading.compare import blocks, narrow_types, nonsmooth, ties, tolerance
+from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.compare.expected import Expected
+from grader.grading.compare.together import Pack, packs
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.drawing import is_float, perturbed, perturbed_state, ties_broken
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.noise import is_float, perturbed, perturbed_state, ties_broken
 from grader.grading.oracle.pace import PERTURBED_RUNS, Pace
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -29,11 +31,12 @@ _CHOICE = random.SystemRandom()
 class _Tracker:
     """One tensor: the float64 values and the largest errors of the eager runs."""
 
-    def __init__(self, eager: torch.Tensor, exact: torch.Tensor) -> None:
+    def __init__(self, eager: torch.Tensor, exact: torch.Tensor, *, finite: bool) -> None:
+        """`finite`: whether all elements of the eager run are."""
         self.shape, self.dtype = tuple(eager.shape), eager.dtype
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
         self.overflows: torch.Tensor | None = None
-        if eager.dtype.is_floating_point and not bool(eager.isfinite().all()):
+        if eager.dtype.is_floating_point and not finite:
             exact = blocks.within_range(exact.to(eager.device), eager.dtype)
             self.overflows = exact.isfinite() & ~eager.isfinite()
         self.reference64 = exact if self.real else eager
@@ -42,22 +45,16 @@ class _Tracker:
         self.spread: torch.Tensor | None = None
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
-        for run in (eager, *narrow_types.rounded_once(self.reference64, self.dtype)):
-            self.add(run)
+        for run in narrow_types.rounded_once(self.reference64, self.dtype):
+            self.add(run, blocks.baseline_error(run, self.reference64))
 
-    def add(self, run: torch.Tensor) -> None:
+    def add(self, run: torch.Tensor, error: tuple[float, float]) -> None:
+        """Record a run with its `baseline_error`, which means nothing for integers."""
         if self.ambiguous is not None:
             self.ambiguous |= run != self.reference64
             return
-        l2, largest = blocks.baseline_error(run, self.reference64)
-        self.error_l2, self.error_max = max(self.error_l2, l2), max(self.error_max, largest)
+        self.error_l2, self.error_max = max(self.error_l2, error[0]), max(self.error_max, error[1])
         self.error_along = max(self.error_along, narrow_types.along_of(run, self.reference64))
-
-    def spread_by(self, run: torch.Tensor, *, keep: bool) -> None:
-        error = nonsmooth.absolute_error(run, self.reference64)
-        self.spread = error if self.spread is None else torch.maximum(self.spread, error)
-        if keep:
-            self.runs.append(run)
 
 
 class Trackers:
@@ -84,23 +81,40 @@ class Trackers:
         exact = reference64 or eager
         self.exact = reference64 is not None
         """Whether the reference values are from a float64 run."""
-        self._tables: dict[Table, dict[str, _Tracker]] = {}
-        for table in ("outputs", "gradients", "buffers"):
-            pairs = ((name, value, getattr(exact, table)[name]) for name, value in getattr(eager, table).items())
-            self._tables[table] = {
-                name: _Tracker(value, other) for name, value, other in pairs if value is not None and other is not None
-            }
+        self._tables: dict[Table, dict[str, _Tracker]] = {"outputs": {}, "gradients": {}, "buffers": {}}
+        found = [
+            (table, name, value, other)
+            for table in self._tables
+            for name, value in getattr(eager, table).items()
+            if value is not None and (other := getattr(exact, table)[name]) is not None
+        ]
+        finite = blocks.are_finite([value for *_, value, _ in found])
+        for (table, name, value, other), of in zip(found, finite, strict=True):
+            self._tables[table][name] = _Tracker(value, other, finite=of)
+        self.add(eager)
 
     def add(self, run: Evaluation) -> None:
-        """Record the errors of another eager run, on perturbed inputs and parameters."""
+        """Record the errors of an eager run; all but the first are on perturbed inputs and parameters."""
+        small = list[tuple[_Tracker, torch.Tensor]]()
+        for tracker, value in self._values(run):
+            if is_large(value):  # a streamed run has one of these at a time
+                tracker.add(value, blocks.baseline_error(value, tracker.reference64))
+            else:
+                small.append((tracker, value))
+        errors = blocks.baseline_errors([value for _, value in small], [tracker.reference64 for tracker, _ in small])
+        for (tracker, value), error in zip(small, errors, strict=True):
+            tracker.add(value, error)
+
+    def _values(self, run: Evaluation) -> Iterator[tuple[_Tracker, torch.Tensor]]:
+        """Each tensor of a run with its tracker; another seed may need fewer gradients."""
         for table, trackers in self._tables.items():
             for name, tracker in trackers.items():
-                if (value := getattr(run, table)[name]) is not None:  # another seed may need no gradient
-                    tracker.add(value)
+                if (value := getattr(run, table)[name]) is not None:
+                    yield tracker, value
 
     def expected(
         self, table: Table, length: Callable[[torch.Tensor], float], labels: Mapping[str, str] | None = None
-    ) -> dict[str, tolerance.Expected]:
+    ) -> dict[str, Expected]:
         """The expected tensors of a table by name.
 
         `length` returns the longest reduction behind a tensor; `labels` maps names to the names in messages.
@@ -115,7 +129,7 @@ class Trackers:
             return ties.Ties(partial(self._runs, tracker), operand) if self._tied and spreads and tracker.real else None
 
         return {
-            name: tolerance.Expected(
+            name: Expected(
                 name=(labels or {}).get(name, name),
                 shape=tracker.shape,
                 dtype=tracker.dtype,
@@ -139,11 +153,21 @@ class Trackers:
         """The spread of a tensor; the first call makes the runs, for all tensors."""
         if tracker.spread is None:
             assert self._again is not None
+            trackers = [of for table in self._tables.values() for of in table.values()]
+            groups = [[trackers[at] for at in chosen] for chosen in packs([of.reference64 for of in trackers])]
+            exact = [Pack([of.reference64 for of in group], group[0].reference64.device) for group in groups]
+            spreads = [torch.zeros_like(pack.flat, dtype=torch.float64) for pack in exact]
             for run in self._again(nonsmooth.RUNS, nonsmooth.ULPS):
-                for table, trackers in self._tables.items():
-                    for name, other in trackers.items():
-                        if (value := getattr(run, table)[name]) is not None:
-                            other.spread_by(value, keep=bool(self._tied))
+                values = dict(self._values(run))
+                for group, pack, spread in zip(groups, exact, spreads, strict=True):
+                    of_run = Pack([values.get(of, of.reference64) for of in group], pack.device)
+                    torch.maximum(spread, nonsmooth.absolute_error(of_run.flat, pack.flat), out=spread)
+                if self._tied:
+                    for of, value in values.items():
+                        of.runs.append(value)
+            for group, pack, spread in zip(groups, exact, spreads, strict=True):
+                for of, part in zip(group, pack.parts(spread), strict=True):
+                    of.spread = part
         assert tracker.spread is not None
         return tracker.spread
 
@@ -188,7 +212,7 @@ def track(
         return eager, Trackers(eager, None, has_float64=False)
     rounds = tf32 and traits.flops > 0
     exact = replace(plain, model=MODEL64)
-    again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain, device)
+    again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain)
     large = any(map(is_large, plain.inputs))
     # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
     # made, because a perturbed copy of large inputs takes too much memory.
@@ -201,7 +225,7 @@ def track(
         others = _others(again, count, pace)
     else:
         started = pace.clock()
-        moved = _perturbed(plain, device, count, nonsmooth.PERTURBATION_ULPS)
+        moved = _perturbed(plain, count, nonsmooth.PERTURBATION_ULPS)
         eager, reference64, *more = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
         others = iter(more)
@@ -232,58 +256,21 @@ def _others(again: Callable[[int, float], Iterator[Evaluation]], count: int, pac
         yield from again(count - 1, nonsmooth.PERTURBATION_ULPS)
 
 
-def perturbed_runs(ask: Ask, plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Evaluation]:
+def perturbed_runs(ask: Ask, plain: Pass, count: int, ulps: float) -> Iterator[Evaluation]:
     """Yields eager runs with noise of `ulps` units of float32's epsilon on inputs and parameters.
 
     Large inputs stay as they are if there are parameters.
     """
-    return ask(_perturbed(plain, device, count, ulps), streamed=any(map(is_large, plain.inputs)))
+    return ask(_perturbed(plain, count, ulps), streamed=any(map(is_large, plain.inputs)))
 
 
-def _perturbed(plain: Pass, device: Device, count: int, ulps: float) -> Iterator[Pass]:
+def _perturbed(plain: Pass, count: int, ulps: float) -> Iterator[Pass]:
     keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
     for turn in range(count):
         inputs = plain.inputs
         if not keeps_inputs:
             # Those behind the spread order ties in every way.
             wide = ulps >= nonsmooth.ULPS
-            inputs = ties_broken(inputs, device, turn, ulps) if wide else perturbed(inputs, device, ulps)
+            inputs = ties_broken(inputs, turn, ulps) if wide else perturbed(inputs, ulps)
         # A draw that matters no more than rounding (`randomness`) is one more perturbation.
-        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, device, ulps), seed=turn + 1)
-
-
-@dataclass(frozen=True)
-class ReductionLengths:
-    """Estimates from the counted operations, the sizes of tensors, and the lengths of scans."""
-
-    flops: float
-    """Operations of one forward's matrix products and convolutions; a multiply-add counts as 2."""
-    largest: int
-    """Elements of the largest input or output."""
-    scanned: int = 0
-    """Elements of the longest running sum or product: its last element depends on all of them."""
-
-    def of_output(self, output: torch.Tensor) -> float:
-        """K of an output.
-
-        A matrix product of K terms costs 2K operations an element. A plain sum reads largest / size elements for each.
-        """
-        size = max(output.numel(), 1)
-        return max(1.0, self.flops / (2 * size), self.largest / size, self.scanned)
-
-    def of_gradient(self, gradient: torch.Tensor) -> float:
-        """K of a gradient.
-
-        The gradient of a broadcast vector, such as a bias or a scale, is a sum over the broadcast dimensions. The
-        gradient of a matrix is a sum of products.
-        """
-        size = max(gradient.numel(), 1)
-        vector = sum(extent > 1 for extent in gradient.shape) <= 1
-        return max(1.0, self.largest / size, self.scanned, 0.0 if vector else self.flops / (2 * size))
-
-
-def reduction_lengths(plain: Pass, eager: Evaluation, traits: Traits) -> dict[Table, Callable[[torch.Tensor], float]]:
-    """The function that returns K of a tensor, by table."""
-    sizes = [value.numel() for value in (*plain.inputs, *eager.outputs.values()) if isinstance(value, torch.Tensor)]
-    of = ReductionLengths(traits.flops, max(sizes, default=1), traits.scanned)
-    return {"outputs": of.of_output, "buffers": of.of_output, "gradients": of.of_gradient}
+        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1)

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
 
@@ -47,9 +48,7 @@ class Known:
 class Subject:
     """A wrong tensor beside the right one, and the known tensors around it; all in float64 on the CPU."""
 
-    def __init__(
-        self, case: Case, actual: torch.Tensor, expected: tolerance.Expected, name: str, inputs: Sequence[str]
-    ) -> None:
+    def __init__(self, case: Case, actual: torch.Tensor, expected: Expected, name: str, inputs: Sequence[str]) -> None:
         """`name` is the operand's in the case, or the output's; `inputs` are the arguments' names in messages."""
         self.case, self.name, self.expected = case, name, expected
         self._inputs = inputs
@@ -77,12 +76,12 @@ class Subject:
         """Where the error exceeds rounding."""
         size = self.right.abs()
         rms = norm(self.right) / math.sqrt(max(self.right.numel(), 1))
-        slope = tolerance.ELEMENT_TOLERANCE + self._rounding
+        slope = ELEMENT_TOLERANCE + self._rounding
         return self.error.abs() > tolerance.BASELINE_FACTOR_MAX * self.expected.error_max + slope * (size + rms)
 
     @property
     def _rounding(self) -> float:
-        return tolerance.EPSILON * math.sqrt(self.expected.reduction_length)
+        return EPSILON * math.sqrt(self.expected.reduction_length)
 
     def explained(self, residual: torch.Tensor, of: torch.Tensor | None = None) -> bool:
         """Whether a residual is what rounding leaves of the error, or of a part `of` it."""

@@ -11,8 +11,8 @@ import torch
 
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import cut, rounded
 from grader.grading.oracle.evaluation import MODEL64, evaluate
+from grader.grading.oracle.fewer_bits import cut, rounded
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.pattern import FREE, Pattern, Subject, norm, number
 from grader.verdict.precision import TF32_BITS, Precision

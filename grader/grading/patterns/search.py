@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from grader.grading.compare import ties, tolerance
+from grader.grading.compare import ties
+from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.arrangement import arrangement
@@ -34,9 +35,7 @@ SCALE = "check what shifts and scales it there, such as a mean, a variance or it
 """The remedy for an output that is wrong by a shift or a factor."""
 
 
-def find_pattern(
-    oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: tolerance.Expected
-) -> Pattern | None:
+def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Pattern | None:
     """The first pattern that explains the error of a gradient; None without one, or if it is too large.
 
     `name` is the operand's in the case.
@@ -59,8 +58,8 @@ def _at_ties(subject: Subject) -> Pattern | None:
     if tied is None or tied.operand is None:
         return None
     right = subject.right.abs()
-    wrong = subject.error.abs() > tolerance.ELEMENT_TOLERANCE * (right + right.square().mean().sqrt())
-    if bool((wrong & ~tied.moved(subject.right, tolerance.ELEMENT_TOLERANCE)).any()):
+    wrong = subject.error.abs() > ELEMENT_TOLERANCE * (right + right.square().mean().sqrt())
+    if bool((wrong & ~tied.moved(subject.right, ELEMENT_TOLERANCE)).any()):
         return None
     return Pattern("is wrong at ties of the inputs only", ties.REMEDY)
 
@@ -78,9 +77,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     return None
 
 
-def _subject(
-    oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: tolerance.Expected
-) -> Subject | None:
+def _subject(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:
     real = expected.dtype.is_floating_point and not actual.is_complex()
     if not real or not 0 < actual.numel() <= MAX_ELEMENTS or not bool(actual.isfinite().all()):
         return None

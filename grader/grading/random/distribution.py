@@ -23,7 +23,7 @@ from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, 
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.drawing import is_float
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend

@@ -18,8 +18,8 @@ from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
-from grader.grading.oracle.drawing import perturbed, perturbed_state
 from grader.grading.oracle.evaluation import Evaluation
+from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.pace import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers
@@ -49,7 +49,7 @@ def _own(candidate: Candidate, case: Case) -> Case | None:
         return None
     trackers = Trackers(own, None, has_float64=True)
     for _ in range(PERTURBED_RUNS):
-        inputs, state = perturbed(case.inputs, candidate.device), perturbed_state(case.state, candidate.device)
+        inputs, state = perturbed(case.inputs), perturbed_state(case.state)
         run = _run(candidate, replace(case, inputs=tuple(inputs), state=state))
         if run is None or any((run.gradients[name] is None) != (own.gradients[name] is None) for name in case.wrt):
             return None

@@ -5,9 +5,11 @@ On a CPU each part of a call is a job. On a GPU each part is put on the referee'
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +17,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
+from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
@@ -71,6 +74,11 @@ class Call:
 class NotQueued(Exception):
     """A call waited for the GPU before all of it was queued. It was let in late, so its time is void."""
 
+    def __init__(self, *, reference: bool) -> None:
+        """`reference`: whether it was one of the reference's."""
+        super().__init__()
+        self.reference = reference
+
 
 class Caller:
     """Makes the timed calls of both sides. What a call leaves in a worker is freed before the next call."""
@@ -80,23 +88,48 @@ class Caller:
         self._device = oracle.device
         self._backend = backend(oracle.device)
         self._flush_bytes = self._backend.flush_bytes()
-        self._cleared_at = 0.0
-        """When, by `time.monotonic`, the memory that a side gave back is cleared."""
+        self._unused_bytes = self._backend.unused_bytes()
+        """Of the device's memory, when it was last looked at."""
         if self._backend.timeline:  # else, each sample begins by freeing
             for index in range(len(sides)):
                 self._do(index, _CLEAR)
 
-    def calls(self, index: int, phase: Phase, draws: Sequence[Draw], *, queued: bool) -> list[Call]:
-        """One call of side `index` for each draw.
+    @contextlib.contextmanager
+    def pages_renewed(self, indices: Sequence[int]) -> Iterator[None]:
+        """Have these sides renew their pages, at once, while the block runs. Raises Stopped."""
+        if not self._backend.timeline or not indices:  # on a host, each sample does so by itself
+            yield
+            return
+        with ThreadPoolExecutor(len(indices)) as threads:
+            renewals = [threads.submit(self.renew_pages, index) for index in indices]
+            yield
+            for renewal in renewals:
+                renewal.result()
 
-        Raises NotQueued if `queued` and a call could not be queued, and Stopped if the candidate fails.
-        """
-        if not self._backend.timeline:
-            self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
-            return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
-        time.sleep(max(0.0, self._cleared_at - time.monotonic()))
+    def renew_pages(self, index: int) -> None:
+        """Have a side map new pages of a GPU's memory for its next calls. Raises Stopped."""
         self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
-        return [self._on_gpu(index, phase, draw, queued) for draw in draws]
+
+    def calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], start: Start) -> dict[Phase, list[Call]]:
+        """One call of side `index` for each draw of each phase.
+
+        Raises NotQueued if a call should have been queued and could not be, and Stopped if the candidate fails.
+        """
+        if self._backend.timeline:
+            self._await_cleared()
+        return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in draws.items()}
+
+    def _calls(self, index: int, phase: Phase, draws: Sequence[Draw], start: Start) -> list[Call]:
+        if self._backend.timeline:
+            return [self._on_gpu(index, phase, draw, start) for draw in draws]
+        self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
+        return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
+
+    def _await_cleared(self) -> None:
+        """Wait until the driver has overwritten the memory that any process gave back since the last look."""
+        unused = self._backend.unused_bytes()
+        time.sleep(p.clearing_seconds(unused - self._unused_bytes))
+        self._unused_bytes = unused
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
         """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
@@ -109,17 +142,17 @@ class Caller:
             results.append(self._run(index, job, self._doing(phase)))
         return _call(phase, results)
 
-    def _on_gpu(self, index: int, phase: Phase, draw: Draw, queued: bool) -> Call:
+    def _on_gpu(self, index: int, phase: Phase, draw: Draw, start: Start) -> Call:
         """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
         results = []
         for part in PARTS[phase]:
             last = part == PARTS[phase][-1]
-            job = TimelineJob(self._sides[index].worker, queued=queued, drop=_CLEAR if last else None)
-            self._fill(job, index, phase, part, draw, alone=not queued)
+            job = TimelineJob(self._sides[index].worker, start=start, drop=_CLEAR if last else None)
+            self._fill(job, index, phase, part, draw, alone=start == "at once")
             result = self._run(index, job, self._doing(phase))
             if not result.queued:
                 self._do(index, _CLEAR)
-                raise NotQueued
+                raise NotQueued(reference=index == 0)
             results.append(result)
         return _call(phase, results)
 
@@ -156,11 +189,7 @@ class Caller:
             job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
     def give_back(self, index: int) -> None:
-        """Free all memory of a side that its models do not need; the next call waits until it is cleared.
-
-        Raises Stopped.
-        """
-        unused = self._backend.unused_bytes()
+        """Free all memory of a side that its models do not need. Raises Stopped."""
         if index:
             self._candidate.release("timing")
         else:
@@ -168,7 +197,6 @@ class Caller:
             worker = self._sides[index].worker
             with worker.within(REFERENCE_SECONDS):
                 worker.release_memory()
-        self._cleared_at = time.monotonic() + p.clearing_seconds(self._backend.unused_bytes() - unused)
 
     def _do(self, index: int, *steps: p.Step) -> None:
         job = JobBuilder(self._sides[index].worker, self._device, at_once=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
 from grader.grading.candidate import MODEL
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import is_large
+from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
@@ -25,6 +27,8 @@ from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3
 """Share of a timed output's integers that may differ: near ties fall either way. A choice."""
+Distance = tuple[float, float] | None
+"""As `blocks.distance` returns it."""
 REMEDY = "compute every call from its own arguments and parameters, since the untimed cases passed"
 REMEDY_WITH_FLAGS = (
     "check what runs while torch.backends.cudnn.allow_tf32 is True, PyTorch's default: with False, the same passed"
@@ -50,86 +54,101 @@ class Comparison:
     def difference_of(self, draw: Draw, reference: Call, candidate: Call) -> Diagnosis | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
         exact = ExactCheck(self.oracle, self.case, draw, tf32=self.tf32)
-        pairs: list[tuple[Table, str, str, str]] = [
-            ("outputs", name, f"output:t:{name}", f"output:t:{name}") for name in self.case.outputs
-        ]
-        for name in self.case.buffers:
-            if name in self.places:
-                pairs.append(("buffers", name, f"state:{MODEL}:{name}", f"state:{MODEL}:{self.places[name].name}"))
-        if "backward" in reference.times:
-            for name, theirs in self.operands.items():
-                if self.case.gradients[name] is not None and f"grad:t:{name}" in reference.sealed:
-                    pairs.append(("gradients", name, f"grad:t:{name}", f"grad:t:{theirs}"))
-        errors = self._errors(draw, reference, candidate)
-        for table, name, ours, other in pairs:
-            expected = getattr(self.case, table)[name]
-            if table == "gradients" and errors is None:
+        rows = list(self._rows(reference, candidate))
+        rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
+        found = blocks.distances([row.compared for row in rounded], [row.right for row in rounded])
+        distances = dict(zip(map(id, rounded), found, strict=True))
+        errors = self._errors(draw, {row.name: distances.get(id(row)) for row in rows if row.table == "outputs"})
+        for row in rows:
+            if row.table == "gradients" and errors is None:
                 continue
-            right, actual = reference.sealed[ours], candidate.sealed.get(other)
-            if actual is not None and table != "outputs" and name in self.places:
-                actual = self.places[name].take(actual)
-            error = None if errors is None else errors.get(expected.name)
-            if table == "outputs":
-                error = self._shipped().get(expected.name)
-            fault = self._fault(expected, right, actual, partial(exact.explains, table, name), error)
+            error = None if errors is None else errors.get(row.expected.name)
+            if row.table == "outputs":
+                error = self._shipped().get(row.expected.name)
+            fault = row.fault(distances.get(id(row)), error, partial(exact.explains, row.table, row.name))
             if fault is not None:
                 what, amount = fault
-                is_gradient = table == "gradients"
+                is_gradient, name = row.table == "gradients", row.expected.name
                 return diagnose(
                     "timed_gradient_wrong" if is_gradient else "timed_output_wrong",
-                    (f"gradient of `{expected.name}`" if is_gradient else expected.name) + f" of a timed call {what}",
+                    (f"gradient of `{name}`" if is_gradient else name) + f" of a timed call {what}",
                     where=f"variant {self.case.variant}",
                     amount=amount,
                     remedy=REMEDY_WITH_FLAGS if draw.few_bits else REMEDY,
                 )
         return None
 
+    def _rows(self, reference: Call, candidate: Call) -> Iterator[Row]:
+        """What of a call is compared: outputs, buffers, gradients."""
+        sources: list[tuple[Table, str, str, str]] = [
+            ("outputs", name, f"output:t:{name}", f"output:t:{name}") for name in self.case.outputs
+        ]
+        for name in self.case.buffers:
+            if name in self.places:
+                sources.append(("buffers", name, f"state:{MODEL}:{name}", f"state:{MODEL}:{self.places[name].name}"))
+        if "backward" in reference.times:
+            for name, theirs in self.operands.items():
+                if self.case.gradients[name] is not None and f"grad:t:{name}" in reference.sealed:
+                    sources.append(("gradients", name, f"grad:t:{name}", f"grad:t:{theirs}"))
+        for table, name, ours, other in sources:
+            actual = candidate.sealed.get(other)
+            if actual is not None and table != "outputs" and name in self.places:
+                actual = self.places[name].take(actual)
+            yield Row(table, name, getattr(self.case, table)[name], reference.sealed[ours], actual)
+
     def _shipped(self) -> Mapping[str, float]:
         return workload.shipped_error(self.oracle, self.case, tf32=self.tf32)
 
-    def _errors(self, draw: Draw, reference: Call, candidate: Call) -> Mapping[str, float] | None:
-        """The baseline errors of gradients by name; None if none tells a right one from a wrong one."""
-        if not draw.few_bits:
-            return self._shipped()
-        expected, distances = shipped_flags.errors(self.oracle, self.case), {}
-        for name, output in self.case.outputs.items():
-            right, actual = reference.sealed[f"output:t:{name}"], candidate.sealed.get(f"output:t:{name}")
-            if output.dtype.is_floating_point and actual is not None:
-                distances[output.name] = blocks.distance(actual.view(right.shape), right) or (math.inf, 1.0)
+    def _errors(self, draw: Draw, outputs: Mapping[str, Distance]) -> Mapping[str, float] | None:
+        """The baseline errors of gradients by name, by the distances of outputs.
+
+        None if none tells a right gradient from a wrong one.
+        """
         shipped = self._shipped()
+        if not draw.few_bits:
+            return shipped
+        expected = shipped_flags.errors(self.oracle, self.case)
+        distances = {
+            self.case.outputs[name].name: distance or (math.inf, 1.0)
+            for name, distance in outputs.items()
+            if self.case.outputs[name].dtype.is_floating_point
+        }
         if expected.forward_is_exact(distances):
             return {**shipped, **{name: error for name, error in expected.few_bits.items() if math.isfinite(error)}}
         return shipped if self.timed else None
 
-    def _fault(
-        self,
-        expected: tolerance.Expected,
-        reference: torch.Tensor,
-        actual: torch.Tensor | None,
-        rounding_explains: Callable[[torch.Tensor], bool],
-        baseline_error: float | None,
+
+class Row(NamedTuple):
+    """One tensor of a call."""
+
+    table: Table
+    name: str
+    expected: Expected
+    right: torch.Tensor
+    """The reference's."""
+    actual: torch.Tensor | None
+    """The candidate's."""
+
+    @property
+    def compared(self) -> torch.Tensor:
+        """The candidate's, in the reference's shape."""
+        assert self.actual is not None
+        return self.actual.view(self.right.shape)
+
+    def fault(
+        self, distance: Distance, baseline_error: float | None, rounding_explains: Callable[[torch.Tensor], bool]
     ) -> tuple[str, str | None] | None:
-        """(the fault, its amount), or None if the tensor is right."""
-        if actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
-            return ("is missing", None) if bool(reference.any()) else None
-        actual = actual.view(reference.shape)
-        if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-            fault = _too_many_differ(expected, reference, actual)
-            return None if fault is None or rounding_explains(actual) else fault
-        between = blocks.distance(actual, reference)
-        if between is None:
-            if rounding_explains(actual):
-                return None
-            return "has NaN or infinity where the reference has none, or the other way round", None
-        if baseline_error is None:
-            baseline_error = expected.error_l2 / max(expected.norm, 1e-300)
-        distance, size = between
-        units = tolerance.ROUNDING_UNITS + expected.reduction_length**0.5
-        bound = tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * units * tolerance.EPSILON * size + 1e-30
-        if distance <= bound or rounding_explains(actual):
-            return None
-        error, allowed = distance / max(size, 1e-300), bound / max(size, 1e-300)
-        return "differs from the reference's", f"by {error:.2g} (relative RMS) where {allowed:.2g} is allowed"
+        """(what is wrong, by how much), or None if the tensor is right."""
+        if self.actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
+            return ("is missing", None) if bool(self.right.any()) else None
+        found: tuple[str, str | None] | None
+        if not self.expected.rounds:
+            found = _too_many_differ(self.expected, self.right, self.compared)
+        elif distance is None:
+            found = "has NaN or infinity where the reference has none, or the other way round", None
+        else:
+            found = _too_far(self.expected, *distance, baseline_error)
+        return None if found is None or rounding_explains(self.compared) else found
 
 
 class ExactCheck:
@@ -149,7 +168,7 @@ class ExactCheck:
         expected = self._expected(table, name)
         return expected is not None and tolerance.check(expected, actual).status == "passed"
 
-    def _expected(self, table: Table, name: str) -> tolerance.Expected | None:
+    def _expected(self, table: Table, name: str) -> Expected | None:
         oracle, case, draw = self._oracle, self._case, self._draw
         traits = oracle.traits(case)
         untimed = getattr(case, table)[name]
@@ -166,11 +185,21 @@ class ExactCheck:
         return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
 
 
-def _too_many_differ(
-    expected: tolerance.Expected, reference: torch.Tensor, actual: torch.Tensor
-) -> tuple[str, str] | None:
+def _too_many_differ(expected: Expected, reference: torch.Tensor, actual: torch.Tensor) -> tuple[str, str] | None:
     """The fault if more integers differ than the reference's own runs may."""
     count = int((actual != reference).sum())
     if count <= tolerance.BASELINE_FACTOR_L2 * expected.ambiguous_count + DIFFERENT_SHARE * reference.numel():
         return None
     return "differs from the reference's", f"in {count} of {reference.numel()} elements"
+
+
+def _too_far(expected: Expected, distance: float, size: float, baseline_error: float | None) -> tuple[str, str] | None:
+    """The fault if a tensor of this norm is further from the reference's than rounding allows."""
+    if baseline_error is None:
+        baseline_error = expected.error_l2 / max(expected.norm, 1e-300)
+    units = tolerance.ROUNDING_UNITS + expected.reduction_length**0.5
+    bound = tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * units * EPSILON * size + 1e-30
+    if distance <= bound:
+        return None
+    error, allowed = distance / max(size, 1e-300), bound / max(size, 1e-300)
+    return "differs from the reference's", f"by {error:.2g} (relative RMS) where {allowed:.2g} is allowed"

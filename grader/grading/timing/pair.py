@@ -10,24 +10,27 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import torch
 
 from grader.catalog.problem_module import Variant
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.executor import WorkerLost
+from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs, in_unit_range, is_float, is_mask
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.noise import Values, is_float, is_mask, noisy_each, values_of_each
+from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing import shipped_flags
-from grader.grading.timing.calls import Call, Caller, Draw, Part, Phase, Side
+from grader.grading.timing.calls import Call, Caller, Draw, NotQueued, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
 from grader.machine.backends import backend
@@ -73,73 +76,101 @@ class WorkerPair:
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()
-        self.queued = False
-        """On a GPU, both sides queue calls before the inputs come. First calls, which load and allocate, cannot."""
+        self.together = not self._in_turn and case.nbytes <= KEPT_BYTES
+        """Whether one sample may hold the values of all phases."""
+        self.start: Start = "at once"
+        """When a GPU begins a call. First calls, which load and allocate, cannot be queued."""
         self._same_inputs = self._draws_the_same()
         self._tables = oracle.traits(case).tables
 
     def time_pair(
-        self, phase: Phase, reference_first: bool, calls: int, *, probe: bool = False
+        self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False
     ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
-        """Times of (reference, candidate) per call, on values drawn for this pair alone, and what was wrong.
+        """Times of (reference, candidate) per call, and what was wrong.
 
-        With `probe`, if the reference is first, one more call repeats another with a few elements of the inputs
-        changed. It is compared and does not count: a result that is kept by a sample of the inputs in timed calls only
-        shows here. Raises NotQueued if a call should have been queued and could not be.
+        Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
+        reference is first, one more call of each phase repeats another with a few elements of the inputs changed. It
+        is compared and does not count: a result that is kept by a sample of the inputs in timed calls only shows here.
+        Raises NotQueued if a call should have been queued and could not be.
         """
-        draws = [self._draw(phase) for _ in range(calls)]
-        # The reference first: inputs that it refuses say nothing about a candidate.
-        probed = secrets.randbelow(calls) + 1 if probe and reference_first and self._can_probe() else None
-        if probed is not None:
-            draws.insert(probed, self._edited(draws[probed - 1]))
-        made: dict[int, list[Call]] = {}
-        refused = False
+        both = () if self._in_turn else (0, 1)
+        with self._caller.pages_renewed(both):
+            draws = {phase: [self._draw(phase) for _ in range(count)] for phase, count in calls.items()}
+            # The reference first: inputs that it refuses say nothing about a candidate.
+            probed = self._add_probes(draws) if probe and reference_first and self._can_probe() else {}
+        made: dict[int, dict[Phase, list[Call]]] = {}
+        missed: NotQueued | None = None
         for index in (0, 1) if reference_first else (1, 0):
-            with self._other_paused(index), _out_of_the_way(self._oracle.device):
-                try:
-                    made[index] = self._caller.calls(index, phase, draws, queued=self.queued)
-                except ProblemError as error:
-                    if probed is None or isinstance(error, ReferenceLost | ReferenceOutOfMemory):
-                        raise
-                    refused = True
-            if refused:
-                return self.time_pair(phase, reference_first, calls)
-            if self._in_turn:
-                self._caller.give_back(index)
-        matching = self._sides[1].matching
-        comparison = Comparison(
-            self._oracle, self._case, self._sides[1].operands, matching.places, self._tf32, self._timed
-        )
-        wrong = (comparison.difference_of(*one) for one in zip(draws, made[0], made[1], strict=True))
-        middle = backend(self._oracle.device).timing.middle
-        first_wrong = next((diagnosis for diagnosis in wrong if diagnosis), None)
-        if probed is not None:
-            del made[0][probed], made[1][probed]
-        return _typical(made[0], middle), _typical(made[1], middle), first_wrong
+            try:
+                made[index] = self._calls(index, draws)
+            except NotQueued as error:
+                missed = missed if missed and missed.reference else error
+            except ProblemError as error:
+                if not probed or isinstance(error, ReferenceLost | ReferenceOutOfMemory):
+                    raise
+                return self.time_pair(calls, reference_first)
+        if missed is not None:
+            raise missed
+        wrong = self._first_wrong(draws, made[0], made[1])
+        for side in made.values():
+            for phase, position in probed.items():
+                del side[phase][position]
+        return _typical(made[0], self._oracle.device), _typical(made[1], self._oracle.device), wrong
 
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
             with self._other_paused(0):
-                self._caller.calls(0, phase, [self._draw(phase)], queued=self.queued)
+                self._caller.calls(0, {phase: [self._draw(phase)]}, self.start)
+
+    def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]]) -> dict[Phase, list[Call]]:
+        """The calls of one side, undisturbed by the other."""
+        with self._other_paused(index), _out_of_the_way(self._oracle.device):
+            if self._in_turn:
+                self._caller.renew_pages(index)
+            made = self._caller.calls(index, draws, self.start)
+        if self._in_turn:
+            self._caller.give_back(index)
+        return made
+
+    def _first_wrong(
+        self,
+        draws: Mapping[Phase, Sequence[Draw]],
+        reference: Mapping[Phase, Sequence[Call]],
+        candidate: Mapping[Phase, Sequence[Call]],
+    ) -> Diagnosis | None:
+        operands, places = self._sides[1].operands, self._sides[1].matching.places
+        comparison = Comparison(self._oracle, self._case, operands, places, self._tf32, self._timed)
+        triples = (zip(draws[phase], reference[phase], candidate[phase], strict=True) for phase in draws)
+        found = (comparison.difference_of(*triple) for triple in chain.from_iterable(triples))
+        return next((diagnosis for diagnosis in found if diagnosis), None)
+
+    def _add_probes(self, draws: Mapping[Phase, list[Draw]]) -> dict[Phase, int]:
+        """Insert a probe behind a drawn call of each phase; the positions of the probes."""
+        positions = {phase: secrets.randbelow(len(of_phase)) + 1 for phase, of_phase in draws.items()}
+        for phase, position in positions.items():
+            draws[phase].insert(position, self._edited(draws[phase][position - 1]))
+        return positions
 
     def _draw(self, phase: Phase) -> Draw:
-        device = self._oracle.device
+        device, case = self._oracle.device, self._case
         _, inputs = draw_inputs(self._variant(), device, secrets.randbits(62))
         if self._same_inputs:
-            inputs = [
-                _noisy(value, SAME_INPUT_NOISE) if is_float(value) and not is_mask(value) else value for value in inputs
-            ]
-        state = {
-            name: value if name in self._tables or not is_float(value) else _noisy(value, PARAMETER_NOISE)
-            for name, value in self._case.state.items()
-        }
+            moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
+            noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
+            for index, value in zip(moved, noisy, strict=True):
+                inputs[index] = value
+        state = dict(case.state)
+        names = [name for name, value in state.items() if name not in self._tables and is_float(value)]
+        state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
+        if phase != "training":
+            return Draw(inputs, state, {})
         cotangents = {
             name: draw_cotangent(tuple(value.shape), value.dtype, device, False)
-            for name, value in self._case.cotangents.items()
+            for name, value in case.cotangents.items()
         }
-        draw = Draw(inputs, state, cotangents if phase == "training" else {})
-        return self._with_few_bits(draw) if self._few_bits and phase == "training" else draw
+        draw = Draw(inputs, state, cotangents)
+        return self._with_few_bits(draw) if self._few_bits else draw
 
     def _with_few_bits(self, draw: Draw) -> Draw:
         inputs = shipped_flags.inputs_of_few_bits(draw.inputs)
@@ -217,16 +248,20 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
             os.sched_setaffinity(0, cores)
 
 
-def _noisy(value: torch.Tensor, share: float) -> torch.Tensor:
-    noisy = value * (1 + share * torch.randn_like(value))
-    return noisy.clamp_(-1, 1) if in_unit_range(value) and not is_mask(value) else noisy
+def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:
+    """Floating-point tensors with relative noise of this size, those in [-1, 1] but masks within it."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    kinds = [Values(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(tensors)]
+    return noisy_each(tensors, [share] * len(tensors), kinds)
 
 
-def _typical(calls: Sequence[Call], middle: Callable[[Sequence[float]], float]) -> dict[Part, Time]:
-    found = {}
-    for part in calls[0].times:
-        times = [call.times[part] for call in calls]
-        interval = middle([time.interval for time in times])
-        waited = interval - middle([time.interval - time.waited for time in times])
-        found[part] = Time(middle([time.reported for time in times]), interval, waited=waited)
+def _typical(made: Mapping[Phase, Sequence[Call]], device: Device) -> dict[Part, Time]:
+    """The time of each part over the calls of its phase."""
+    found, middle = dict[Part, Time](), backend(device).timing.middle
+    for calls in made.values():
+        for part in calls[0].times:
+            times = [call.times[part] for call in calls]
+            interval = middle([time.interval for time in times])
+            waited = interval - middle([time.interval - time.waited for time in times])
+            found[part] = Time(middle([time.reported for time in times]), interval, waited=waited)
     return found

@@ -7,11 +7,11 @@ import random
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.grading.outcome import diagnose
-from grader.grading.timing.calls import FIGURES, NotQueued, Part, Phase
+from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair
@@ -61,6 +61,7 @@ class WrongOutput(Exception):
 
 PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]
 """Times of (reference, candidate)."""
+Group = tuple[Phase, ...]
 RoundTimes = tuple[tuple[Time, Time], tuple[Time, Time]]
 """One figure's two pairs of (reference, candidate)."""
 
@@ -75,71 +76,79 @@ class Rounds:
         self, pair: WorkerPair, phases: Sequence[Phase], device: Device, known_calls: dict[Phase, int], plan: Plan
     ) -> None:
         """`known_calls`: calls in one sample by phase, as learned from earlier candidates; filled in here."""
-        self._pair, self._phases = pair, phases
+        self._pair = pair
+        self._groups = (tuple(phases),) if pair.together else tuple((phase,) for phase in phases)
+        """Phases that one sample times together."""
         self._calls = dict.fromkeys(phases, 1)
-        self._first_calls: dict[Phase, tuple[bool, Mapping[Part, Time]]] = {}
+        self._first_calls: dict[Group, tuple[bool, Mapping[Part, Time]]] = {}
         """Whether the reference was first, and the candidate's times, where these may count."""
         self._rounds_until_probe = secrets.randbelow(min(plan.min_rounds, FEWEST_ROUNDS))
         """Rounds before the one whose pairs have a probe."""
-        for phase in phases:  # keeps lazy initialisation and autotuning out of the samples
+        traits = backend(device).timing
+        for group in self._groups:  # keeps lazy initialisation and autotuning out of the samples
             reference_first = random.random() < 0.5
-            times = self._time_pair(phase, reference_first)
-            if plan.stops_when_hopeless and known_calls.get(phase) == 1 and _far_beyond_hopeless(times):
-                self._first_calls[phase] = reference_first, times[1]
+            times = self._time_pair(group, reference_first)
+            long = all(known_calls.get(phase) == 1 for phase in group)
+            if plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
+                self._first_calls[group] = reference_first, times[1]
             # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
-            if backend(device).on_host and _total(times[0]) > FIRST_CALL_FACTOR * backend(device).timing.sample_ms:
-                known_calls[phase] = 1
-        pair.queued = True
-        for phase in phases:
-            if known_calls.get(phase) != 1:  # one warm-up is enough for a long call
+            if backend(device).on_host:
+                limit_ms = FIRST_CALL_FACTOR * traits.sample_ms
+                known_calls.update({phase: 1 for phase in group if _total(times[0], PARTS[phase]) > limit_ms})
+        pair.start = "queued"
+        for group in self._groups:
+            short = tuple(phase for phase in group if known_calls.get(phase) != 1)
+            if short:  # one warm-up is enough for a long call
                 try:
-                    reference, _ = self._time_pair(phase, random.random() < 0.5)
-                    known_calls[phase] = repeats(_total(reference), device)
-                except NotQueued:
+                    reference, _ = self._time_pair(short, random.random() < 0.5)
+                    known_calls.update({phase: repeats(_total(reference, PARTS[phase]), device) for phase in short})
+                except NotQueued as missed:
                     if plan.stops_when_hopeless:  # each try takes half a second
-                        self.time_launches()
-            self._calls[phase] = known_calls.get(phase, 1)
+                        self.begin_otherwise(missed)
+        self._calls = {phase: known_calls.get(phase, 1) for phase in phases}
 
-    def time_launches(self) -> None:
-        """From now on, time both sides with their launches."""
-        self._pair.queued = False
+    def begin_otherwise(self, missed: NotQueued) -> None:
+        """From now on, begin calls that cannot be queued, on both sides alike."""
+        self._pair.start = "full queue" if missed.reference else "at once"
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """A note if launches were timed."""
-        if self._pair.queued:
+        if self._pair.start == "queued":
             return ()
-        return (
-            diagnose(
-                "launches_timed",
-                "a call waits for the GPU before all of it is queued, so both sides are timed with their launches",
-                remedy="do not wait for the device in forward or backward: no .item(), no synchronize()",
-                severity="info",
-            ),
-        )
+        what = "a call waits for the GPU before all of it is queued, so both sides are timed with their launches"
+        remedy = "do not wait for the device in forward or backward: no .item(), no synchronize()"
+        if self._pair.start == "full queue":
+            what = (
+                "the reference's calls cannot be queued as a whole, so both sides are timed with the launches behind "
+                "the first thousand, as far as these do not hide behind kernels"
+            )
+            remedy = "launch fewer and longer kernels"
+        return (diagnose("launches_timed", what, remedy=remedy, severity="info"),)
 
     def run_round(self, look: Callable[[], None]) -> dict[str, RoundTimes]:
         """Times of one round by figure; `look` is called while the device is warm. Raises NotQueued too."""
         figures: dict[str, RoundTimes] = {}
-        if self._calls[self._phases[0]] > 1:  # drawing the values of a long call keeps the GPU busy until it comes
-            self._pair.wake(self._phases[0])
+        if self._calls[self._groups[0][0]] > 1:  # drawing a long call's values keeps the GPU busy until it comes
+            self._pair.wake(self._groups[0][0])
         probe = self._rounds_until_probe == 0
         self._rounds_until_probe -= 1
-        for phase in self._phases:
-            reference_first, first_call = self._first_calls.pop(phase, (random.random() < 0.5, None))
-            pairs = [self._time_pair(phase, not reference_first, probe=probe)]
+        for group in self._groups:
+            reference_first, first_call = self._first_calls.pop(group, (random.random() < 0.5, None))
+            pairs = [self._time_pair(group, not reference_first, probe=probe)]
             look()
             if first_call is not None and _far_beyond_hopeless(pairs[0]):
                 pairs.append((pairs[0][0], first_call))
             else:
-                pairs.append(self._time_pair(phase, reference_first, probe=probe))
+                pairs.append(self._time_pair(group, reference_first, probe=probe))
                 look()
-            for name, parts in FIGURES[phase].items():
+            for name, parts in (figure for phase in group for figure in FIGURES[phase].items()):
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
                 figures[name] = first_pair, second_pair
         return figures
 
-    def _time_pair(self, phase: Phase, reference_first: bool, *, probe: bool = False) -> PairTimes:
-        reference, candidate, wrong = self._pair.time_pair(phase, reference_first, self._calls[phase], probe=probe)
+    def _time_pair(self, group: Group, reference_first: bool, *, probe: bool = False) -> PairTimes:
+        calls = {phase: self._calls[phase] for phase in group}
+        reference, candidate, wrong = self._pair.time_pair(calls, reference_first, probe=probe)
         if wrong is not None:
             raise WrongOutput(wrong)
         return reference, candidate
@@ -152,9 +161,9 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
     while count < plan.max_rounds:
         try:
             round_times = rounds.run_round(watch.look)
-        except NotQueued:
+        except NotQueued as error:
             if missed:  # one miss may be the machine's
-                rounds.time_launches()
+                rounds.begin_otherwise(error)
                 samples.clear()
                 count = 0
             missed = True
@@ -182,9 +191,9 @@ def repeats(call_ms: float, device: Device) -> int:
     return max(1, min(timing.sample_calls, math.ceil(timing.sample_ms / max(call_ms, 1e-6))))
 
 
-def _total(times: Mapping[Part, Time]) -> float:
-    """Reported milliseconds of all parts."""
-    return sum(part.reported for part in times.values())
+def _total(times: Mapping[Part, Time], parts: Iterable[Part] | None = None) -> float:
+    """Reported milliseconds of these parts, or of all."""
+    return sum(times[part].reported for part in (times if parts is None else parts))
 
 
 def _far_beyond_hopeless(times: PairTimes) -> bool:

@@ -20,10 +20,12 @@ import torch
 
 from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.compare.blocks import is_large
+from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import cut, is_float, whole_numbers
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, differing
+from grader.grading.oracle.fewer_bits import cut_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
+from grader.grading.oracle.noise import is_float, values_of_each
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import perturbed_runs
 from grader.grading.timing import workload
@@ -49,7 +51,7 @@ class FlagErrors:
         `distances`: the norms of the difference and of the reference's output, by name.
         """
         for name, (distance, size) in distances.items():
-            bound = tolerance.BASELINE_FACTOR_L2 * (self.few_bits.get(name, 0.0) + tolerance.ELEMENT_TOLERANCE)
+            bound = tolerance.BASELINE_FACTOR_L2 * (self.few_bits.get(name, 0.0) + ELEMENT_TOLERANCE)
             if distance > bound * size or bound > self.outputs.get(name, 0.0) / 2:
                 return False
         return True
@@ -99,7 +101,7 @@ def _errors(oracle: Oracle, case: Case) -> FlagErrors:
     others = ask([replace(few, tf32=True), replace(few, substitute="tf32")])
     # A small call that rounding moves across a non-smooth point is compared with exact values of its own.
     count = int(any(map(is_large, few.inputs)))
-    for runs in (others, perturbed_runs(ask, few, oracle.device, count, nonsmooth.PERTURBATION_ULPS)):
+    for runs in (others, perturbed_runs(ask, few, count, nonsmooth.PERTURBATION_ULPS)):
         for run in runs:
             for name, error in _relative(case, run, right).items():
                 most[name] = max(most.get(name, 0.0), error)
@@ -114,28 +116,30 @@ def _few_rows(oracle: Oracle, case: Case) -> Case:
 
 
 def _relative(case: Case, run: Evaluation, right: Evaluation) -> dict[str, float]:
-    found = {}
-    for table, names in (("outputs", case.outputs), ("gradients", case.gradients)):
-        of, base = getattr(run, table), getattr(right, table)
-        for name in names:
-            expected = names[name]
-            if expected is None or name not in of or of[name] is None or not expected.dtype.is_floating_point:
-                continue
-            between = blocks.distance(of[name], base[name])
-            distance, size = between or (float("inf"), 1.0)
-            found[expected.name] = distance / max(size, 1e-300)
-    return found
+    rows = [
+        (expected.name, value, getattr(right, table)[name])
+        for table, tensors in (("outputs", case.outputs), ("gradients", case.gradients))
+        for name, value in getattr(run, table).items()
+        if value is not None and (expected := tensors[name]) is not None and expected.dtype.is_floating_point
+    ]
+    distances = blocks.distances([value for _, value, _ in rows], [base for *_, base in rows])
+    pairs = [between or (float("inf"), 1.0) for between in distances]
+    return {name: distance / max(size, 1e-300) for (name, *_), (distance, size) in zip(rows, pairs, strict=True)}
 
 
 def inputs_of_few_bits(inputs: Collection[object]) -> list[object]:
     """Inputs cut to the bits of TensorFloat-32, but whole numbers."""
-    return [_cut(value, TF32_BITS) for value in inputs]
+    return _cut_each(inputs, TF32_BITS)
 
 
 def state_of_few_bits(state: Mapping[str, torch.Tensor], tables: Collection[str]) -> dict[str, torch.Tensor]:
     """Parameters and buffers but `tables` cut to half of those bits."""
-    return {name: value if name in tables else _cut(value, TF32_BITS // 2) for name, value in state.items()}
+    names = [name for name in state if name not in tables]
+    return {**state, **dict(zip(names, _cut_each([state[name] for name in names], TF32_BITS // 2), strict=True))}
 
 
-def _cut(value: Any, bits: int) -> Any:
-    return cut(value, bits) if is_float(value) and not whole_numbers(value) else value
+def _cut_each(values: Collection[object], bits: int) -> list[Any]:
+    kinds = iter(values_of_each([value for value in values if is_float(value)]))
+    kept = [is_float(value) and not next(kinds).whole for value in values]
+    found = iter(cut_each((value for value, cuts in zip(values, kept, strict=True) if cuts), bits))
+    return [next(found) if cuts else value for value, cuts in zip(values, kept, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -14,8 +15,7 @@ from grader.grading.compare import blocks
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.narrow_types import is_narrow
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import rounded
-from grader.grading.oracle.evaluation import MODEL, evaluate
+from grader.grading.oracle.evaluation import MODEL, Pass, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
 from grader.machine.backends import backend
@@ -34,27 +34,26 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     if oracle.has_fewer_rows and case.variant in WHOLE:
         return dict(shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32))
     traits = oracle.traits(case)
-    given = case.inputs, case.state, case.cotangents
-    runs = [evaluate(oracle, MODEL, traits, *given, case.wrt, case.training, tf32=tf32)]
+    plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+    passes = [replace(plain, tf32=tf32)]
     counted, everywhere = work(oracle, case).forward, oracle.precision.meaning.tf32
     if tf32 and backend(oracle.device).tf32 and (counted.convolution or (everywhere and counted.matmul)):
         # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
-        inputs, state, cotangents = (
-            [rounded(value) for value in case.inputs],
-            {name: rounded(value) for name, value in case.state.items()},
-            {name: rounded(value) for name, value in case.cotangents.items()},
-        )
-        runs.append(evaluate(oracle, MODEL, traits, inputs, state, cotangents, case.wrt, case.training))
+        passes.append(plain.in_tf32())
     errors: dict[str, float] = {}
-    for run in runs:
+    for run in evaluate_each(oracle, traits, passes):
         tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
-        pairs = [(expected, values[name]) for table, values in tables for name, expected in table.items()]
-        for expected, value in pairs:
-            if expected is not None and value is not None and expected.dtype.is_floating_point:
-                error = max(blocks.baseline_error(value, expected.reference64)[0], expected.error_l2)
-                relative = error / max(expected.norm, 1e-300)
-                errors[expected.name] = max(errors.get(expected.name, 0.0), relative)
+        pairs = [
+            (expected, value)
+            for table, values in tables
+            for name, expected in table.items()
+            if (value := values[name]) is not None and expected is not None and expected.dtype.is_floating_point
+        ]
+        found = blocks.baseline_errors([value for _, value in pairs], [expected.reference64 for expected, _ in pairs])
+        for (expected, _), (error, _) in zip(pairs, found, strict=True):
+            relative = max(error, expected.error_l2) / max(expected.norm, 1e-300)
+            errors[expected.name] = max(errors.get(expected.name, 0.0), relative)
     return errors
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from grader.grading.backward import classify as classifier
 from grader.grading.backward.classify import classify, describe, with_patterns
 from grader.grading.backward.vjp import Product
-from grader.grading.compare import blocks, tolerance
+from grader.grading.compare import blocks
+from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.scaling import scale_of
 from grader.grading.oracle.case import Case
 
@@ -62,7 +63,7 @@ class Example:
         for name, reference64 in self.reference64.items():
             runs = [blocks.baseline_error(run[name], reference64) for run in (self.eager, self.reordered())]
             error_l2, error_max = (max(figures) for figures in zip(*runs, strict=True))
-            expected[name] = tolerance.Expected(
+            expected[name] = Expected(
                 label(name), tuple(reference64.shape), torch.float32, reference64, error_l2, error_max, self.longest
             )
         return Case(
@@ -109,7 +110,7 @@ def test_silent_for_another_order_of_summation(example):
 def test_silent_for_rounding_noise(example, seed):
     generator = torch.Generator().manual_seed(seed)
     noisy = {
-        name: (value * (1 + tolerance.EPSILON * torch.randn(value.shape, generator=generator))).float()
+        name: (value * (1 + EPSILON * torch.randn(value.shape, generator=generator))).float()
         for name, value in example.reference64.items()
     }
     assert faults_of(example, noisy) == []

@@ -5,12 +5,17 @@ import math
 import pytest
 import torch
 
-from grader.grading.compare import blocks, tolerance
+from grader.grading.compare import blocks, together, tolerance
+from grader.grading.compare.expected import Expected
 
 
 def expected(reference64):
     fields = {"name": "output", "reference64": reference64, "shape": tuple(reference64.shape), "dtype": torch.float32}
-    return tolerance.Expected(**fields, error_l2=0.0, error_max=0.0, reduction_length=1)
+    return Expected(**fields, error_l2=0.0, error_max=0.0, reduction_length=1)
+
+
+def difference(candidate, reference64):
+    return tolerance.differences([(expected(reference64), candidate)])[0]
 
 
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan], [3e38]])
@@ -18,7 +23,7 @@ def expected(reference64):
 def test_distance_is_that_of_the_full_comparison(specials, size):
     reference64 = torch.cat([torch.randn(size), torch.tensor(specials)]).float()
     candidate = torch.cat([reference64[:size] + 1e-3 * torch.randn(size), torch.tensor(specials)]).float()
-    full = tolerance.difference(candidate, expected(reference64))
+    full = difference(candidate, reference64)
     assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
@@ -27,7 +32,7 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
 )
 def test_distance_is_none_for_other_specials(one, other):
     pair = torch.tensor([1.0, one]), torch.tensor([1.0, other])
-    assert not tolerance.difference(pair[0], expected(pair[1])).same_specials
+    assert not difference(pair[0], pair[1]).same_specials
     assert blocks.distance(*pair) is None
 
 
@@ -37,7 +42,7 @@ def test_five_digits_are_right_at_every_scale(scale, error):
     torch.manual_seed(0)
     reference64 = scale * (torch.rand(3 << 20) + 0.5)
     candidate = reference64 * (1 + error * torch.randn(3 << 20))
-    full = tolerance.difference(candidate, expected(reference64))
+    full = difference(candidate, reference64)
     assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
@@ -49,9 +54,9 @@ def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale
     torch.manual_seed(0)
     reference64 = scale * torch.randn(1000, dtype=torch.float64)
     candidate = (reference64 + 1e-6 * scale * torch.randn(1000)).float()
-    alone = tolerance.difference(candidate, expected(reference64))
+    alone = difference(candidate, reference64)
     more = torch.tensor(specials)
-    both = tolerance.difference(torch.cat([candidate, more]), expected(torch.cat([reference64, more.double()])))
+    both = difference(torch.cat([candidate, more]), torch.cat([reference64, more.double()]))
     assert alone.same_specials
     assert both.same_specials
     assert both.worst_index == alone.worst_index
@@ -68,5 +73,56 @@ def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, 
     reference64 = torch.randn(1000)
     candidate = reference64.clone()
     candidate[place] = special
-    assert not tolerance.difference(candidate, expected(reference64)).same_specials
-    assert not tolerance.difference(reference64, expected(candidate)).same_specials
+    assert not difference(candidate, reference64).same_specials
+    assert not difference(reference64, candidate).same_specials
+
+
+def many(dtype=torch.float32):
+    """Pairs of (expected, candidate) as a network has: of many sizes, right, wrong, equal, and with specials."""
+    torch.manual_seed(0)
+    for number, shape in enumerate(
+        [(3,), (64, 3, 3), (1,), (), (0,), (17, 5), (128,), (40, 40), (9,), (5, 5), (2,)] * 3
+    ):
+        reference64 = torch.randn(shape, dtype=torch.float64) * 10.0 ** (number % 5 - 2)
+        candidate = (reference64 + 1e-6 * torch.randn(shape) * (number % 4)).to(dtype)
+        reference64 = reference64 if number % 4 else candidate.double()
+        if number % 6 == 5 and candidate.numel() > 1:
+            candidate.view(-1)[1] = [math.nan, math.inf, -math.inf][number % 3]
+            if number % 12 == 5:
+                reference64.view(-1)[1] = candidate.view(-1)[1]
+        fields = {"name": f"p{number}", "reference64": reference64, "shape": tuple(shape), "dtype": dtype}
+        yield Expected(**fields, error_l2=1e-7 * number, error_max=1e-8, reduction_length=number + 1), candidate
+
+
+@pytest.mark.parametrize("chunk", [100, 1 << 22])
+@pytest.mark.parametrize("host", [0, 1 << 14])
+def test_many_tensors_together_are_judged_as_each_alone(monkeypatch, chunk, host):
+    monkeypatch.setattr(together, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(blocks, "HOST_ELEMENTS", host)
+    narrow = [*many(torch.bfloat16)]
+    whole = torch.arange(5), torch.tensor([0, 1, 2, 4, 4])
+    integers = Expected("indices", (5,), torch.int64, whole[0]), whole[1]
+    pairs = [*many(), integers, *narrow, *many()]
+    one_by_one = [tolerance.check(*pair) for pair in many()]
+    one_by_one += [tolerance.check(*pair) for pair in (integers, *narrow)] + one_by_one
+    joint = [*tolerance.check_each(pairs)]
+    assert len({check.status for check in joint}) == 2
+    for one, other in zip(joint, one_by_one, strict=True):
+        figures = ("max_abs_error", "rel_rms_error", "yardstick_rel_rms_error", "worst_candidate", "worst_reference")
+        assert [getattr(one, name) for name in figures] == pytest.approx([getattr(other, name) for name in figures])
+        skipped = {*figures, "message"}
+        assert one.model_dump(exclude=skipped) == other.model_dump(exclude=skipped)
+
+
+def test_norms_errors_and_distances_of_many_are_those_of_each():
+    pairs = [(expected.reference64, candidate) for expected, candidate in many()]
+    exact, runs = [one for one, _ in pairs], [other for _, other in pairs]
+    assert blocks.norms_each(exact) == pytest.approx([blocks.norm(one) for one in exact])
+    assert blocks.are_finite(runs) == [bool(run.isfinite().all()) for run in runs]
+    errors = [blocks.baseline_error(run, one) for one, run in pairs]
+    assert blocks.baseline_errors(runs, exact) == [pytest.approx(error) for error in errors]
+    rounded = [one.float() for one in exact]
+    far = [blocks.distance(run, one) for run, one in zip(runs, rounded, strict=True)]
+    assert None in far
+    near = [None if one is None else pytest.approx(one, rel=1e-5, abs=1e-12) for one in far]
+    assert blocks.distances(runs, rounded) == near

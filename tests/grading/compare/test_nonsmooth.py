@@ -8,8 +8,9 @@ import torch
 from grader.catalog.problems import find_problems
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES
-from grader.grading.oracle.drawing import perturbed, perturbed_state
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Evaluation, evaluate
+from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
@@ -36,7 +37,7 @@ def flipped(resources, problem, variant, operand):
         case = oracle.case(variant, draw=draw)
         expected = case.gradients[operand]
         for _ in range(4):
-            moved = perturbed(case.inputs, Device.CPU, ULPS), perturbed_state(case.state, Device.CPU, ULPS)
+            moved = perturbed(case.inputs, ULPS), perturbed_state(case.state, ULPS)
             run = evaluate(oracle, MODEL, oracle.traits(case), *moved, case.cotangents, case.wrt, case.training)
             if not passes(replace(expected, spread=None), run.gradients[operand]):
                 return expected, run.gradients[operand]
@@ -78,9 +79,7 @@ def test_a_non_smooth_point_of_the_candidate_does_not_excuse_errors_elsewhere():
     reference64 = torch.randn(1000, dtype=torch.float64)
     spread = torch.full((1000,), 1e-7, dtype=torch.float64)
     spread[7], spread[9] = 0.5, 1.5
-    expected = tolerance.Expected(
-        "y", (1000,), torch.float32, reference64, error_l2=0.5, error_max=0.5, spread=lambda: spread
-    )
+    expected = Expected("y", (1000,), torch.float32, reference64, error_l2=0.5, error_max=0.5, spread=lambda: spread)
     right = reference64.float()
     right[9] += 5
     assert not passes(replace(expected, spread=None), right)
@@ -113,7 +112,7 @@ def test_runs_are_made_only_when_they_may_decide():
         calls.append(1)
         return torch.zeros_like(reference64)
 
-    expected = tolerance.Expected("y", (100,), torch.float32, reference64, spread=spread)
+    expected = Expected("y", (100,), torch.float32, reference64, spread=spread)
     assert passes(expected, reference64.float())
     assert not passes(expected, reference64.float() + 1e-3), "wrong throughout"
     assert not calls
@@ -127,7 +126,7 @@ def test_integers_may_differ_where_rounding_decides_them():
     reference64 = torch.arange(10)
     spread = torch.zeros(10, dtype=torch.float64)
     spread[3] = 1
-    expected = tolerance.Expected("y", (10,), torch.int64, reference64, spread=lambda: spread)
+    expected = Expected("y", (10,), torch.int64, reference64, spread=lambda: spread)
     other = reference64.clone()
     other[3] = 7
     assert passes(expected, other)
@@ -137,7 +136,7 @@ def test_integers_may_differ_where_rounding_decides_them():
 
 def test_the_tolerance_moves_to_other_values_without_the_spread():
     reference64 = torch.randn(100, dtype=torch.float64)
-    expected = tolerance.Expected("y", (100,), torch.float32, reference64, error_l2=1e-6, spread=lambda: reference64)
+    expected = Expected("y", (100,), torch.float32, reference64, error_l2=1e-6, spread=lambda: reference64)
     other = expected.around(reference64 + 1)
     assert other.spread is None
     assert (other.error_l2, other.name) == (1e-6, "y")

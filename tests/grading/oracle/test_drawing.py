@@ -3,15 +3,14 @@
 import pytest
 import torch
 
-from grader.grading.oracle import drawing
-from grader.grading.oracle.drawing import perturbed, values_of
-from grader.grading.timing.pair import _noisy
-from grader.verdict.models import Device
+from grader.grading.oracle import noise
+from grader.grading.oracle.noise import perturbed, perturbed_state, values_of, values_of_each
+from grader.grading.timing.pair import _noisy_each
 
 NEARLY_ONE = 1 - 2.0**-24
 
 
-@pytest.mark.parametrize("noisy", [lambda value: perturbed([value], Device.CPU)[0], lambda value: _noisy(value, 1e-3)])
+@pytest.mark.parametrize("noisy", [lambda value: perturbed([value])[0], lambda value: _noisy_each([value], 1e-3)[0]])
 def test_probabilities_and_cosines_stay_in_their_range(noisy):
     value = torch.full((100,), NEARLY_ONE)
     value[:50] *= -1
@@ -24,7 +23,7 @@ def test_probabilities_and_cosines_stay_in_their_range(noisy):
 def test_larger_values_may_become_larger():
     value = torch.full((100,), NEARLY_ONE)
     value[0] = 1.5
-    (other,) = perturbed([value], Device.CPU)
+    (other,) = perturbed([value])
     assert other.max() > other[1:].max() > 1
 
 
@@ -46,7 +45,7 @@ def test_kinds_of_values(value, expected):
 
 def test_a_tensors_kind_is_read_once_and_again_when_it_changes(monkeypatch):
     reads = []
-    monkeypatch.setattr(drawing, "_kinds", lambda part: reads.append(part) or [True, True, True])
+    monkeypatch.setattr(noise, "_kinds", lambda part: reads.append(part) or [part == part] * 3)
     value = torch.tensor([0.0, 1.0])
     for _ in range(5):
         values_of(value)
@@ -54,3 +53,29 @@ def test_a_tensors_kind_is_read_once_and_again_when_it_changes(monkeypatch):
     value.add_(0.5)
     values_of(value)
     assert len(reads) == 2
+
+
+def test_many_tensors_are_known_and_moved_as_each_alone():
+    torch.manual_seed(0)
+    tensors = {
+        "mask": torch.tensor([0.0, 1.0, -1.0]),
+        "codes": torch.tensor([2.0, 3.0, 7.0]),
+        "cosines": torch.rand(50, 3).t(),
+        "weights": torch.randn(40, 7),
+        "one": torch.tensor(1.5),
+        "complex": torch.randn(4, dtype=torch.complex64),
+        "half": torch.randn(30).half(),
+        "whole half": torch.arange(3.0).half(),
+        "indices": torch.arange(4),
+        "none": torch.empty(0),
+    }
+    assert values_of_each(list(tensors.values())) == [values_of(value.clone()) for value in tensors.values()]
+    moved = perturbed_state(tensors, 1e4)
+    assert list(moved) == list(tensors)
+    for name, value in tensors.items():
+        assert (moved[name].shape, moved[name].dtype) == (value.shape, value.dtype), name
+        assert torch.equal(moved[name], value) == (name in {"mask", "indices", "none"}), name
+    assert bool((moved["codes"] >= tensors["codes"]).all())
+    assert float(moved["cosines"].abs().max()) <= 1
+    off = (moved["weights"] / tensors["weights"] - 1).std() / (1e4 * torch.finfo(torch.float32).eps)
+    assert 0.9 < float(off) < 1.1

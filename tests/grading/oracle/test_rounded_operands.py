@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from grader.grading.compare import tolerance
-from grader.grading.oracle.drawing import cut
 from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.fewer_bits import cut
 from grader.grading.oracle.pace import Pace
 from grader.grading.oracle.trackers import track
 from grader.grading.resources import Resources

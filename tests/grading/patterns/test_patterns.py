@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.search import SEARCHES
@@ -23,7 +23,7 @@ class Example:
     def found(self, actual, right=None):
         """The text of the first pattern in a gradient of x; None without one."""
         right = self.right if right is None else right
-        expected = tolerance.Expected("x", tuple(right.shape), torch.float32, right, 1e-6, 1e-7, 1.0)
+        expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-6, 1e-7, 1.0)
         case = Case(
             variant="small",
             training=True,

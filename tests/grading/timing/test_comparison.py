@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from grader.catalog.problems import find_problems
-from grader.grading.compare import blocks, tolerance
-from grader.grading.oracle.drawing import perturbed, perturbed_state
+from grader.grading.compare import blocks
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, evaluate
+from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.resources import Resources
 from grader.grading.timing.calls import Draw
-from grader.grading.timing.comparison import Comparison, ExactCheck
+from grader.grading.timing.comparison import ExactCheck, Row
 from grader.verdict.models import Device
 
 TOLERANCE = 2e-5
@@ -35,7 +36,7 @@ def flipped(oracle):
         case = oracle.case("cpu", draw=draw)
         right = evaluated(oracle, case, case.inputs, case.state)
         for _ in range(4):
-            found = evaluated(oracle, case, perturbed(case.inputs, Device.CPU), perturbed_state(case.state, Device.CPU))
+            found = evaluated(oracle, case, perturbed(case.inputs), perturbed_state(case.state))
             distance, size = blocks.distance(found, right)
             if distance > TOLERANCE * size:
                 return case, right, found
@@ -58,11 +59,10 @@ def test_only_an_element_at_a_non_smooth_point_is_explained(oracle):
 
 
 def test_integers_of_a_timed_call_are_held_against_exact_values_too():
-    comparison = Comparison(None, None, {}, {}, tf32=False)
-    reference64 = torch.arange(32)
-    expected = tolerance.Expected("indices", (32,), torch.int64, reference64)
-    found = reference64.flip(0)
-    assert comparison._fault(expected, reference64, reference64, lambda _: False, None) is None
-    _, amount = comparison._fault(expected, reference64, found, lambda _: False, None)
+    right = torch.arange(32)
+    expected = Expected("indices", (32,), torch.int64, right)
+    same, other = (Row("outputs", "indices", expected, right, actual) for actual in (right, right.flip(0)))
+    assert same.fault(None, None, lambda _: False) is None
+    _, amount = other.fault(None, None, lambda _: False)
     assert "32 of 32" in amount
-    assert comparison._fault(expected, reference64, found, lambda _: True, None) is None
+    assert other.fault(None, None, lambda _: True) is None

@@ -113,8 +113,8 @@ def get_inputs():
 @pytest.mark.slow
 def test_dropped_rounds_are_replaced(monkeypatch, tmp_path):
     calm, hot = (1980, 2619, 0), (1200, 2619, bit("hw_slowdown"))
-    # Two phases of two pairs are four looks a round: the second round is hot.
-    clocks = DeviceClocks(Nvml(*[calm] * 4, *[hot] * 4, calm), None)
+    # Two pairs are two looks a round: the second round is hot.
+    clocks = DeviceClocks(Nvml(*[calm] * 2, *[hot] * 2, calm), None)
     monkeypatch.setattr(DeviceClocks, "of", staticmethod(lambda _: clocks))
     monkeypatch.setattr("grader.grading.plan.QUICK", device_clocks_plan())
     # A busy machine may make the referee doubt microseconds, and have all rounds again.

@@ -18,25 +18,30 @@ LAUNCHES_MS = 0.9
 
 
 class Pair:
-    """Each part takes `ms`, plus LAUNCHES_MS while calls are not queued."""
+    """Each part takes `ms`, plus LAUNCHES_MS while calls are begun at once."""
 
-    def __init__(self, ms, *, waits_at=(), lies_until=0, slower=1, first_slower=None):
-        self.queued = False
+    def __init__(
+        self, ms, *, waits_at=(), lies_until=0, slower=1, first_slower=None, together=True, reference_waits=False
+    ):
+        self.start = "at once"
+        self.together = together
+        self.reference_waits = reference_waits
         self.calls = []
         self.probes = []
         self._ms, self._waits_at, self._lies_until, self._slower = ms, waits_at, lies_until, slower
         self._first_slower = first_slower or slower
 
-    def time_pair(self, phase, reference_first, calls, *, probe=False):
-        self.calls.append((phase, reference_first, calls, self.queued))
-        self.probes += [phase] if probe and reference_first else []
-        if self.queued and len(self.calls) - 1 in self._waits_at:
-            raise NotQueued
-        ms = self._ms if self.queued else self._ms + LAUNCHES_MS
-        times = {part: Time(ms, ms + 0.4) for part in PARTS[phase]}
-        slower = self._slower if self.queued else self._first_slower
-        theirs = {part: Time(ms * slower, ms * slower + 0.4) for part in PARTS[phase]}
-        reported = {part: Time(ms / 2, ms + 0.4) for part in PARTS[phase]}
+    def time_pair(self, calls, reference_first, *, probe=False):
+        self.calls.append((calls, reference_first, self.start))
+        self.probes += calls if probe and reference_first else []
+        if self.start == "queued" and len(self.calls) - 1 in self._waits_at:
+            raise NotQueued(reference=self.reference_waits)
+        ms = self._ms + LAUNCHES_MS if self.start == "at once" else self._ms
+        parts = [part for phase in calls for part in PARTS[phase]]
+        times = {part: Time(ms, ms + 0.4) for part in parts}
+        slower = self._first_slower if self.start == "at once" else self._slower
+        theirs = {part: Time(ms * slower, ms * slower + 0.4) for part in parts}
+        reported = {part: Time(ms / 2, ms + 0.4) for part in parts}
         return times, reported if len(self.calls) <= self._lies_until else theirs, None
 
     def wake(self, phase):
@@ -59,53 +64,57 @@ def test_each_phase_has_one_probe_in_a_pair_that_counts():
 def test_how_often_a_call_is_repeated_goes_by_its_time_without_launches(ms, inference, training):
     pair = Pair(ms)
     collect(pair)
-    last = {phase: calls for phase, _, calls, _ in pair.calls}
-    assert last == {"inference": inference, "training": training}
+    assert pair.calls[-1][0] == {"inference": inference, "training": training}
 
 
-@pytest.mark.parametrize(("ms", "warm_up"), [(5.0, [False, False]), (0.3, [False, False, True, True])])
+@pytest.mark.parametrize(("ms", "warm_up"), [(5.0, ["at once"]), (0.3, ["at once", "queued"])])
 def test_a_long_call_that_is_known_from_other_candidates_is_warmed_up_once(ms, warm_up):
     known = {}
     collect(Pair(ms), known)
     pair = Pair(ms)
     collect(pair, known)
-    assert [queues for *_, queues in pair.calls[:-12]] == warm_up
-    assert [phase for phase, *_ in pair.calls[:2]] == ["inference", "training"]
+    assert [start for *_, start in pair.calls[:-6]] == warm_up
+    assert pair.calls[0][0] == {"inference": 1, "training": 1}
 
 
-def test_each_figure_has_two_samples_a_round_in_mirrored_order():
-    pair = Pair(2.0)
+@pytest.mark.parametrize("together", [True, False])
+def test_each_figure_has_two_samples_a_round_in_mirrored_order(together):
+    pair = Pair(2.0, together=together)
     rounds, reported = collect(pair)
     assert reported == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
-    timed = pair.calls[4:]
+    timed = pair.calls[2 if together else 4 :]
     for one, other in zip(timed[::2], timed[1::2], strict=True):
         assert (one[0], one[1]) == (other[0], not other[1])
-    assert Counter(phase for phase, *_ in timed) == {"inference": 6, "training": 6}
+    phases = Counter(tuple(calls) for calls, *_ in timed)
+    assert phases == ({("inference", "training"): 6} if together else {("inference",): 6, ("training",): 6})
     assert rounds.diagnoses() == ()
 
 
-def test_after_two_rounds_with_waits_launches_are_timed():
-    pair = Pair(2.0, waits_at=range(100))
+@pytest.mark.parametrize(("reference_waits", "start"), [(False, "at once"), (True, "full queue")])
+def test_after_two_rounds_with_waits_calls_begin_otherwise(reference_waits, start):
+    """With their launches; if the reference's own calls do not fit into the queue, when it is full."""
+    pair = Pair(2.0, waits_at=range(100), reference_waits=reference_waits)
     rounds, reported = collect(pair)
     assert [diagnosis.code for diagnosis in rounds.diagnoses()] == ["launches_timed"]
-    assert set(reported["forward"]) == {2.0 + LAUNCHES_MS}
+    assert pair.calls[-1][2] == start
+    assert set(reported["forward"]) == {2.0 if reference_waits else 2.0 + LAUNCHES_MS}
     assert len(reported["forward"]) == 6
 
 
 def test_after_one_wait_the_round_is_repeated_without_launches():
-    pair = Pair(2.0, waits_at=[6])  # the training phase of the first round
+    pair = Pair(2.0, waits_at=[3])  # the second pair of the first round
     rounds, reported = collect(pair)
     assert rounds.diagnoses() == ()
     assert reported == {"forward": [2.0] * 6, "backward": [2.0] * 6, "total": [4.0] * 6}
 
 
-@pytest.mark.parametrize(("lies_until", "disputed_figures"), [(0, 0), (16, 0), (100, 3)])
+@pytest.mark.parametrize(("lies_until", "disputed_figures"), [(0, 0), (8, 0), (100, 3)])
 def test_rounds_are_repeated_once_if_the_clocks_disagree(lies_until, disputed_figures):
     pair = Pair(2.0, lies_until=lies_until)
     rounds = Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN)
     figures, _ = _figures(rounds, PLAN, Device.CUDA)
     assert sum(disputed for _, disputed in figures.values()) == disputed_figures
-    assert len(pair.calls) == 4 + 12 * (2 if lies_until else 1)
+    assert len(pair.calls) == 2 + 6 * (2 if lies_until else 1)
     assert figures["total"][0].speedup == pytest.approx(1.0, rel=0.01)
 
 
@@ -118,9 +127,9 @@ def test_only_a_quick_grading_stops_early_for_a_hopeless_candidate(slower, stops
 @pytest.mark.parametrize(("noise", "rounds"), [(0.0, 2), (0.2, 3)])
 def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
     class Noisy(Pair):
-        def time_pair(self, phase, reference_first, calls, *, probe=False):
+        def time_pair(self, calls, reference_first, *, probe=False):
             self._slower = 1 + noise * (len(self.calls) % 3)
-            return super().time_pair(phase, reference_first, calls)
+            return super().time_pair(calls, reference_first)
 
     _, reported = collect(Noisy(2.0), plan=replace(PLAN, max_rounds=5, seconds=0.0))
     assert len(reported["total"]) == 2 * rounds
@@ -132,10 +141,9 @@ LONG = {"inference": 1, "training": 1}
 def test_the_first_call_of_a_far_slower_candidate_counts():
     pair = Pair(5.0, slower=30)
     _, reported = collect(pair, dict(LONG), replace(PLAN, stops_when_hopeless=True))
-    assert len(pair.calls) == 4
+    one, other = pair.calls
     assert reported["total"] == [10.0] * 2  # without launches: the reference's first call does not count
-    for one, other in ((pair.calls[0], pair.calls[2]), (pair.calls[1], pair.calls[3])):
-        assert (one[0], one[1]) == (other[0], not other[1])
+    assert (one[0], one[1]) == (other[0], not other[1])
 
 
 @pytest.mark.parametrize(("slower", "stops_when_hopeless"), [(1, True), (30, False)])

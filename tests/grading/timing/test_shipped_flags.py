@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.grading.oracle.drawing import cut
 from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.fewer_bits import cut
 from grader.grading.resources import Resources
 from grader.grading.timing import shipped_flags, workload
 from grader.grading.timing.calls import Call, Draw

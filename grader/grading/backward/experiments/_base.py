@@ -126,16 +126,18 @@ def wrong_operands(
     factor: float = 1.0,
 ) -> Iterator[str]:
     """Names of the operands whose gradients, times `factor`, are not the reference's."""
-    actual = product(candidate, case, result, key)
+    actual, compared = product(candidate, case, result, key).gradients, dict[str, tolerance.Pair]()
     for name, expected in case.gradients.items():
         if name in skip or expected is None:
             continue
-        gradient = actual.gradients[name]
+        gradient = actual[name]
         if gradient is None:
             if bool(expected.reference64.any()):
                 yield name
-        elif case.comparable("gradients", name) and tolerance.check(expected, gradient * factor).status == "failed":
-            yield name
+        elif case.comparable("gradients", name):
+            compared[name] = expected, gradient if factor == 1.0 else gradient * factor
+    checks = tolerance.check_each(list(compared.values()))
+    yield from (name for name, check in zip(compared, checks, strict=True) if check.status == "failed")
 
 
 def plain_is_right(candidate: Candidate, case: Case) -> bool:

@@ -13,6 +13,7 @@ from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product, 
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
+from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line
@@ -160,9 +161,7 @@ def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
     return None
 
 
-def _is_noise(
-    expected: tolerance.Expected | None, first: torch.Tensor, second: torch.Tensor, both: torch.Tensor
-) -> bool:
+def _is_noise(expected: Expected | None, first: torch.Tensor, second: torch.Tensor, both: torch.Tensor) -> bool:
     """Whether the gap between a sum's product and the sum of products is what rounding allows in three products.
 
     The gradient of a bias in front of a norm is 0, and all that a right backward returns for it is rounding.

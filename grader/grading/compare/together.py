@@ -1,0 +1,123 @@
+"""Evaluates an elementwise function, and reductions of each tensor, over many tensors at once.
+
+A deep network has hundreds of small parameters. Launching a comparison's kernels for each of them takes a hundred times
+as long as the comparison. So tensors of one kind are laid end to end, in packs of at most CHUNK_ELEMENTS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+_Result = TypeVar("_Result")
+CHUNK_ELEMENTS = 1 << 22
+"""Elements that are compared at a time. At 8 bytes each, the float64 temporaries of a comparison need about 200 MB."""
+HOST_ELEMENTS = 1 << 14
+"""Elements that a CPU compares before a GPU has launched the kernels."""
+
+
+def packs(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
+    """The positions of tensors that fit into one pack.
+
+    They are of one dtype and device, and have CHUNK_ELEMENTS together at most. A tensor that is larger, empty or
+    complex is alone.
+    """
+    kinds: defaultdict[object, list[int]] = defaultdict(list)
+    for position, tensor in enumerate(tensors):
+        alone = not tensor.numel() or tensor.is_complex()
+        kinds[tensor.dtype, tensor.device, position if alone else None].append(position)
+    for positions in kinds.values():
+        pack, elements = list[int](), 0
+        for position in positions:
+            count = tensors[position].numel()
+            if pack and elements + count > CHUNK_ELEMENTS:
+                yield pack
+                pack, elements = [], 0
+            pack.append(position)
+            elements += count
+        yield pack
+
+
+def by_pack(
+    tensors: Sequence[torch.Tensor], alone: Callable[[int], _Result], packed: Callable[[list[int]], Iterable[_Result]]
+) -> list[_Result]:
+    """The result for each tensor.
+
+    It is `alone` of its position, or one of `packed` of the positions in its pack.
+    """
+    found: dict[int, _Result] = {}
+    for positions in packs(tensors):
+        results = [alone(positions[0])] if len(positions) == 1 else packed(positions)
+        found.update(zip(positions, results, strict=True))
+    return [found[position] for position in range(len(tensors))]
+
+
+class Pack:
+    """Tensors end to end.
+
+    A value of the pack has one element for each of theirs, a row one for each tensor.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], device: torch.device | None = None) -> None:
+        """Of tensors with one element at least; on the device of the first unless `device` is given."""
+        device = device or tensors[0].device
+        self.shapes = [tensor.shape for tensor in tensors]
+        self.counts = [tensor.numel() for tensor in tensors]
+        self.device = device
+        apart = len({tensor.device for tensor in tensors}) > 1
+        self.flat = torch.cat([(tensor.to(device) if apart else tensor).reshape(-1) for tensor in tensors]).to(device)
+        self._lengths = torch.tensor(self.counts, device=device)
+
+    def row(self, values: Sequence[float]) -> torch.Tensor:
+        """A row of these float64 numbers."""
+        return torch.tensor(values, dtype=torch.float64, device=self.device)
+
+    def spread(self, row: torch.Tensor) -> torch.Tensor:
+        """The value that has each tensor's number in all of its elements."""
+        return row.repeat_interleave(self._lengths, output_size=len(self.flat))
+
+    def norms(self, value: torch.Tensor) -> torch.Tensor:
+        """The row of Euclidean norms."""
+        return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
+
+    def largest(self, value: torch.Tensor) -> torch.Tensor:
+        """The row of largest magnitudes; NaN for a tensor with a NaN."""
+        return torch.stack(torch._foreach_norm(torch.split(value, self.counts), math.inf))
+
+    def first(self, value: torch.Tensor) -> torch.Tensor:
+        """The row of each tensor's first position in the pack where a boolean value is True, or of -1."""
+        ends = self._lengths.cumsum(0)
+        where = value.nonzero().view(-1)
+        found = torch.full_like(ends, -1)
+        return found.scatter_reduce_(0, torch.searchsorted(ends, where, right=True), where, "amin", include_self=False)
+
+    def parts(self, value: torch.Tensor) -> list[torch.Tensor]:
+        """The value of each tensor, in its shape: views."""
+        return [part.view(shape) for part, shape in zip(torch.split(value, self.counts), self.shapes, strict=True)]
+
+
+def elementwise(
+    function: Callable[[torch.Tensor], torch.Tensor], tensors: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """An elementwise function of each tensor.
+
+    It must keep the dtype. It gets flat copies, and may change them.
+    """
+
+    def packed(positions: list[int]) -> list[torch.Tensor]:
+        pack = Pack([tensors[position] for position in positions])
+        return pack.parts(function(pack.flat))
+
+    return by_pack(tensors, lambda position: _piece_by_piece(function, tensors[position]), packed)
+
+
+def _piece_by_piece(function: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """A large tensor has one copy, and temporaries of CHUNK_ELEMENTS."""
+    result = tensor.clone(memory_format=torch.contiguous_format)
+    for piece in torch.split(result.view(-1), CHUNK_ELEMENTS):
+        piece.copy_(function(piece))
+    return result

@@ -1,0 +1,163 @@
+"""Adds noise to inputs and parameters, and keeps what kind of values they have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeGuard
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from grader.grading.compare import ties
+from grader.grading.compare.expected import EPSILON
+from grader.grading.compare.narrow_types import spacing
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
+from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, elementwise
+
+
+def is_float(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether the value is a floating-point tensor, of more than eight bits, which need scales."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
+
+
+def is_differentiable(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether the value is a floating-point or complex tensor."""
+    return is_float(value) or (isinstance(value, torch.Tensor) and value.is_complex())
+
+
+def perturbed(inputs: Sequence[object], ulps: float = PERTURBATION_ULPS) -> list[object]:
+    """Inputs with relative noise of `ulps` units of float32's epsilon.
+
+    Relative noise keeps exact zeros, where a candidate must follow the reference's convention, and masks have none. A
+    tensor of 16 bits gets noise of half its own spacing from ULPS units on; with less, rounding leaves it unchanged.
+    """
+    found = list(inputs)
+    moved = [index for index, value in enumerate(inputs) if is_differentiable(value)]
+    real = [_real(inputs[index]) for index in moved]
+    kinds = values_of_each(real)
+    sizes = [max(ulps * EPSILON, spacing(value.dtype) / 2 if ulps >= ULPS else 0.0) for value in real]
+    sizes = [0.0 if kind.mask else size for kind, size in zip(kinds, sizes, strict=True)]
+    for index, value in zip(moved, noisy_each(real, sizes, kinds), strict=True):
+        of = inputs[index]
+        found[index] = (
+            torch.view_as_complex(value.clone()) if isinstance(of, torch.Tensor) and of.is_complex() else value
+        )
+    return found
+
+
+def perturbed_state(state: Mapping[str, torch.Tensor], ulps: float = PERTURBATION_ULPS) -> dict[str, torch.Tensor]:
+    """Parameters and buffers with the same noise as `perturbed` adds."""
+    return dict(zip(state, perturbed(list(state.values()), ulps), strict=True))  # type: ignore[arg-type]
+
+
+def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object]:
+    """Inputs with the same noise, which orders equal elements in another way in each turn."""
+
+    def one(value: object) -> object:
+        if not is_float(value) or is_mask(value) or not ties.has_ties(value):
+            return perturbed([value], ulps)[0]
+        sign = 1 if whole_numbers(value) else -1 if in_unit_range(value) else 0
+        return ties.broken(value, turn, ulps * EPSILON, sign=sign)
+
+    return [one(value) for value in inputs]
+
+
+class Values(NamedTuple):
+    """What kind of values a tensor has; all False for an empty one."""
+
+    mask: bool
+    """All elements are 0, 1 or -1. A model may compare such elements with 1, so noise would change their meaning."""
+    whole: bool
+    """All elements are whole numbers, which may be codes or indices."""
+    unit: bool
+    """All elements are in [-1, 1]. They may be probabilities or cosines, and a function may reject larger ones."""
+
+
+def noisy_each(values: Sequence[torch.Tensor], sizes: Sequence[float], kinds: Sequence[Values]) -> list[torch.Tensor]:
+    """Copies with relative normal noise of these sizes.
+
+    By its kind, no whole number shrinks, because 2.9 truncated to an index is not 3, and none leaves [-1, 1].
+    """
+    groups: defaultdict[tuple[float, bool, bool], list[int]] = defaultdict(list)
+    for index, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
+        groups[size, kind.whole, kind.unit].append(index)
+    found: dict[int, torch.Tensor] = {}
+    for (size, whole, unit), chosen in groups.items():
+        noisy = partial(_noisy, size=size, whole=whole, unit=unit)
+        found.update(zip(chosen, elementwise(noisy, [values[index] for index in chosen]), strict=True))
+    return [found[index] for index in range(len(values))]
+
+
+def _noisy(flat: torch.Tensor, *, size: float, whole: bool, unit: bool) -> torch.Tensor:
+    if not size:
+        return flat
+    noise = torch.randn_like(flat, dtype=torch.promote_types(flat.dtype, torch.float32))
+    moved = (flat * (1 + size * (noise.abs_() if whole else noise))).to(flat.dtype)
+    return moved.clamp_(-1, 1) if unit else moved
+
+
+_known: MutableMapping[torch.Tensor, tuple[int, Values]] = WeakTensorKeyDictionary()
+"""Values by tensor, with its version: noise is added to each parameter many times."""
+
+
+def values_of_each(tensors: Sequence[torch.Tensor]) -> list[Values]:
+    """What kind of values each tensor has; of small ones that are seen first, in one pass."""
+    versions = [_known.get(tensor, (-1, None))[0] for tensor in tensors]
+    new = [tensor for tensor, version in zip(tensors, versions, strict=True) if version != tensor._version]
+
+    def packed(positions: list[int]) -> list[Values]:
+        pack = Pack([new[position] for position in positions])
+        differs = [pack.largest((~holds).float()) for holds in _kinds(pack.flat)]
+        return [Values(*(not of for of in row)) for row in torch.stack(differs).T.tolist()]
+
+    for tensor, values in zip(new, by_pack(new, lambda position: _values_of_one(new[position]), packed), strict=True):
+        _known[tensor] = tensor._version, values
+    return [_known[tensor][1] for tensor in tensors]
+
+
+def values_of(value: torch.Tensor) -> Values:
+    """What kind of values a tensor has."""
+    return values_of_each([value])[0]
+
+
+def is_mask(value: torch.Tensor) -> bool:
+    """Whether a tensor of floats is a mask: see `Values`."""
+    return value.is_floating_point() and values_of(value).mask
+
+
+def whole_numbers(value: torch.Tensor) -> bool:
+    """Whether all elements are whole numbers: see `Values`."""
+    return values_of(value).whole
+
+
+def in_unit_range(value: torch.Tensor) -> bool:
+    """Whether all elements are in [-1, 1]: see `Values`."""
+    return values_of(value).unit
+
+
+def _values_of_one(value: torch.Tensor) -> Values:
+    """The first elements decide for most tensors without a pass over the rest."""
+    flat = value.reshape(-1)
+    found = [True, True, True] if flat.numel() else [False, False, False]
+    for part in (flat[:HOST_ELEMENTS], flat[HOST_ELEMENTS:]):
+        if part.numel() and any(found):
+            holds = torch.stack([of.all() for of in _kinds(part)]).tolist()
+            found = [a and b for a, b in zip(found, holds, strict=True)]
+    return Values(*found)
+
+
+def _kinds(flat: torch.Tensor) -> list[torch.Tensor]:
+    """Whether each element has the fields of `Values`."""
+    if flat.is_floating_point() and flat.itemsize == 1:
+        flat = flat.float()
+    size = flat.abs() if flat.dtype is not torch.bool else flat
+    whole = flat == flat.round() if flat.is_floating_point() else torch.full_like(flat, not flat.is_complex())
+    return [(flat == 0) | (size == 1), whole.bool(), size <= 1]
+
+
+def _real(value: object) -> torch.Tensor:
+    """A complex tensor gets a last dimension of 2 for real and imaginary parts."""
+    assert isinstance(value, torch.Tensor)
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
