@@ -76,9 +76,9 @@ def measure(device: Device, processes: int, count: int) -> Iterator[tuple[str, l
             for _ in range(processes):
                 with resources.candidate(itself(problem), device) as candidate:
                     resources.align(oracle, candidate, case, plan.rounds(device, quick=False))
-                    pair = WorkerPair(candidate, oracle, case, tf32=True)
-                    for phase in ("inference", "training"):
-                        rows[f"{problem.id} {phase}"].append(_rows(pair, phase, device, count))
+                    with WorkerPair(candidate, oracle, case, tf32=True) as pair:
+                        for phase in ("inference", "training"):
+                            rows[f"{problem.id} {phase}"].append(_rows(pair, phase, device, count))
             yield from rows.items()
 
 

@@ -103,7 +103,7 @@ class Draw:
         return torch.stack(errors).amax(0)
 
     def _again(self, count: int, ulps: float) -> Iterator[Evaluation]:
-        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), count, ulps)
+        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), range(count), ulps)
 
     def _ask(self, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
         yield from (self.run(self.reference, inputs=list(one.inputs), state=dict(one.state)) for one in passes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -48,6 +49,7 @@ class WorkerClient:
         self._ready = False
         self._jobs, self._last_steps = 0, tuple[Step, ...]()
         self._limit: tuple[float, float] | None = None  # deadline and seconds of `within`
+        self._turn = threading.RLock()
         self._warming: Job | None = None
         self._warming_since = 0.0
         self._regions: dict[RegionName, Region] = {}
@@ -71,13 +73,17 @@ class WorkerClient:
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Count all jobs of the block against one limit of time, unless an outer block has one."""
-        outer = self._limit
-        self._limit = outer or (time.monotonic() + seconds, seconds)
-        try:
-            yield
-        finally:
-            self._limit = outer
+        """Count all jobs of the block against one limit of time, unless an outer block has one.
+
+        Another thread's block waits meanwhile.
+        """
+        with self._turn:
+            outer = self._limit
+            self._limit = outer or (time.monotonic() + seconds, seconds)
+            try:
+                yield
+            finally:
+                self._limit = outer
 
     def wait_ready(self) -> None:
         """Wait until the worker listens.

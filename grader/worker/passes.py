@@ -99,6 +99,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
     with late, dense, rounding, no_collection():
         if step.into != "result":
+            session.accumulated = True
             grads = engine.accumulated(pairs, tape.leaves, step)
         else:
             grads = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
@@ -130,17 +131,20 @@ def export(session: Session, step: p.Export) -> p.Exported:
         slot = step.items[source]
         if step.widen and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             value = value.to(getattr(torch, slot.dtype))
-        info = describe(source, value)
-        fits = info.kind == "tensor" and info.shape == slot.shape and info.dtype == slot.dtype
-        if fits and isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
+        if isinstance(value, torch.Tensor) and _fits(value, slot):
             targets.append(outbox.slot(slot))
             values.append(plain(value))
         else:
-            refused.append(info)
+            refused.append(describe(source, value))
     copy_each(targets, values)
     if not step.queued:
         session.synchronize()
     return p.Exported(refused=tuple(refused))
+
+
+def _fits(value: torch.Tensor, slot: p.Slot) -> bool:
+    same = tuple(value.shape) == slot.shape and value.dtype == getattr(torch, slot.dtype)
+    return same and value.layout == torch.strided and not value.is_meta
 
 
 def cotangent(session: Session, given: p.Cotangent) -> torch.Tensor:

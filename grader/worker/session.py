@@ -51,6 +51,8 @@ class Session:
     inputs: dict[str, Inputs] = field(default_factory=dict)
     tapes: dict[str, Tape] = field(default_factory=dict)
     grads: dict[str, dict[str, torch.Tensor | None]] = field(default_factory=dict)
+    accumulated: bool = False
+    """A backward has added to the parameters' `.grad`."""
     grad_outputs: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     """The grad_outputs behind `grads`, by the same keys."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -94,8 +96,10 @@ class Session:
 
     def clear_grads(self) -> None:
         """Clear what an accumulating backward left in the parameters' `.grad`, as it is before the first one."""
-        for model in self.models.values():
-            model.zero_grad(set_to_none=True)
+        if self.accumulated:  # a walk over all modules
+            for model in self.models.values():
+                model.zero_grad(set_to_none=True)
+        self.accumulated = False
 
     def thaw(self) -> None:
         """Let frozen leaves require gradients again.

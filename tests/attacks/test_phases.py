@@ -156,9 +156,9 @@ def phases():
 
         def timed():
             with resources.candidate(submission, Device.CPU) as candidate:
-                pair = WorkerPair(candidate, oracle, todo.timed, tf32=True)
-                for phase in ("inference", "training"):
-                    assert pair.time_pair({phase: 2}, reference_first=True)[2] is None
+                with WorkerPair(candidate, oracle, todo.timed, tf32=True) as pair:
+                    for phase in ("inference", "training"):
+                        assert pair.time_pair({phase: 2}, reference_first=True)[2] is None
                 return seen(candidate)
 
         yield untimed(), timed()

@@ -2,14 +2,14 @@
 
 If a value lies within rounding of a non-smooth point, such as 0 for LeakyReLU, or if two values tie for a maximum, two
 correct results may take different branches. In a small case, this happens to one element in some thousand draws, so the
-few runs behind the baseline error seldom contain the branch that a candidate takes. RUNS runs on inputs moved by more
+few runs behind the baseline error seldom contain the branch that a candidate takes. Runs on inputs moved by more
 than rounding do contain it, and only the elements that it affects vary more than the others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
@@ -22,8 +22,9 @@ take."""
 ULPS = 64.0
 """Relative noise on inputs and parameters in the runs behind the spread, in units of float32's epsilon: Winograd
 convolutions round ten times as much as a direct sum."""
-RUNS = 16
-"""Runs behind the spread: a branch that a candidate's rounding may take is taken by one of them with near certainty."""
+RUNS = (4, 16)
+"""Runs behind the spread: few, and all. A branch that a candidate's rounding may take is taken by one of all with near
+certainty. Few explain most right results, and more runs explain more."""
 BASELINE_ERRORS = ULPS / PERTURBATION_ULPS
 """Size of the spread in units of the baseline error, where the reference is smooth."""
 OUTLIER = 1.5
@@ -37,8 +38,11 @@ MAX_ELEMENTS = LARGE_BYTES // torch.complex128.itemsize
 """With more elements, each draw has some near non-smooth points, so that the baseline error contains them. Tensors that
 wait in host memory have at least as many, at 16 bytes an element at most."""
 
-Spread = Callable[[], torch.Tensor]
-"""Returns the largest error of RUNS perturbed runs for each element, in float64."""
+
+class Spread(Protocol):
+    """Returns the largest error of perturbed runs for each element, in float64. Makes them when called."""
+
+    def __call__(self, runs: int = max(RUNS)) -> torch.Tensor: ...
 
 
 def absolute_error(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:

@@ -30,9 +30,9 @@ WHOLE = (FULL, *PARTS)
 FEW_BYTES = 4 << 20
 """Bytes of the inputs with fewer rows: as many rows are kept as fit. A check then takes about a millisecond on a
 GPU."""
-LEAST_ROWS = 8
-"""Rows kept at least, since fewer make batch statistics degenerate; half of them if these exceed four times FEW_BYTES,
-because a row of megabytes has many values of each channel, and a quarter if half of them exceed CHECK_BYTES."""
+LEAST_ROWS = 2
+"""Rows kept at least. A choice: statistics over a batch need two, and a row of megabytes has many values of each
+channel."""
 
 
 def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator[ProblemModule]:
@@ -68,10 +68,7 @@ def _kept(rows: int, nbytes: int) -> int | None:
     """The number of rows to keep, or None if fewer rows would save too little."""
     if nbytes <= 2 * FEW_BYTES or rows < 4:
         return None
-    per_row = nbytes / rows
-    limits = {LEAST_ROWS: 4 * FEW_BYTES, LEAST_ROWS // 2: CHECK_BYTES, LEAST_ROWS // 4: math.inf}
-    least = next(count for count, limit in limits.items() if count * per_row <= limit)
-    kept = max(least, int(FEW_BYTES / per_row))
+    kept = max(LEAST_ROWS, FEW_BYTES * rows // nbytes)
     return kept if 2 * kept <= rows else None
 
 

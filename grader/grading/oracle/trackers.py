@@ -28,6 +28,10 @@ all others together, and nobody may count on their absence."""
 _CHOICE = random.SystemRandom()
 
 
+Again = Callable[[range, float], Iterator[Evaluation]]
+"""Makes eager runs as `perturbed_runs` does, for turns and a size of the noise."""
+
+
 class _Tracker:
     """One tensor: the float64 values and the largest errors of the eager runs."""
 
@@ -66,11 +70,14 @@ class Trackers:
         reference64: Evaluation | None,
         *,
         has_float64: bool,
-        again: Callable[[int, float], Iterator[Evaluation]] | None = None,
+        again: Again | None = None,
         inputs: Sequence[object] = (),
     ) -> None:
-        """`again(count, ulps)` makes other eager runs, as `perturbed_runs` does; ties of `inputs` are judged."""
+        """`again` makes other eager runs; ties of `inputs` are judged."""
         self._has_float64, self._again = has_float64, again
+        self._spreads: list[torch.Tensor] = []
+        """The spreads of packs of tensors, by the runs so far."""
+        self._runs_made = 0
         self._tied = {
             f"input[{index}]": value
             for index, value in enumerate(inputs)
@@ -121,7 +128,7 @@ class Trackers:
         """
         sizes = [tracker.reference64.numel() for trackers in self._tables.values() for tracker in trackers.values()]
         spreads = self._again is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
-        if max(sizes, default=0) > nonsmooth.MAX_ELEMENTS // nonsmooth.RUNS:
+        if max(sizes, default=0) > nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS):
             self._tied = {}
 
         def tied(name: str, tracker: _Tracker) -> ties.Ties | None:
@@ -149,27 +156,32 @@ class Trackers:
             for name, tracker in self._tables[table].items()
         }
 
-    def _spread(self, tracker: _Tracker) -> torch.Tensor:
-        """The spread of a tensor; the first call makes the runs, for all tensors."""
-        if tracker.spread is None:
-            assert self._again is not None
-            trackers = [of for table in self._tables.values() for of in table.values()]
-            groups = [[trackers[at] for at in chosen] for chosen in packs([of.reference64 for of in trackers])]
-            exact = [Pack([of.reference64 for of in group], group[0].reference64.device) for group in groups]
-            spreads = [torch.zeros_like(pack.flat, dtype=torch.float64) for pack in exact]
-            for run in self._again(nonsmooth.RUNS, nonsmooth.ULPS):
-                values = dict(self._values(run))
-                for group, pack, spread in zip(groups, exact, spreads, strict=True):
-                    of_run = Pack([values.get(of, of.reference64) for of in group], pack.device)
-                    torch.maximum(spread, nonsmooth.absolute_error(of_run.flat, pack.flat), out=spread)
-                if self._tied:
-                    for of, value in values.items():
-                        of.runs.append(value)
-            for group, pack, spread in zip(groups, exact, spreads, strict=True):
-                for of, part in zip(group, pack.parts(spread), strict=True):
-                    of.spread = part
+    def _spread(self, tracker: _Tracker, runs: int = max(nonsmooth.RUNS)) -> torch.Tensor:
+        """The spread of a tensor over so many runs at least. Runs are made for all tensors."""
+        if self._runs_made < runs:
+            self._add_runs(range(self._runs_made, runs))
+            self._runs_made = runs
         assert tracker.spread is not None
         return tracker.spread
+
+    def _add_runs(self, turns: range) -> None:
+        assert self._again is not None
+        trackers = [of for table in self._tables.values() for of in table.values()]
+        groups = [[trackers[at] for at in chosen] for chosen in packs([of.reference64 for of in trackers])]
+        exact = [Pack([of.reference64 for of in group]) for group in groups]
+        spreads = self._spreads or [torch.zeros_like(pack.flat, dtype=torch.float64) for pack in exact]
+        for run in self._again(turns, nonsmooth.ULPS):
+            values = dict(self._values(run))
+            for index, (group, pack) in enumerate(zip(groups, exact, strict=True)):
+                of_run = Pack([values.get(of, of.reference64) for of in group], pack.device)
+                spreads[index] = torch.maximum(spreads[index], nonsmooth.absolute_error(of_run.flat, pack.flat))
+            if self._tied:
+                for of, value in values.items():
+                    of.runs.append(value)
+        self._spreads = spreads
+        for group, pack, spread in zip(groups, exact, spreads, strict=True):
+            for of, part in zip(group, pack.parts(spread), strict=True):
+                of.spread = part
 
     def _runs(self, tracker: _Tracker) -> Sequence[torch.Tensor]:
         """The eager run of a tensor and those behind its spread."""
@@ -225,7 +237,7 @@ def track(
         others = _others(again, count, pace)
     else:
         started = pace.clock()
-        moved = _perturbed(plain, count, nonsmooth.PERTURBATION_ULPS)
+        moved = _perturbed(plain, range(count), nonsmooth.PERTURBATION_ULPS)
         eager, reference64, *more = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
         others = iter(more)
@@ -240,33 +252,33 @@ def track(
     return eager, trackers
 
 
-def _others(again: Callable[[int, float], Iterator[Evaluation]], count: int, pace: Pace) -> Iterator[Evaluation]:
+def _others(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
     """Yields perturbed runs; only one if it is slow.
 
     The eager run, which may have loaded kernels, cannot tell that.
     """
     if not pace.is_slow():
-        yield from again(count, nonsmooth.PERTURBATION_ULPS)
+        yield from again(range(count), nonsmooth.PERTURBATION_ULPS)
         return
     started = pace.clock()
-    for run in again(min(count, 1), nonsmooth.PERTURBATION_ULPS):
+    for run in again(range(min(count, 1)), nonsmooth.PERTURBATION_ULPS):
         pace.note(MODEL, started)
         yield run
     if not pace.is_slow():
-        yield from again(count - 1, nonsmooth.PERTURBATION_ULPS)
+        yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)
 
 
-def perturbed_runs(ask: Ask, plain: Pass, count: int, ulps: float) -> Iterator[Evaluation]:
-    """Yields eager runs with noise of `ulps` units of float32's epsilon on inputs and parameters.
+def perturbed_runs(ask: Ask, plain: Pass, turns: range, ulps: float) -> Iterator[Evaluation]:
+    """Yields an eager run for each turn, with noise on inputs and parameters.
 
-    Large inputs stay as they are if there are parameters.
+    The noise is `ulps` units of float32's epsilon, relative. Large inputs stay as they are if there are parameters.
     """
-    return ask(_perturbed(plain, count, ulps), streamed=any(map(is_large, plain.inputs)))
+    return ask(_perturbed(plain, turns, ulps), streamed=any(map(is_large, plain.inputs)))
 
 
-def _perturbed(plain: Pass, count: int, ulps: float) -> Iterator[Pass]:
+def _perturbed(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
     keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
-    for turn in range(count):
+    for turn in turns:
         inputs = plain.inputs
         if not keeps_inputs:
             # Those behind the spread order ties in every way.

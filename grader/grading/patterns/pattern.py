@@ -14,7 +14,7 @@ from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
 
-MAX_ELEMENTS = nonsmooth.MAX_ELEMENTS // nonsmooth.RUNS
+MAX_ELEMENTS = nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS)
 """Elements of the largest tensor that is searched for patterns: a search makes a hundred passes, on the CPU."""
 FIT = REDUCED_PRECISION
 """Relative residual of an explanation that holds: 100 times the rounding of float32 sums, and a hundredth of what a

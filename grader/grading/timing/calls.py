@@ -5,11 +5,10 @@ On a CPU each part of a call is a job. On a GPU each part is put on the referee'
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,25 +89,28 @@ class Caller:
         self._flush_bytes = self._backend.flush_bytes()
         self._unused_bytes = self._backend.unused_bytes()
         """Of the device's memory, when it was last looked at."""
+        self._threads = ThreadPoolExecutor(len(sides))
+        self._renewals: list[Future[None]] = []
         if self._backend.timeline:  # else, each sample begins by freeing
             for index in range(len(sides)):
                 self._do(index, _CLEAR)
 
-    @contextlib.contextmanager
-    def pages_renewed(self, indices: Sequence[int]) -> Iterator[None]:
-        """Have these sides renew their pages, at once, while the block runs. Raises Stopped."""
-        if not self._backend.timeline or not indices:  # on a host, each sample does so by itself
-            yield
-            return
-        with ThreadPoolExecutor(len(indices)) as threads:
-            renewals = [threads.submit(self.renew_pages, index) for index in indices]
-            yield
-            for renewal in renewals:
-                renewal.result()
+    def renew_pages(self, *indices: int) -> None:
+        """Begin to have these sides map new pages of a GPU's memory; on a host, each sample does so by itself."""
+        if self._backend.timeline:
+            # `Queue` flushes the caches before each call.
+            steps = {index: p.Flush(nbytes=0, spacers=spacers(self._device)) for index in indices}
+            self._renewals += [self._threads.submit(self._do, index, step) for index, step in steps.items()]
 
-    def renew_pages(self, index: int) -> None:
-        """Have a side map new pages of a GPU's memory for its next calls. Raises Stopped."""
-        self._do(index, p.Flush(nbytes=0, spacers=spacers(self._device)))  # `Queue` flushes the caches before each call
+    def await_pages(self) -> None:
+        """Wait until all pages that were asked for are there. Raises Stopped."""
+        renewals, self._renewals = self._renewals, []
+        for renewal in renewals:
+            renewal.result()
+
+    def close(self) -> None:
+        """Wait for what was begun. What comes of it is of no interest any more."""
+        self._threads.shutdown()
 
     def calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], start: Start) -> dict[Phase, list[Call]]:
         """One call of side `index` for each draw of each phase.

@@ -69,10 +69,10 @@ def judge_timing(
             shipped_flags.errors(oracle, case)  # remembered, since the values may go
         if large:
             _release_values(oracle, case, tf32=tf32)
-        pair = WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits)
-        rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
-        with quiet():
-            figures, watch = _figures(rounds, plan, oracle.device)
+        with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits) as pair:
+            rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
+            with quiet():
+                figures, watch = _figures(rounds, plan, oracle.device)
     except WrongOutput as wrong:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(result, (wrong.diagnosis,))
@@ -124,9 +124,9 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     for case in cases:
         if not case.values_comparable:
             continue
-        pair = WorkerPair(candidate, oracle, case, tf32=True, few_bits=True, timed=False)
         phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
-        *_, wrong = pair.time_pair(dict.fromkeys(phases, 1), True)
+        with WorkerPair(candidate, oracle, case, tf32=True, few_bits=True, timed=False) as pair:
+            *_, wrong = pair.time_pair(dict.fromkeys(phases, 1), True)
         if wrong is not None:
             raise WrongOutput(wrong)
 

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Self
 
 import torch
 
@@ -27,7 +28,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.noise import Values, is_float, is_mask, noisy_each, values_of_each
-from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Caller, Draw, NotQueued, Part, Phase, Side
@@ -46,7 +47,7 @@ small enough to keep the problem's own values."""
 
 
 class WorkerPair:
-    """Both workers, ready to run the same calls on the same fresh values."""
+    """Both workers, ready to run the same calls on the same fresh values. A context manager."""
 
     def __init__(
         self,
@@ -72,16 +73,24 @@ class WorkerPair:
             Side(candidate.worker, candidate.operands(case), matching),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
-        self._in_turn = backend(oracle.device).own_memory and not self._fits()
+        self._renewed = False
+        """The next pair's pages have been asked for."""
+        self.together = self._fits(phases=2)
+        """Whether one sample may hold the values of all phases."""
+        self._in_turn = not self._fits(phases=1)
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()
-        self.together = not self._in_turn and case.nbytes <= KEPT_BYTES
-        """Whether one sample may hold the values of all phases."""
         self.start: Start = "at once"
         """When a GPU begins a call. First calls, which load and allocate, cannot be queued."""
         self._same_inputs = self._draws_the_same()
         self._tables = oracle.traits(case).tables
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._caller.close()
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False
@@ -94,10 +103,13 @@ class WorkerPair:
         Raises NotQueued if a call should have been queued and could not be.
         """
         both = () if self._in_turn else (0, 1)
-        with self._caller.pages_renewed(both):
-            draws = {phase: [self._draw(phase) for _ in range(count)] for phase, count in calls.items()}
-            # The reference first: inputs that it refuses say nothing about a candidate.
-            probed = self._add_probes(draws) if probe and reference_first and self._can_probe() else {}
+        if not self._renewed:
+            self._caller.renew_pages(*both)
+        draws = {phase: [self._draw(phase) for _ in range(count)] for phase, count in calls.items()}
+        # The reference first: inputs that it refuses say nothing about a candidate.
+        probed = self._add_probes(draws) if probe and reference_first and self._can_probe() else {}
+        self._caller.await_pages()
+        self._renewed = False
         made: dict[int, dict[Phase, list[Call]]] = {}
         missed: NotQueued | None = None
         for index in (0, 1) if reference_first else (1, 0):
@@ -111,6 +123,8 @@ class WorkerPair:
                 return self.time_pair(calls, reference_first)
         if missed is not None:
             raise missed
+        self._caller.renew_pages(*both)  # for the next pair, while the results of this one are compared
+        self._renewed = bool(both)
         wrong = self._first_wrong(draws, made[0], made[1])
         for side in made.values():
             for phase, position in probed.items():
@@ -128,6 +142,7 @@ class WorkerPair:
         with self._other_paused(index), _out_of_the_way(self._oracle.device):
             if self._in_turn:
                 self._caller.renew_pages(index)
+                self._caller.await_pages()
             made = self._caller.calls(index, draws, self.start)
         if self._in_turn:
             self._caller.give_back(index)
@@ -186,14 +201,15 @@ class WorkerPair:
         other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
         return self._with_few_bits(other) if draw.few_bits else other
 
-    def _fits(self) -> bool:
+    def _fits(self, *, phases: int) -> bool:
         """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
 
         Each worker took what it does in the checks at full size. Two copies of a call's tensors are in shared regions,
-        and the referee has the values drawn and the results of both.
+        and for each phase the referee has the values drawn and the results of both.
         """
+        own = backend(self._oracle.device)
         workers = sum(side.worker.peak_device_bytes for side in self._sides)
-        return workers + (2 + 3) * self._case.nbytes <= backend(self._oracle.device).free_bytes()
+        return not own.own_memory or workers + (2 + 3 * phases) * self._case.nbytes <= own.free_bytes()
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

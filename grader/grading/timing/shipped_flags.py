@@ -101,7 +101,7 @@ def _errors(oracle: Oracle, case: Case) -> FlagErrors:
     others = ask([replace(few, tf32=True), replace(few, substitute="tf32")])
     # A small call that rounding moves across a non-smooth point is compared with exact values of its own.
     count = int(any(map(is_large, few.inputs)))
-    for runs in (others, perturbed_runs(ask, few, count, nonsmooth.PERTURBATION_ULPS)):
+    for runs in (others, perturbed_runs(ask, few, range(count), nonsmooth.PERTURBATION_ULPS)):
         for run in runs:
             for name, error in _relative(case, run, right).items():
                 most[name] = max(most.get(name, 0.0), error)

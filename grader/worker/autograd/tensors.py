@@ -43,8 +43,7 @@ def describe(name: str, value: object) -> TensorInfo:
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor without its graph and without a subclass, which could run code when it is read."""
-    with torch.no_grad():
-        return tensor.detach().as_subclass(torch.Tensor)
+    return tensor.detach().as_subclass(torch.Tensor)
 
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -79,7 +79,9 @@ def test_a_non_smooth_point_of_the_candidate_does_not_excuse_errors_elsewhere():
     reference64 = torch.randn(1000, dtype=torch.float64)
     spread = torch.full((1000,), 1e-7, dtype=torch.float64)
     spread[7], spread[9] = 0.5, 1.5
-    expected = Expected("y", (1000,), torch.float32, reference64, error_l2=0.5, error_max=0.5, spread=lambda: spread)
+    expected = Expected(
+        "y", (1000,), torch.float32, reference64, error_l2=0.5, error_max=0.5, spread=lambda runs=16: spread
+    )
     right = reference64.float()
     right[9] += 5
     assert not passes(replace(expected, spread=None), right)
@@ -108,8 +110,8 @@ def test_runs_are_made_only_when_they_may_decide():
     reference64 = torch.randn(100, dtype=torch.float64)
     calls = []
 
-    def spread():
-        calls.append(1)
+    def spread(runs=16):
+        calls.append(runs)
         return torch.zeros_like(reference64)
 
     expected = Expected("y", (100,), torch.float32, reference64, spread=spread)
@@ -119,14 +121,19 @@ def test_runs_are_made_only_when_they_may_decide():
     other = reference64.float()
     other[3] += 1e-3
     assert not passes(expected, other)
-    assert len(calls) == 1
+    assert calls == [4, 16], "more only if few explain nothing"
+    explained = Expected("y", (100,), torch.float32, reference64, spread=lambda runs=16: calls.append(runs) or moved)
+    moved = torch.zeros_like(reference64)
+    moved[3] = 1e-3
+    assert passes(explained, other)
+    assert set(calls[2:]) == {4}
 
 
 def test_integers_may_differ_where_rounding_decides_them():
     reference64 = torch.arange(10)
     spread = torch.zeros(10, dtype=torch.float64)
     spread[3] = 1
-    expected = Expected("y", (10,), torch.int64, reference64, spread=lambda: spread)
+    expected = Expected("y", (10,), torch.int64, reference64, spread=lambda runs=16: spread)
     other = reference64.clone()
     other[3] = 7
     assert passes(expected, other)
@@ -136,7 +143,7 @@ def test_integers_may_differ_where_rounding_decides_them():
 
 def test_the_tolerance_moves_to_other_values_without_the_spread():
     reference64 = torch.randn(100, dtype=torch.float64)
-    expected = Expected("y", (100,), torch.float32, reference64, error_l2=1e-6, spread=lambda: reference64)
+    expected = Expected("y", (100,), torch.float32, reference64, error_l2=1e-6, spread=lambda runs=16: reference64)
     other = expected.around(reference64 + 1)
     assert other.spread is None
     assert (other.error_l2, other.name) == (1e-6, "y")

@@ -14,9 +14,9 @@ from grader.grading.oracle.evaluation import MODEL
 def test_a_slow_reference_has_one_perturbed_run(eager, later, runs):
     now = 0.0
 
-    def again(count, ulps):
+    def again(turns, ulps):
         nonlocal now
-        for number in range(count):
+        for number in turns:
             now += later
             yield number
 

@@ -35,4 +35,4 @@ def test_a_gpus_memory_does_not_fill_up():
     assert max(reserved[10:]) == max(reserved[:10])
     held.clear()
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() == before
+    assert torch.cuda.memory_reserved() <= before
