@@ -135,7 +135,7 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
 
 
 def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
-    """The outputs with at least the baseline error, and with the reduction length, that they have in the case."""
+    """The outputs with the case's reduction length and strictness, and with its baseline error at least."""
     outputs = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():
         of = case.outputs[name]
@@ -144,6 +144,7 @@ def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
             error_l2=max(of.error_l2, own.error_l2),
             error_max=max(of.error_max, own.error_max),
             reduction_length=of.reduction_length,
+            strict=of.strict,
         )
     return outputs
 
