@@ -76,6 +76,8 @@ class Time(TimedPart):
 
     do: Literal["time"] = "time"
     answer = Timed
+    limit_seconds: float | None = None
+    """The call raises after so long, and the worker goes on: a search for kernels can be ended, and kept as it is."""
 
 
 class Await(Step):

@@ -199,7 +199,7 @@ class Settings(Value):
 
 
 class TimeLimits(Value):
-    """How long a submission may take before it is stopped, in seconds."""
+    """How long a submission, and what is compared with it, may take before it is stopped, in seconds."""
 
     build: float = 600.0
     """Import, including compilation."""
@@ -207,6 +207,9 @@ class TimeLimits(Value):
     """ModelNew(...), which may compile too."""
     call: float = 120.0
     """One job: a few forwards and backwards."""
+    baselines: float = 35.0
+    """Compiling the reference for `GraderOptions.baselines`, until a search for kernels is ended. Timing it takes some
+    seconds more; without a search, compiling may take as long as a build."""
 
 
 class Verdict(Value):

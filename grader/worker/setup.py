@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
 
-COMPILERS = 8
+COMPILERS = 16
 """Most processes in which TorchInductor compiles: a search for kernels has about twenty candidates."""
 
 
@@ -56,12 +58,28 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
 @handles(p.Keep)
 def keep(session: Session, step: p.Keep) -> p.Kept:
     """Pack what was compiled, if there is something new."""
-    inductor: Any = sys.modules.get("torch._inductor.async_compile")
-    if step.end_compilers and inductor is not None:
-        inductor.shutdown_compile_workers()
+    if step.end_compilers:
+        _end_compilers()
     kept, descriptor = session.builder.kept, session.take_descriptor()
     added = kept.added()
     return p.Kept(added=added, bundle_bytes=kept.give(descriptor) if added else 0)
+
+
+def _end_compilers() -> None:
+    """End TorchInductor's processes: a pool, whose children compile.
+
+    If they were only asked to, those of an ended search would finish their work first.
+    """
+    inductor: Any = sys.modules.get("torch._inductor.async_compile")
+    if inductor is None:
+        return
+    for pool in inductor._pool_set:
+        if (process := getattr(pool, "process", None)) is not None:
+            children = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/children")]
+            for pid in (process.pid, *map(int, " ".join(children).split())):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    inductor.shutdown_compile_workers()
 
 
 @handles(p.Construct)

@@ -2,7 +2,7 @@
 
 All are timed in one worker of their own, in turn and on the same fresh inputs, while no submission is running. They are
 kept, since they hold for every submission to this problem in this environment. What TorchInductor compiled is kept too:
-where the times no longer hold, it often does.
+where the times no longer hold, it often does, and a search that took too long goes on from there the next time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,6 +26,7 @@ from grader.grading.build import BuildCache, keep_kernels
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
+from grader.grading.outcome import MAX_QUOTED
 from grader.grading.timing.calls import PARTS, Part, Phase
 from grader.grading.timing.rounds import QUICK
 from grader.machine.backends import backend
@@ -40,13 +41,25 @@ MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {
     "compile": "default",
     "compile_max_autotune": "max-autotune-no-cudagraphs",
 }
-COMPILE_SECONDS = TimeLimits().build
-"""Time limit of the first forward and of the first backward of one baseline, which search for kernels: as long as a
-submission may compile."""
+"""In the order in which they are compiled."""
+SEARCH: Name = "compile_max_autotune"
 FORMAT = "2"
 """Raised when what is measured changes, so that older stored figures are not used."""
+_CALLED: dict[Name, str] = {
+    "eager": "eager PyTorch",
+    "compile": "torch.compile",
+    "compile_max_autotune": "torch.compile's max-autotune",
+}
 logger = logging.getLogger(__name__)
 _STORED = TypeAdapter(tuple[Baseline, ...])
+
+
+class Baselines(NamedTuple):
+    """What was timed, and why something was not."""
+
+    timed: tuple[Baseline, ...] = ()
+    missing: tuple[str, ...] = ()
+    """A sentence for each baseline that could not be timed."""
 
 
 class BaselineStore:
@@ -54,7 +67,7 @@ class BaselineStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._incomplete: dict[str, tuple[Baseline, ...]] = {}
+        self._incomplete: dict[str, Baselines] = {}
 
     def get(
         self,
@@ -62,18 +75,18 @@ class BaselineStore:
         case: Case,
         environment: Environment,
         tf32: bool,
-        measure: Callable[[], tuple[Baseline, ...]],
+        measure: Callable[[], Baselines],
         precision: Precision = Precision.FP32,
-    ) -> tuple[Baseline, ...]:
-        """The stored baselines, else measured now. One that failed is tried again by the next Grader."""
+    ) -> Baselines:
+        """The stored baselines, else measured now. One that is missing is tried again by the next Grader."""
         how = f"{tf32}" if precision is Precision.FP32 else precision
         key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {how} {environment.environment_hash}")
         path = self._folder / f"{key}.baselines.json"
         kept = self._incomplete.get(key) or _read(path)
         if kept is None:
             kept = measure()
-            if len(kept) == len(MODES):
-                self._write(path, kept)
+            if len(kept.timed) == len(MODES):
+                self._write(path, kept.timed)
             else:
                 self._incomplete[key] = kept
         return kept
@@ -97,29 +110,39 @@ def measure_baselines(
     *,
     tf32: bool,
     flush_bytes: int,
-) -> tuple[Baseline, ...]:
-    """Baselines measured in a fresh worker, with kernels that `cache` has of the problem.
+    limits: TimeLimits,
+) -> Baselines:
+    """Baselines timed in a fresh worker, with kernels that `cache` has of the problem.
 
-    One that cannot be compiled is left out. Empty if the worker is lost.
+    The search has what the compilers before it left of `limits.baselines`. It comes after the others were timed, so
+    that a worker that is lost in it takes nothing else with it.
     """
     reference = _TimedReference(worker, variant, case, device, tf32, flush_bytes)
+    ready, timed, missing = list[Name](), tuple[Baseline, ...](), list[str]()
+    left = limits.baselines
     try:
-        started = time.monotonic()
         reference.load(importing, cache.get(problem))
-        ready = [name for name in MODES if reference.prepare(name)]
-        added = keep_kernels(worker, problem, cache, REFERENCE_SECONDS, end_compilers=True)
-        prepared = time.monotonic()
-        measured = _measured(reference, ready)
-    except (_Failed, WorkerLost):
-        return ()
-    logger.info(
-        "baselines of %s: %.1f s to compile, %s new files, %.1f s to time",
-        *(problem.id, prepared - started, added, time.monotonic() - prepared),
-    )
-    return measured
+        for name in MODES:
+            started = time.monotonic()
+            try:
+                reference.prepare(name, max(left, 0.0) if name == SEARCH else limits.build)
+                ready.append(name)
+            except _Failed as error:
+                missing.append(f"{_CALLED[name]} was not timed: {error}")
+            added = keep_kernels(worker, problem, cache, REFERENCE_SECONDS, end_compilers=name == [*MODES][-1])
+            prepared = time.monotonic()
+            if MODES[name] != "none":
+                left -= prepared - started
+            if name in ready:
+                timed = _timed(reference, ready)
+            took = prepared - started, added, time.monotonic() - prepared
+            logger.info("%s of %s: %.1f s to compile, %s new files, %.1f s to time", name, problem.id, *took)
+    except (_Failed, WorkerLost) as error:
+        missing.append(f"the worker that times the reference compiled was lost: {error}")
+    return Baselines(timed, tuple(missing))
 
 
-def _measured(reference: _TimedReference, ready: list[Name]) -> tuple[Baseline, ...]:
+def _timed(reference: _TimedReference, ready: list[Name]) -> tuple[Baseline, ...]:
     times: dict[tuple[Name, Phase], list[Mapping[Part, float]]]
     times = {(name, phase): [] for name in ready for phase in reference.phases}
     for count in range(QUICK.max_rounds):
@@ -163,8 +186,8 @@ class _TimedReference:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def prepare(self, name: Name) -> bool:
-        """Construct and run twice in each phase, which compiles. False if that fails."""
+    def prepare(self, name: Name, seconds: float) -> None:
+        """Construct and run twice in each phase, which compiles. Raises _Failed, after `seconds` too."""
         construct = p.Construct(
             model=name,
             init_inputs=self._case.init_inputs,
@@ -172,27 +195,27 @@ class _TimedReference:
             seed=secrets.randbits(62),
             compile_mode=MODES[name],
         )
-        started = time.monotonic()
+        self.run([construct], REFERENCE_SECONDS)
+        deadline = time.monotonic() + seconds
         try:
-            self.run([construct], REFERENCE_SECONDS)
             for phase in self.phases:
                 for _ in range(2):
-                    self.time(name, phase, self.draw(), COMPILE_SECONDS)
+                    self.time(name, phase, self.draw(), deadline)
         except _Failed as error:
-            logger.warning("baseline %s cannot be had: %s", name, error)
-            return False
-        logger.info("baseline %s: ready in %.1f s", name, time.monotonic() - started)
-        return True
+            if time.monotonic() < deadline:
+                raise
+            raise _Failed(f"it was not ready after {seconds:.0f} s; --regrade goes on with what is compiled") from error
 
     def draw(self) -> list[object]:
         return draw_inputs(self._variant, self._device, secrets.randbits(62))[1]
 
     def time(
-        self, name: Name, phase: Phase, inputs: list[object], seconds: float = REFERENCE_SECONDS
+        self, name: Name, phase: Phase, inputs: list[object], deadline: float | None = None
     ) -> Mapping[Part, float]:
-        """Milliseconds of each part of one call. Caches are cold before each part."""
+        """Milliseconds of each part of one call. Caches are cold before each part. Raises _Failed."""
         took: dict[Part, float] = {}
         for part in PARTS[phase]:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             job = JobBuilder(self._worker, self._device)
             if part != "backward":
                 job.set_state(name, self._case.state)
@@ -216,11 +239,13 @@ class _TimedReference:
                     tf32=self._tf32,
                     flush_bytes=self._flush_bytes,
                     clone_inputs=self._case.clone_inputs,
+                    limit_seconds=left,
                 )
             )
-            result = job.run(seconds)
+            # The worker is given up later: nothing ends a compiler outside its main thread.
+            result = job.run(REFERENCE_SECONDS if left is None else left + TimeLimits().call)
             if result.failure is not None:
-                raise _Failed(result.failure.text)
+                raise _Failed(result.failure.text.strip().partition("\n")[0][:MAX_QUOTED])
             took[part] = result.of(p.Timed)[0].ms
         self.run([p.Drop(keep_bytes=None)], REFERENCE_SECONDS)
         return took
@@ -231,8 +256,8 @@ class _TimedReference:
             raise _Failed(evidence.failure.text)
 
 
-def _read(path: Path) -> tuple[Baseline, ...] | None:
+def _read(path: Path) -> Baselines | None:
     try:
-        return _STORED.validate_json(path.read_bytes())
+        return Baselines(_STORED.validate_json(path.read_bytes()))
     except (OSError, ValidationError):
         return None

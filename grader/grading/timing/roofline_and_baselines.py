@@ -9,10 +9,10 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources
-from grader.grading.timing import above_roofline, measure_baselines, workload
+from grader.grading.timing import Baselines, above_roofline, measure_baselines, workload
 from grader.machine.backends import backend
 from grader.options import GraderOptions
-from grader.verdict.stages import Baseline, StageStatus
+from grader.verdict.stages import StageStatus
 
 
 def add_roofline_and_baselines(resources: Resources, request: Request, record: Record, options: GraderOptions) -> None:
@@ -35,8 +35,9 @@ def add_roofline_and_baselines(resources: Resources, request: Request, record: R
             )
             oracle.release()
             if options.baselines:
-                measured = _baselines(resources, oracle, record.timed, not options.strict_fp32)
-                record.timing = record.timing.model_copy(update={"baselines": measured})
+                found = _baselines(resources, oracle, record.timed, not options.strict_fp32)
+                record.timing = record.timing.model_copy(update={"baselines": found.timed})
+                record.diagnoses += [diagnose("not_appraised", why, severity="info") for why in found.missing]
         except Exception as error:
             resources.drop_oracle(request.problem, request.device, request.precision)
             what = f"the roofline bound and baselines could not be measured: {type(error).__name__}: {error}"
@@ -44,15 +45,15 @@ def add_roofline_and_baselines(resources: Resources, request: Request, record: R
     record.diagnoses += above_roofline(record.timing)
 
 
-def _baselines(resources: Resources, oracle: Oracle, case: Case, tf32: bool) -> tuple[Baseline, ...]:
+def _baselines(resources: Resources, oracle: Oracle, case: Case, tf32: bool) -> Baselines:
     device = oracle.device
 
-    def measure() -> tuple[Baseline, ...]:
+    def measure() -> Baselines:
         flush = backend(device).flush_bytes()
         variant = oracle.module.variants[case.variant]
         with resources.launcher.start(Role.REFERENCE, device) as worker:
             given = oracle.problem, oracle.importing(), resources.cache, variant, case, device
-            return measure_baselines(worker, *given, tf32=tf32, flush_bytes=flush)
+            return measure_baselines(worker, *given, tf32=tf32, flush_bytes=flush, limits=resources.limits)
 
     environment = resources.environment(device)
     return resources.baselines.get(oracle.problem, case, environment, tf32, measure, oracle.precision)

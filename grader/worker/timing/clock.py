@@ -16,6 +16,7 @@ from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.host import use_all_cores, use_first_core
+from grader.worker.timing.time_limit import at_most
 
 QUEUE_CYCLES = 4_000_000
 """GPU clock cycles (about 2 ms) that the stream is kept busy while the host queues the call, so that launch gaps are
@@ -25,7 +26,7 @@ not timed."""
 @handles(Time)
 def measure(session: Session, step: Time) -> Timed:
     """Time one part of a call."""
-    with no_collection():
+    with no_collection(), at_most(step.limit_seconds):
         action = part(session, step)
         if session.device.type == "cuda":
             release_persisting_lines()
