@@ -1,13 +1,11 @@
 """The reference solutions keep the speed that was recorded, as a ratio to the best mode of torch.compile."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import solutions
-from benchmarks.solutions import RECORDED, SOLUTIONS, figures, main, measured, read
+from benchmarks.solutions import RECORDED, SOLUTIONS, figures, main, read, verdicts
 from grader.verdict.stages import Baseline, PhaseTiming, StageStatus, TimingResult
 from tests import samples
 
@@ -40,12 +38,12 @@ def phase(candidate_ms, reference_ms):
     )
 
 
-def timing(candidate_ms):
+def timing(candidate_ms, *, searched=True):
     baselines = (
         Baseline(name="eager", forward_ms=4, backward_ms=5, total_ms=8),
         Baseline(name="compile", forward_ms=3, backward_ms=4, total_ms=6),
         Baseline(name="compile_max_autotune", forward_ms=2, backward_ms=6, total_ms=7),
-    )
+    )[: 3 if searched else 2]
     return TimingResult(
         status=StageStatus.PASSED,
         forward=phase(candidate_ms, 4),
@@ -77,24 +75,24 @@ def test_slower_solution_is_named_with_both_figures():
 
 @pytest.fixture
 def graded(monkeypatch, tmp_path):
-    """Files that are "graded" at once, into these times, and the calls of it."""
-    calls = []
+    """Files that are "graded" at once, the calls of it, and the problems whose search is not over."""
+    calls, unfinished = [], set()
 
-    def command(file):
-        calls.append(file.stem)
-        submission = samples.submission(problem_id=file.stem, source=file.read_text())
-        verdict = samples.verdict(submission, timing=timing(1.0))
-        return [sys.executable, "-c", f"print({verdict.model_dump_json()!r})"]
+    def verdicts(files, **_):
+        for file in files:
+            calls.append(file.stem)
+            submission = samples.submission(problem_id=file.stem, source=file.read_text())
+            yield samples.verdict(submission, timing=timing(1.0, searched=file.stem not in unfinished))
 
-    monkeypatch.setattr(solutions, "grade_command", command)
+    monkeypatch.setattr(solutions, "verdicts", verdicts)
     files = [tmp_path / f"{name}.py" for name in ("one", "two")]
     for file in files:
         file.write_text(f"# {file.stem}\n")
-    return files, calls
+    return files, calls, unfinished
 
 
 def test_what_is_recorded_is_not_measured_again(graded, tmp_path, capsys):
-    (one, two), calls = graded
+    (one, two), calls, _ = graded
     kept = tmp_path / "recorded.json"
     assert main(["--device", "cpu", "--record", str(kept), str(one)]) == 0
     assert main(["--device", "cpu", "--record", str(kept), str(one), str(two)]) == 0
@@ -109,19 +107,43 @@ def test_what_is_recorded_is_not_measured_again(graded, tmp_path, capsys):
     assert "| `one` | 4.000, 2.000, 1.000 | 2.00x [1.80] | 5.000, 4.000, 1.000 |" in capsys.readouterr().out
 
 
-def test_a_grading_that_hangs_ends_with_what_it_started(graded, tmp_path, monkeypatch, capsys):
-    (one, two), _ = graded
-    quick = solutions.grade_command
-    started = tmp_path / "started"
-    hangs = ["bash", "-c", f"trap '' INT; sleep 600 & echo $! > {started}; wait; sleep 600"]
-    monkeypatch.setattr(solutions, "grade_command", lambda file: hangs if file == one else quick(file))
-    monkeypatch.setattr(solutions, "GRACE_SECONDS", 0.5)
-    assert main(["--device", "cpu", "--each", "1", str(one), str(two)]) == 1
-    printed = capsys.readouterr()
-    assert "one: no verdict after" in printed.err
-    assert "| `two` | 4.000" in printed.out
-    state = subprocess.run(["ps", "-o", "stat=", "-p", started.read_text().strip()], capture_output=True, text=True)
-    assert state.stdout.strip()[:1] in ("", "Z")
+def test_a_ratio_without_the_search_is_marked_and_measured_again(graded, tmp_path, capsys):
+    (one, two), calls, unfinished = graded
+    unfinished.add("one")
+    kept = tmp_path / "recorded.json"
+    assert main(["--record", str(kept), str(one), str(two)]) == 0
+    printed = capsys.readouterr().out
+    assert "| `one` | 4.000, 3.000, 1.000 | 3.00x [2.70]* |" in printed
+    assert "| `two` | 4.000, 2.000, 1.000 | 2.00x [1.80] |" in printed
+    assert "* over the default mode of torch.compile" in printed
+    unfinished.clear()
+    assert main(["--record", str(kept), str(one), str(two)]) == 0
+    assert calls == ["one", "two", "one"]
+    assert "* over the default" not in capsys.readouterr().out
+    assert read(kept)["one"].searched
+
+
+def test_no_problem_begins_that_would_end_too_late(graded, monkeypatch, capsys):
+    (one, two), calls, _ = graded
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(solutions.time, "monotonic", lambda: next(clock))
+    assert main(["--seconds", "19", str(one), str(two)]) == 0
+    assert calls == ["one"]
+    assert main(["--seconds", "20", str(one), str(two)]) == 0
+    assert calls == ["one", "one", "two"]
+
+
+def test_an_interrupted_run_prints_what_it_has(graded, monkeypatch, capsys):
+    (one, two), _, _ = graded
+    whole = solutions.verdicts
+
+    def interrupted(files, **options):
+        yield next(whole(files, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(solutions, "verdicts", interrupted)
+    assert main([str(one), str(two)]) == 0
+    assert capsys.readouterr().out.count("| `one` | 4.000") == 2
 
 
 def test_problems_are_graded_in_the_order_of_their_names():
@@ -137,7 +159,6 @@ def test_problems_are_graded_in_the_order_of_their_names():
 @pytest.mark.alone
 @pytest.mark.parametrize("problem", KNOWN)
 def test_recorded_ratio_is_kept(problem):
-    verdict = measured(SOLUTIONS / f"{problem}.py", options=["--device", "cuda"])
-    assert verdict is not None
+    (verdict,) = verdicts([SOLUTIONS / f"{problem}.py"], device="cuda")
     assert verdict.timing is not None, verdict.status
     assert lost(KNOWN[problem].phases, figures(verdict.timing)) == []
