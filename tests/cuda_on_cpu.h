@@ -1,5 +1,5 @@
 // Runs CUDA kernels on the CPU: a block's threads are fibers that wait for each other at barriers and shuffles.
-// Enough of CUDA for the solutions that tests/solutions_on_cpu.py names; a cluster has one block.
+// Enough of CUDA for the solutions that tests/test_gpu_solutions.py names. Copies in the background are done at once.
 #pragma once
 
 #include <torch/extension.h>
@@ -7,14 +7,17 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #define __global__
+#define __host__
 #define __device__
+#define __forceinline__
+#define __launch_bounds__(...)
 #define __shared__ static
-#define __cluster_dims__(...)
 #define C10_CUDA_KERNEL_LAUNCH_CHECK()
 
 struct dim3 {
@@ -22,14 +25,20 @@ struct dim3 {
   dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 struct float2 { float x, y; };
+struct double2 { double x, y; };
 struct float4 { float x, y, z, w; };
 
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
-inline float __ldcs(const float* from) { return *from; }
+template <class T>
+T __ldcs(const T* from) { return *from; }
+template <class T>
+void __stcs(T* to, T value) { *to = value; }
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+inline void __pipeline_commit() {}
+inline void __pipeline_wait_prior(int) {}
 using std::max, std::min;
 
 namespace emulated {
@@ -48,6 +57,7 @@ inline std::vector<Fiber> fibers;
 inline ucontext_t scheduler;
 inline size_t current;
 inline std::function<void()> kernel;
+inline std::vector<float4> shared;
 
 inline void pause() {
   const size_t self = current;
@@ -152,11 +162,23 @@ struct CUDAGuard {
 inline int getCurrentCUDAStream() { return 0; }
 }  // namespace c10::cuda
 
-namespace cooperative_groups {
-struct Cluster {
-  void sync() const { emulated::block.wait(); }
-  template <class T>
-  T* map_shared_rank(T* value, int) const { return value; }
-};
-inline Cluster this_cluster() { return {}; }
-}  // namespace cooperative_groups
+// kernels/host.cuh, for a GPU of three multiprocessors: blocks that take turns have several even of small sizes.
+namespace host {
+
+constexpr int kMultiprocessors = 3;
+
+inline void check(const at::Tensor& tensor, const char* name, const at::Tensor&, at::ScalarType type = at::kFloat) {
+  TORCH_CHECK(tensor.scalar_type() == type, name);
+}
+inline bool starts_on_float4(const at::Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+inline float2* pairs(const at::Tensor& tensor) { return reinterpret_cast<float2*>(tensor.mutable_data_ptr<float>()); }
+
+template <class Kernel, class... Arguments>
+void launch(Kernel kernel, dim3 blocks, int threads, int64_t shared_floats, Arguments... arguments) {
+  emulated::shared.assign((shared_floats + 3) / 4, {});
+  emulated::launch(blocks, threads, [&] { kernel(arguments...); });
+}
+
+}  // namespace host
