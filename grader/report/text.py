@@ -190,7 +190,7 @@ def _outputs(verdict: Verdict) -> Table | None:
 
 def _checks(checks: Iterable[TensorCheck]) -> Table | None:
     table = plain_table(
-        "operand", "status", "relative error", "float32 eager", "worst index", "value", "expected", "why"
+        "operand", "status", "relative error", "eager PyTorch", "worst index", "value", "expected", "why"
     )
     for check in checks:
         table.add_row(
