@@ -47,6 +47,12 @@ def test_what_ends_the_run_on_fake_tensors_is_said(grade):
     assert diagnosis.message.endswith(NOT_HERE)
 
 
+def test_kernels_behind_a_size_that_depends_on_values_are_compiled(grade):
+    chosen = "    x = x[(x[:, 0] != 0).nonzero()[:, 0]]\n"
+    verdict = grade(source("language_triton/right.py").replace("    y = torch", f"{chosen}    y = torch", 1))
+    assert verdict.diagnoses[0].message == BOTH + NOT_HERE
+
+
 def test_kernels_of_nvrtc_are_compiled(grade):
     assert grade(source("language_nvrtc/right.py")).diagnoses[0].message == BOTH + NOT_HERE
     wrong = grade(source("language_nvrtc/forward_only.py").replace("expf(-z)", "expf(-w)"))

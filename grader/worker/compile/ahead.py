@@ -17,6 +17,7 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import protocol as p
 from grader.worker.registry import handles
@@ -177,7 +178,19 @@ def fake_gpu(submitted: type | None) -> Iterator[None]:
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         stack.enter_context(triton.set_wrap_triton_enabled(False))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(_AllNonzero())  # type: ignore[no-untyped-call]
         yield
+
+
+class _AllNonzero(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """`nonzero` finds every element: fake tensors have no values, and kernels behind it need a size."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten.nonzero.default:
+            return args[0].new_empty((args[0].numel(), args[0].dim()), dtype=torch.int64)
+        return func(*args, **(kwargs or {}))
 
 
 def _run(session: Session, step: p.CompileAhead) -> None:
