@@ -166,10 +166,20 @@ def test_a_batch_is_cancelled_and_the_others_are_not(serving):
         assert [line.verdict.author for line in client.lines(other.id)] == ["bob"]
         assert time.monotonic() - began < 25
         assert client.state(batch.id).without_verdict == 5
-        grading = client.grade_many([work("cid", 1, "sleep: 30")])
+        sent = work("cid", 1, "sleep: 30")
         threading.Timer(1.0, lambda: Client(server.address, TOKEN).cancel(newest(server))).start()
         with pytest.raises(NotGraded, match="cancelled"):
-            next(grading)
+            client.grade(**sent)
+
+
+def test_what_takes_too_long_does_not_end_the_others(serving, caplog):
+    server = serving("--limit", "1")
+    with Client(server.address, TOKEN) as client:
+        sent = [work("ann", 1, "sleep: 30"), work("bob", 1), work("cid", 1)]
+        assert sorted(verdict.author for verdict in client.grade_many(sent)) == ["bob", "cid"]
+        with pytest.raises(NotGraded, match="stopped after 1 s, which is the limit for one grading here"):
+            client.grade(**sent[0])
+    assert "line 1 has no verdict: stopped after 1 s" in caplog.text
 
 
 def newest(server):

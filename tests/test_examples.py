@@ -36,7 +36,8 @@ def load(monkeypatch):
 @pytest.fixture
 def pool(tmp_path):
     (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
-    with GraderPool(workers=2, device="cpu", engine=CHEAP, problems=[tmp_path]) as started:
+    options = {"workers": 2, "device": "cpu", "engine": CHEAP, "limit_seconds": 2.0}
+    with GraderPool(problems=[tmp_path], **options) as started:
         yield started
 
 
@@ -47,13 +48,15 @@ def completion(status):
 def test_trl_gets_a_reward_for_each_completion_in_order(load, pool):
     reward = load("trl_grpo").kernel_reward(pool)
     texts = [completion("correct"), completion("wrong_output"), "I cannot do that.", completion("grader_error")]
+    texts.append(completion("correct\n# sleep: 60"))
     # GRPOTrainer passes these by keyword, and each further column of the dataset.
     values = reward(
-        prompts=["p"] * 4, completions=texts, completion_ids=[[1]] * 4, trainer_state=None, problem=["scale"] * 4
+        prompts=["p"] * 5, completions=texts, completion_ids=[[1]] * 5, trainer_state=None, problem=["scale"] * 5
     )
     assert values[0] > 1
     assert values[1:3] == [0.0, 0.0]
     assert values[3] is None or isinstance(values[3], float)
+    assert values[4] is None
     messages = [[{"role": "assistant", "content": text}] for text in texts[:2]]
     assert reward(prompts=["p"] * 2, completions=messages, problem=["scale"] * 2) == values[:2]
     assert reward.__name__

@@ -165,7 +165,7 @@ def test_without_a_place_there_is_one_line(said, monkeypatch):
         pool(said, workers=None)
 
 
-def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_another(said, monkeypatch):
+def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_another(said, monkeypatch, capfd):
     """The fault shows when a grading has failed; a failed grading is tried once more elsewhere."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pool(said, workers=None) as two:
@@ -173,6 +173,7 @@ def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_an
         assert next(two.grade_many([work("bob")])).status is Status.CORRECT
     assert verdict.status is Status.CRASHED
     assert "an illegal memory access" in verdict.diagnoses[0].message
+    assert "Fatal Python error" not in capfd.readouterr().err  # as it ends while a thread reads stdin
 
 
 def test_closing_ends_what_is_under_way(said):
