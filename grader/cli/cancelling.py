@@ -18,10 +18,10 @@ def cancel(
     ] = None,
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
 ) -> None:
-    """End gradings of an author, a batch or a run, and keep what is stored.
+    """End gradings of an author, a batch or a run.
 
-    What waits is not graded, what runs ends at its next job. It reaches all graders and servers that use the database,
-    within about a second.
+    Stored verdicts are kept. What waits is not graded, what runs ends at its next job. It reaches all graders and
+    servers that use the database, within about a second.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 @app.callback()
 def pool() -> None:
-    """See what graders are doing: GPUs or processes, rate, time left, failures.
+    """See what graders are doing: GPUs, rate, time left.
 
     \b
     Examples:
