@@ -107,7 +107,7 @@ class Client(GradesMany):
         return line.verdict
 
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
-        """Yields verdicts, each as it is reached. Raises UserError for what the server refuses, before any verdict.
+        """Yields verdicts, each as it is reached. Raises UserError for what the server refuses.
 
         What is cancelled, or takes longer than the server's limit, is logged and left out. `work` is read in parts of
         256 or of 4 MiB, each sent when the verdicts on the one before are read. Left early, what the server has not
