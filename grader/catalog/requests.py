@@ -13,7 +13,7 @@ from grader.catalog.files import usable
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
 from grader.catalog.submissions import check_names, find_submissions
-from grader.errors import UserError
+from grader.errors import UserError, plainly
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.precision import Precision
@@ -194,7 +194,7 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
         submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None
+        raise UserError(f"field {first['loc'][0]!r}: {plainly(first['msg'])}") from None
     check_names(author=submission.author, label=submission.label)
     if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
         raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")

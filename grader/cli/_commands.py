@@ -9,6 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from grader.errors import plainly
+
 COMMANDS = {
     "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
     "init": ("starting:init", "Write a problem and submissions for it, to start from."),
@@ -39,7 +41,7 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")  # Pydantic's words, which Typer passes on
+            error.message = plainly(error.message)  # Typer passes on Pydantic's words
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -39,7 +39,7 @@ def grade(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PATH...]",
+            metavar="PATH",
             help="Submissions, folders that are searched for them, JSONL batches (*.jsonl), or - for JSONL on stdin.",
         ),
     ] = None,

@@ -28,7 +28,9 @@ def status(
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per grader.")] = False,
 ) -> None:
-    """List the graders and servers that use a database, with their GPUs or processes, rate, and time left.
+    """List the graders and servers at work with a database.
+
+    Each with its GPUs or processes, rate, failures and time left.
 
     \b
     Examples:
