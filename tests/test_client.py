@@ -274,8 +274,9 @@ def test_what_a_server_does_is_shown_by_metrics_by_the_live_page_and_by_the_comm
             assert time.monotonic() < until, seen
             time.sleep(0.3)
         live = server.ask("live.html")[2]
-        said = pool_status(tmp_path)
-        as_json = json.loads(pool_status(tmp_path, "--json"))
+        said = pool_status(tmp_path, "--format", "table").stdout
+        header, row = (line.split("\t") for line in pool_status(tmp_path).stdout.splitlines())
+        as_json = json.loads(pool_status(tmp_path, "--json").stdout)
         client.cancel(batch.id)
     assert seen['grader_workers{run="1",state="ready"}'] == 2
     assert seen['grader_verdicts_total{device_name="a CPU",status="correct"}'] >= 1
@@ -287,16 +288,20 @@ def test_what_a_server_does_is_shown_by_metrics_by_the_live_page_and_by_the_comm
         assert re.search(r"\d+ waiting, ", text)
         assert "left" in text
     assert (as_json["run"], as_json["here"], len(as_json["work"]["workers"])) == (1, True, 2)
+    assert dict(zip(header, row, strict=True))["workers"].startswith("CPU worker 1: ready, ")
 
 
 def pool_status(tmp_path, *arguments):
     command = [sys.executable, "-m", "grader", "pool", "status", "--db", str(tmp_path / "g.db"), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
 
 
 def test_without_a_grader_the_command_says_so(tmp_path):
     Store.open(tmp_path / "g.db").close()
-    assert pool_status(tmp_path) == "no grader is at work with this database\n"
+    asked = pool_status(tmp_path)
+    assert asked.stdout.startswith("run\tprocess\tpriority\t")
+    assert asked.stdout.count("\n") == 1
+    assert asked.stderr == "no grader is at work with this database\n"
 
 
 def test_a_stream_goes_on_where_its_reader_was(serving):

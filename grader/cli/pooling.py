@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import sys
 from typing import Annotated
 
 import typer
 
-from grader.cli._options import DATABASE
+from grader.cli._options import DATABASE, ListFormatOption
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
@@ -26,7 +25,8 @@ def pool() -> None:
 @app.command()
 def status(
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per grader.")] = False,
+    output: ListFormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """List the graders and servers at work with a database.
 
@@ -39,13 +39,11 @@ def status(
     """
     from db.at_work import at_work
     from db.read_only import open_to_read
-    from grader.report.work import status_lines
+    from grader.report.listing import ListFormat, print_listing
+    from grader.report.work import AT_WORK
 
     with open_to_read(db) as store:
         graders = at_work(store)
-    if as_json:
-        for one in graders:
-            print(json.dumps({**asdict(one), "work": one.work.model_dump() if one.work else None}))
-        return
-    for line in status_lines(graders) or ["no grader is at work with this database"]:
-        print(line)
+    print_listing(AT_WORK, graders, ListFormat.JSON if as_json else output)
+    if not graders:
+        print("no grader is at work with this database", file=sys.stderr)
