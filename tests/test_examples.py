@@ -11,10 +11,17 @@ import yaml
 
 from grader import GraderPool
 from tests import samples
+from tests.report.serving import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = ROOT / "examples" / "train"
 CHEAP = "tests.pool.engine:CheapGrader"
+CHEAP_COMMAND = f"""
+import grader.pool.pool
+grader.pool.pool.ENGINE = "{CHEAP}"
+import grader.cli
+grader.cli.main()
+"""
 
 
 @pytest.fixture
@@ -64,7 +71,7 @@ def test_trl_gets_a_reward_for_each_completion_in_order(load, pool):
 
 def test_verl_gets_each_reward_at_the_last_token(load, pool, monkeypatch):
     verl = load("verl_reward")
-    monkeypatch.setattr(verl, "pool", lambda: pool)
+    monkeypatch.setattr(verl, "grader", lambda: pool)
     texts = [completion("correct"), "no code"]
     data = verl.StubBatch(["p", "longer"], texts, ["scale"] * 2)
     manager = verl.KernelRewardManager(verl.StubTokenizer(), 1, compute_score=None, reward_fn_key="data_source")
@@ -77,6 +84,18 @@ def test_verl_gets_each_reward_at_the_last_token(load, pool, monkeypatch):
     assert torch.equal(manager(data), tensor)
     score = verl.compute_score("kernels", texts[0], None, extra_info={"problem": "scale"})
     assert score == pytest.approx(float(tensor[0].sum()))
+
+
+def test_verl_s_reward_loop_uses_the_server_that_the_environment_names(load, tmp_path, monkeypatch):
+    (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
+    token = "a token of these tests"
+    arguments = ("--submit", "--problems", str(tmp_path), "--workers", "1", "--device", "cpu")
+    with Server(tmp_path / "g.db", *arguments, program=("-c", CHEAP_COMMAND), GRADER_TOKEN=token) as server:
+        monkeypatch.setenv("GRADER_SERVER", server.address)
+        monkeypatch.setenv("GRADER_TOKEN", token)
+        score = load("verl_reward").compute_score
+        assert score("kernels", completion("correct"), None, extra_info={"problem": "scale"}) > 1
+        assert score("kernels", "no code", None, extra_info={"problem": "scale"}) == 0
 
 
 def test_a_completion_without_a_verdict_gets_its_group_s_mean(load):
