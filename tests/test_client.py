@@ -98,9 +98,10 @@ def test_an_event_loop_grades_too(serving):
             verdict = await client.grade(source="# status: correct\n", problem="scale")
             batch = await client.submit([work("ann", 1)])
             found = [one.author async for one in client.grade_many([work("ann", 1), work("bob", 2)])]
-            return verdict.status, sorted(found), (await client.state(batch.id)).done
+            lines = [line.verdict.author async for line in client.lines(batch.id)]
+            return verdict.status, sorted(found), lines, (await client.state(batch.id)).done
 
-    assert asyncio.run(main()) == ("correct", ["ann", "bob"], True)
+    assert asyncio.run(main()) == ("correct", ["ann", "bob"], ["ann"], True)
 
 
 def test_a_server_that_is_killed_goes_on_with_what_was_queued(serving, tmp_path):

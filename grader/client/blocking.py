@@ -141,7 +141,7 @@ class Client(GradesMany):
         """End what waits of a batch, and what is being graded at its next job."""
         return self._state("DELETE", f"/{batch_id}")
 
-    def lines(self, batch_id: str, after: int = 0) -> Iterator[Line]:
+    def lines(self, batch_id: str, after: int = 0) -> Generator[Line, None, None]:
         """Each line of a batch when it has ended, once; `after` is the `ended` of the last one that is known."""
         total = self.state(batch_id).lines
         while after < total:
