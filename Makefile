@@ -46,6 +46,7 @@ format: setup
 
 docs: setup
 	$(INSTALL) --editable '.[docs]'
+	$(BIN)/python -m scripts.reference_pages
 	$(BIN)/mkdocs build --strict --quiet
 
 # For a GPU host without a network: x86-64, Python $(BUNDLE_PYTHON), its own torch.

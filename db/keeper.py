@@ -42,6 +42,8 @@ class Keeper:
         self._patience = Patience(store.path, say)
         self._file = _identity(store.path)
         self._lost_kept = False
+        self._kept = 0
+        """Verdicts that this run has written to the file."""
 
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, claim: str | None = None) -> Verdict:
         """The verdict with its id; the claim on it ends.
@@ -91,7 +93,8 @@ class Keeper:
         if not kept:
             raise error
         place = _append(kept, self._store.path)
-        count = "1 verdict is" if len(kept) == 1 else f"{len(kept)} verdicts are"
+        self._kept += len(kept)
+        count = "1 verdict is" if self._kept == 1 else f"{self._kept} verdicts are"
         message = f"{count} kept in {place}; the next run with this database takes over what lies beside it"
         if isinstance(error, StoreError):
             raise StoreError(f"{error}; {message}") from error

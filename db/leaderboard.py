@@ -31,7 +31,7 @@ from db.ranks import shared_ranks
 from db.standings import BEYOND_LIGHT
 from db.store import Store
 from db.summaries import Entry, Summary, attempts, summaries
-from grader.verdict.models import Device
+from grader.verdict.models import NO_DEVICE, Device
 from grader.verdict.value import Value
 
 Board = Literal["total", "forward", "strict-fp32", "cpu"]
@@ -124,6 +124,7 @@ def _standings(
 ) -> tuple[str, dict[str, object]]:
     """SQL for the standings `s` of a board, and the parameters of all SQL here."""
     values: dict[str, object] = {"strict": board == "strict-fp32", "problem": problem, "precision": labels.precision}
+    values["no_device"] = NO_DEVICE
     values["device"] = "cpu" if board == "cpu" else device
     for name, chosen in (("having", labels.having), ("without", labels.without)):
         values |= {f"{name}_{number}": json.dumps(label) for number, label in enumerate(chosen)}
@@ -163,8 +164,8 @@ def _taken(figure: str, condition: str) -> str:
 
 
 _ON_BOARD = """
-    strict_fp32 = :strict and precision = :precision and (:problem is null or problem = :problem)
-        and (:device is null or device = :device)
+    device_name != :no_device and strict_fp32 = :strict and precision = :precision
+        and (:problem is null or problem = :problem) and (:device is null or device = :device)
         and problem_hash in (
             select problem_hash from standings join (
                 select problem as name, max(newest_id) as newest from standings group by problem

@@ -10,8 +10,9 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
@@ -19,6 +20,8 @@ from grader.errors import NotGraded
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
 from grader.verdict.profiles import Profile
+
+T = TypeVar("T")
 
 
 def grade(
@@ -75,14 +78,9 @@ class GradesMany:
         that is being graded, which is dropped: no worker is left in the middle of a job, and the grader can be used
         again at once.
         """
-        loop = asyncio.get_running_loop()
-        verdicts = self.grade_many(work)
-        with ThreadPoolExecutor(1, thread_name_prefix="grader") as thread:
-            try:
-                while (verdict := await loop.run_in_executor(thread, next, verdicts, None)) is not None:
-                    yield verdict
-            finally:
-                await _finish(loop.run_in_executor(thread, verdicts.close))
+        async with aclosing(in_a_thread(self.grade_many(work))) as verdicts:
+            async for verdict in verdicts:
+                yield verdict
 
 
 class Grader(GradesMany):
@@ -226,6 +224,17 @@ def open_grader(options: GraderOptions) -> Grader:
         return Grader(options)
     finally:
         worker_template.close_ahead()
+
+
+async def in_a_thread(items: Generator[T, None, None]) -> AsyncGenerator[T, None]:
+    """The items of a generator that runs in a thread of its own; it is closed there before this ends."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="grader") as thread:
+        try:
+            while (item := await loop.run_in_executor(thread, next, items, None)) is not None:
+                yield item
+        finally:
+            await _finish(loop.run_in_executor(thread, items.close))
 
 
 async def _finish(last: asyncio.Future[None]) -> None:

@@ -28,6 +28,11 @@ def printable(text: object) -> str:
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
+def plainly(fault: str) -> str:
+    """A message of Pydantic in standard words, such as `must be greater than 0`."""
+    return fault.removeprefix("Value error, ").partition(", unable to parse")[0].replace("Input should be", "must be")
+
+
 def is_printable(text: str) -> bool:
     """Whether `printable` would leave the text as it is."""
     return _UNPRINTABLE.search(text) is None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from grader.errors import UserError
+from grader.errors import UserError, plainly
 from grader.verdict.models import Device, Settings, TimeLimits
 from grader.verdict.precision import Precision
 from grader.verdict.value import Value
@@ -84,7 +84,7 @@ class GraderOptions(Value):
             if first["type"] == "extra_forbidden":
                 known = ", ".join(GraderOptions.model_fields)
                 raise UserError(f"unknown option {name!r}; the options are {known}") from None
-            raise UserError(f"option {name!r}: {first['msg'].removeprefix('Value error, ')}") from None
+            raise UserError(f"option {name!r}: {plainly(first['msg'])}") from None
 
     def arguments(self) -> list[str]:
         """The options that differ from their defaults, as arguments of `grader grade`."""

@@ -1,6 +1,8 @@
-"""Generate the documentation's reference pages from the code: commands, verdict, statuses, codes, database, Python.
+"""Write the documentation's reference pages from the code: commands, verdict, statuses, codes, database, Python.
 
-This is a hook of mkdocs; generating the texts needs neither mkdocs nor a network.
+    python -m scripts.reference_pages
+
+`make docs` does it first, and a test compares the pages with the code.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ import grader
 import grader.cli
 from grader import api
 from grader.catalog import requests
+from grader.client import AsyncClient, Client
 from grader.pool import GraderPool
 from grader.verdict import models, rewards, stages
 from grader.verdict.codes import CODES
 from grader.verdict.columns import COLUMNS
 from grader.verdict.feedback.text import feedback
 from grader.verdict.labels import LABELS
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from scripts import rejection_page
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def pages() -> dict[str, str]:
@@ -44,7 +46,8 @@ def pages() -> dict[str, str]:
     return {
         "reference/cli.md": command_line(),
         "reference/verdict.md": verdict(),
-        "reference/verdict.schema.json": json.dumps(models.Verdict.model_json_schema(mode="serialization"), indent=2),
+        "reference/verdict.schema.json": json.dumps(models.Verdict.model_json_schema(mode="serialization"), indent=2)
+        + "\n",
         "reference/statuses.md": statuses(),
         "reference/database.md": database(),
         "reference/python.md": python(),
@@ -52,13 +55,9 @@ def pages() -> dict[str, str]:
     }
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Add the pages to the files that mkdocs builds. Called by mkdocs."""
-    from mkdocs.structure.files import File
-
+def main() -> None:
     for path, text in pages().items():
-        files.append(File.generated(config, path, content=text))
-    return files
+        (DOCS / path).write_text(text)
 
 
 # ------------------------------------------------------------------------------------------------- command line
@@ -221,7 +220,7 @@ def database() -> str:
 
 def python() -> str:
     parts = ["# Python", *_docstring(grader), "## grade", *_function(api.grade)]
-    parts += _class(api.Grader) + _class(GraderPool)
+    parts += [part for one in (api.Grader, GraderPool, Client, AsyncClient) for part in _class(one)]
     options = vars(api).get("GraderOptions")
     if options:
         rows = [(f"`{name}`", _code(field.type), field.text) for name, field in _fields(options).items() if field.text]
@@ -246,7 +245,7 @@ def _signature(name: str, function: Callable[..., object]) -> list[str]:
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         lines.append(f"{stars}{parameter.name}: {parameter.annotation}{_default(parameter)}")
     returned = "" if function.__name__ == "__init__" else f" -> {signature.return_annotation}"
-    prefix = "async " if inspect.isasyncgenfunction(function) else ""
+    prefix = "async " if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function) else ""
     inner = ", ".join(lines) if len(lines) < 2 else "\n    " + ",\n    ".join(lines) + ",\n"
     return [f"```python\n{prefix}{name}({inner}){returned}\n```"]
 
@@ -352,3 +351,7 @@ def _escaped(text: str) -> str:
 
 def _joined(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -86,19 +86,26 @@ def test_what_is_there_already_is_not_overwritten(bundle, bare_python, tmp_path)
 
 
 @pytest.mark.parametrize("of_the_host", [False, True])
-def test_bytecode_of_a_torch_without_any_is_kept_where_it_is_installed(bundle, bare_python, of_the_host):
-    """Only the installer writes bytecode, whatever the environment says: workers can read the folder."""
+def test_bytecode_of_what_is_imported_is_written_by_the_installer(bundle, bare_python, of_the_host):
+    """Workers can read the folder and cannot write there: what has no bytecode is compiled at each start."""
     torch_of("2.11.0+cu130", bare_python)
     folder = bare_python.parents[1]
     (packages,) = folder.glob("lib/python3*/site-packages")
-    (packages / "torch" / "utils").mkdir()
-    for name in ("torch/utils/__init__.py", "torch/utils/cpp_extension.py", "pydantic.py", "later.py"):
+    installer = runpy.run_path(str(bundle / "install"))
+    imported = [name.replace(".", "/") + ".py" for name in installer["IMPORTED"].split(", ")]
+    for name in (*imported, "pydantic.py", "../../../source/db/store.py"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
         (packages / name).touch()
+    (packages / "torch" / "utils" / "cpp_extension.py").write_text("import colorsys\n")  # a module of Python itself
     if of_the_host:
         (packages / "torch" / "__pycache__").mkdir()
-    runpy.run_path(str(bundle / "install"))["keep_bytecode"](folder, packages)
-    subprocess.run([bare_python, "-c", "import later, torch.utils.cpp_extension"], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        installer["keep_bytecode"](folder, packages)
+    (packages / "later.py").touch()
+    subprocess.run([bare_python, "-c", "import later"], check=True, env={})
     kept = {path.name.partition(".")[0]: path for path in folder.rglob("*.pyc")}
-    assert {"pydantic", "cpp_extension"} <= kept.keys()
-    assert {"later"}.isdisjoint(kept) or of_the_host
+    assert {Path(name).stem for name in imported} | {"pydantic", "store"} <= kept.keys()
+    assert ("colorsys" in kept) != of_the_host
+    assert ("later" in kept) == of_the_host
     assert kept["cpp_extension"].is_relative_to(packages if of_the_host else folder / "bytecode")

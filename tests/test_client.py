@@ -98,9 +98,10 @@ def test_an_event_loop_grades_too(serving):
             verdict = await client.grade(source="# status: correct\n", problem="scale")
             batch = await client.submit([work("ann", 1)])
             found = [one.author async for one in client.grade_many([work("ann", 1), work("bob", 2)])]
-            return verdict.status, sorted(found), (await client.state(batch.id)).done
+            lines = [line.verdict.author async for line in client.lines(batch.id)]
+            return verdict.status, sorted(found), lines, (await client.state(batch.id)).done
 
-    assert asyncio.run(main()) == ("correct", ["ann", "bob"], True)
+    assert asyncio.run(main()) == ("correct", ["ann", "bob"], ["ann"], True)
 
 
 def test_a_server_that_is_killed_goes_on_with_what_was_queued(serving, tmp_path):
@@ -166,10 +167,20 @@ def test_a_batch_is_cancelled_and_the_others_are_not(serving):
         assert [line.verdict.author for line in client.lines(other.id)] == ["bob"]
         assert time.monotonic() - began < 25
         assert client.state(batch.id).without_verdict == 5
-        grading = client.grade_many([work("cid", 1, "sleep: 30")])
+        sent = work("cid", 1, "sleep: 30")
         threading.Timer(1.0, lambda: Client(server.address, TOKEN).cancel(newest(server))).start()
         with pytest.raises(NotGraded, match="cancelled"):
-            next(grading)
+            client.grade(**sent)
+
+
+def test_what_takes_too_long_does_not_end_the_others(serving, caplog):
+    server = serving("--limit", "1")
+    with Client(server.address, TOKEN) as client:
+        sent = [work("ann", 1, "sleep: 30"), work("bob", 1), work("cid", 1)]
+        assert sorted(verdict.author for verdict in client.grade_many(sent)) == ["bob", "cid"]
+        with pytest.raises(NotGraded, match="stopped after 1 s, which is the limit for one grading here"):
+            client.grade(**sent[0])
+    assert "line 1 has no verdict: stopped after 1 s" in caplog.text
 
 
 def newest(server):
@@ -264,8 +275,9 @@ def test_what_a_server_does_is_shown_by_metrics_by_the_live_page_and_by_the_comm
             assert time.monotonic() < until, seen
             time.sleep(0.3)
         live = server.ask("live.html")[2]
-        said = pool_status(tmp_path)
-        as_json = json.loads(pool_status(tmp_path, "--json"))
+        said = pool_status(tmp_path, "--format", "table").stdout
+        header, row = (line.split("\t") for line in pool_status(tmp_path).stdout.splitlines())
+        as_json = json.loads(pool_status(tmp_path, "--json").stdout)
         client.cancel(batch.id)
     assert seen['grader_workers{run="1",state="ready"}'] == 2
     assert seen['grader_verdicts_total{device_name="a CPU",status="correct"}'] >= 1
@@ -277,16 +289,20 @@ def test_what_a_server_does_is_shown_by_metrics_by_the_live_page_and_by_the_comm
         assert re.search(r"\d+ waiting, ", text)
         assert "left" in text
     assert (as_json["run"], as_json["here"], len(as_json["work"]["workers"])) == (1, True, 2)
+    assert dict(zip(header, row, strict=True))["workers"].startswith("CPU worker 1: ready, ")
 
 
 def pool_status(tmp_path, *arguments):
     command = [sys.executable, "-m", "grader", "pool", "status", "--db", str(tmp_path / "g.db"), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
 
 
 def test_without_a_grader_the_command_says_so(tmp_path):
     Store.open(tmp_path / "g.db").close()
-    assert pool_status(tmp_path) == "no grader is at work with this database\n"
+    asked = pool_status(tmp_path)
+    assert asked.stdout.startswith("run\tprocess\tpriority\t")
+    assert asked.stdout.count("\n") == 1
+    assert asked.stderr == "no grader is at work with this database\n"
 
 
 def test_a_stream_goes_on_where_its_reader_was(serving):

@@ -11,10 +11,17 @@ import yaml
 
 from grader import GraderPool
 from tests import samples
+from tests.report.serving import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = ROOT / "examples" / "train"
 CHEAP = "tests.pool.engine:CheapGrader"
+CHEAP_COMMAND = f"""
+import grader.pool.pool
+grader.pool.pool.ENGINE = "{CHEAP}"
+import grader.cli
+grader.cli.main()
+"""
 
 
 @pytest.fixture
@@ -36,7 +43,8 @@ def load(monkeypatch):
 @pytest.fixture
 def pool(tmp_path):
     (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
-    with GraderPool(workers=2, device="cpu", engine=CHEAP, problems=[tmp_path]) as started:
+    options = {"workers": 2, "device": "cpu", "engine": CHEAP, "limit_seconds": 2.0}
+    with GraderPool(problems=[tmp_path], **options) as started:
         yield started
 
 
@@ -47,13 +55,15 @@ def completion(status):
 def test_trl_gets_a_reward_for_each_completion_in_order(load, pool):
     reward = load("trl_grpo").kernel_reward(pool)
     texts = [completion("correct"), completion("wrong_output"), "I cannot do that.", completion("grader_error")]
+    texts.append(completion("correct\n# sleep: 60"))
     # GRPOTrainer passes these by keyword, and each further column of the dataset.
     values = reward(
-        prompts=["p"] * 4, completions=texts, completion_ids=[[1]] * 4, trainer_state=None, problem=["scale"] * 4
+        prompts=["p"] * 5, completions=texts, completion_ids=[[1]] * 5, trainer_state=None, problem=["scale"] * 5
     )
     assert values[0] > 1
     assert values[1:3] == [0.0, 0.0]
     assert values[3] is None or isinstance(values[3], float)
+    assert values[4] is None
     messages = [[{"role": "assistant", "content": text}] for text in texts[:2]]
     assert reward(prompts=["p"] * 2, completions=messages, problem=["scale"] * 2) == values[:2]
     assert reward.__name__
@@ -61,7 +71,7 @@ def test_trl_gets_a_reward_for_each_completion_in_order(load, pool):
 
 def test_verl_gets_each_reward_at_the_last_token(load, pool, monkeypatch):
     verl = load("verl_reward")
-    monkeypatch.setattr(verl, "pool", lambda: pool)
+    monkeypatch.setattr(verl, "grader", lambda: pool)
     texts = [completion("correct"), "no code"]
     data = verl.StubBatch(["p", "longer"], texts, ["scale"] * 2)
     manager = verl.KernelRewardManager(verl.StubTokenizer(), 1, compute_score=None, reward_fn_key="data_source")
@@ -74,6 +84,18 @@ def test_verl_gets_each_reward_at_the_last_token(load, pool, monkeypatch):
     assert torch.equal(manager(data), tensor)
     score = verl.compute_score("kernels", texts[0], None, extra_info={"problem": "scale"})
     assert score == pytest.approx(float(tensor[0].sum()))
+
+
+def test_verl_s_reward_loop_uses_the_server_that_the_environment_names(load, tmp_path, monkeypatch):
+    (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
+    token = "a token of these tests"
+    arguments = ("--submit", "--problems", str(tmp_path), "--workers", "1", "--device", "cpu")
+    with Server(tmp_path / "g.db", *arguments, program=("-c", CHEAP_COMMAND), GRADER_TOKEN=token) as server:
+        monkeypatch.setenv("GRADER_SERVER", server.address)
+        monkeypatch.setenv("GRADER_TOKEN", token)
+        score = load("verl_reward").compute_score
+        assert score("kernels", completion("correct"), None, extra_info={"problem": "scale"}) > 1
+        assert score("kernels", "no code", None, extra_info={"problem": "scale"}) == 0
 
 
 def test_a_completion_without_a_verdict_gets_its_group_s_mean(load):

@@ -30,4 +30,4 @@ def rewards(pool: GraderPool | Client, problems: Sequence[str], sources: Sequenc
     for verdict in pool.grade_many(work):
         assert verdict.sample is not None
         found[verdict.sample] = reward(verdict)
-    return [found[index] for index in range(len(work))]
+    return [found.get(index) for index in range(len(work))]  # none for what was cancelled or took too long

@@ -2,17 +2,25 @@
 
     python examples/train/verl_reward.py
 
-runs the manager on the CPU with a stub policy: three fixed completions. verl takes either by its path:
+runs the manager on the CPU with a stub policy: three fixed completions.
 
-    reward_model.reward_manager.path=examples/train/verl_reward.py reward_model.reward_manager.name=KernelRewardManager
+verl's reward loop calls the function for one completion, from several processes, which share a server: start `grader
+serve --submit --quick --gpus all`, set GRADER_SERVER to its address and GRADER_TOKEN to its token, and give verl
+
     custom_reward_function.path=examples/train/verl_reward.py custom_reward_function.name=compute_score
 
-The manager grades a batch on all GPUs of the pool at once; the function grades one completion a call. `POOL` names the
-pool's options. Each row of the data has `extra_info={"problem": ID}`.
+Before the reward loop, verl (read at b178a3cd, January 2026) calls a manager with a whole batch, in one process. It
+grades the batch on a pool of its own, whose options are in `POOL`, unless GRADER_SERVER names a server:
+
+    reward_manager.source=importlib reward_manager.name=KernelRewardManager
+    reward_manager.module.path=examples/train/verl_reward.py
+
+Each row of the data has `extra_info={"problem": ID}`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import defaultdict
 from functools import cache
@@ -25,23 +33,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from completions import rewards, source_of
 
-from grader import GraderPool
+from grader import Client, GraderPool
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL: dict[str, Any] = {"gpus": "all", "quick": True}
 
 
 @cache
-def pool() -> GraderPool:
-    """The pool of this process, made at the first call."""
-    return GraderPool(**POOL)
+def grader() -> GraderPool | Client:
+    """The server that GRADER_SERVER names, else a pool of this process; made at the first call."""
+    server = os.environ.get("GRADER_SERVER")
+    return Client(server) if server else GraderPool(**POOL)
 
 
 def compute_score(
     data_source: str, solution_str: str, ground_truth: object, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> float:
     """The reward of one completion; 0 where the verdict says nothing about it."""
-    (value,) = rewards(pool(), [(extra_info or {})["problem"]], [source_of(solution_str)])
+    (value,) = rewards(grader(), [(extra_info or {})["problem"]], [source_of(solution_str)])
     return value or 0.0
 
 
@@ -67,7 +76,7 @@ class KernelRewardManager:
             for row, length in zip(responses, lengths, strict=True)
         ]
         problems = [info["problem"] for info in data.non_tensor_batch["extra_info"]]
-        values = rewards(pool(), problems, [source_of(text) for text in texts])
+        values = rewards(grader(), problems, [source_of(text) for text in texts])
         filled = with_means(values, list(data.non_tensor_batch.get("uid", problems)))
         tensor = torch.zeros_like(responses, dtype=torch.float32)
         for row, (value, length) in enumerate(zip(filled, lengths, strict=True)):
@@ -116,7 +125,7 @@ def main() -> None:
     data = StubBatch(["Write a kernel."] * 3, completions, ["scale_silu"] * 3)
     found = KernelRewardManager(StubTokenizer(), num_examine=0)(data, return_dict=True)
     print(*found["reward_tensor"].sum(dim=1).tolist())
-    pool().close()
+    grader().close()
 
 
 if __name__ == "__main__":

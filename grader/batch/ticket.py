@@ -24,8 +24,7 @@ class Ticket(Generic[T]):
     def key(self) -> str:
         """What two requests with one verdict have in common."""
         submission, problem = self.request.submission, self.request.problem
-        # A file that cannot be read has no source.
-        text = submission.path if submission.unreadable else submission.source_hash
+        text = submission.unreadable or submission.source_hash
         return digest(
             "\n".join((problem.id, problem.source_hash, _circumstances(self._environments[0], self._settings), text))
         )

@@ -40,13 +40,24 @@ def read_source(path: Path) -> tuple[str, str | None]:
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:
-            return "", f"The file has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
-        source = path.read_bytes().decode("utf-8-sig")
+            return "", f"The file has {size} bytes; at most {MAX_SOURCE_BYTES} are read"
+        source = path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        return "", f"The file is not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}."
+        return "", f"The file is not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}"
     except OSError as error:
         raise UserError(f"{printable(path)}: cannot be read ({error.strerror}); check its permissions") from error
-    return (source, None) if source.strip() else ("", "The file is empty.")
+    return usable(source, "file")
+
+
+def usable(source: str, what: str = "source") -> tuple[str, str | None]:
+    """Returns (source without a byte-order mark, None), or ("", the reason why it cannot be used)."""
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        return "", f"The {what} has an unpaired surrogate, {source[error.start]!a}, at offset {error.start}"
+    if size > MAX_SOURCE_BYTES:
+        return "", f"The {what} has {size} bytes; at most {MAX_SOURCE_BYTES} are read"
+    return (source.removeprefix("\ufeff"), None) if source.strip() else ("", f"The {what} is empty")
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from grader.catalog.files import MAX_SOURCE_BYTES
+from grader.catalog.files import usable
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
 from grader.catalog.submissions import check_names, find_submissions
-from grader.errors import UserError
+from grader.errors import UserError, plainly
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.precision import Precision
@@ -57,7 +57,7 @@ def make_request(
     precision: Precision = Precision.FP32,
 ) -> Request:
     """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
-    submission = _of_bounded_size(submission)
+    submission = _with_usable_source(submission)
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
@@ -153,12 +153,13 @@ class RequestReader:
 
 
 def _object(line: bytes) -> dict[str, object]:
-    """The JSON object in a line. Raises UserError for anything else, and for text that UTF-8 cannot encode."""
+    """The JSON object in a line. Raises UserError for anything else, and for names that UTF-8 cannot encode."""
     if len(line) > MAX_LINE_BYTES:
         raise UserError(f"longer than {MAX_LINE_BYTES} bytes")
     try:
         value = json.loads(line.decode("utf-8-sig"))
-        json.dumps(value, ensure_ascii=False).encode()
+        if isinstance(value, dict):
+            json.dumps({**value, "source": None}, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise UserError(f"invalid JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError as error:
@@ -172,18 +173,17 @@ def _object(line: bytes) -> dict[str, object]:
     return value
 
 
-def _of_bounded_size(submission: Submission) -> Submission:
-    """The submission, without its source if that is larger than a file may be."""
-    size = len(submission.source.encode(errors="surrogatepass"))
-    if size <= MAX_SOURCE_BYTES:
+def _with_usable_source(submission: Submission) -> Submission:
+    """The submission, with a source that can be stored and compiled, or with the reason why it has none."""
+    if submission.unreadable is not None:
         return submission
-    reason = f"The source has {size} bytes; at most {MAX_SOURCE_BYTES} are read."
-    return submission.model_copy(update={"source": "", "unreadable": reason})
+    source, unreadable = usable(submission.source)
+    return submission.model_copy(update={"source": source, "unreadable": unreadable})
 
 
 def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     """A submission that is not a file. Raises UserError for an author, label or sample of the wrong type."""
-    unreadable = None if source.strip() else "The file is empty."
+    source, unreadable = usable(source)
     defaults = {
         "author": UNKNOWN_AUTHOR,
         "problem_id": problem.id,
@@ -192,10 +192,9 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
     }
     try:
         submission = Submission.model_validate({**defaults, **fields, "source": source, "unreadable": unreadable})
-        submission = _of_bounded_size(submission)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"field {first['loc'][0]!r}: {first['msg']}") from None
+        raise UserError(f"field {first['loc'][0]!r}: {plainly(first['msg'])}") from None
     check_names(author=submission.author, label=submission.label)
     if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
         raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")

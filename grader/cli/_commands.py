@@ -9,46 +9,25 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from grader.errors import plainly
+
 COMMANDS = {
     "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
-    "init": (
-        "starting:init",
-        "Write a problem, submissions for it in C++, CUDA and Triton, and a test, to start from.",
-    ),
-    "show": ("showing:show", "Show a verdict in full: diagnosis, gradients, build log, timing, environment, source."),
-    "profile": (
-        "profiling:profile",
-        "Show a submission beside its reference, kernel by kernel: times, rates, launches, bounds.",
-    ),
-    "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by the lower end of the speedup's 95% interval."),
-    "diff": (
-        "diff:diff",
-        "Compare two databases or runs: which submissions got another result, which authors moved.",
-    ),
-    "report": (
-        "pages:report",
-        "Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.",
-    ),
-    "serve": (
-        "serving:serve",
-        "Serve the report live from the database, with a progress page and a JSON API.",
-    ),
-    "pool": ("pooling:app", "See what graders are doing: GPUs or processes, rate, time left, failures."),
-    "cancel": ("cancelling:cancel", "End gradings of an author, a batch or a run, and keep what is stored."),
+    "init": ("starting:init", "Write a problem and submissions for it, to start from."),
+    "show": ("showing:show", "Show a verdict in full, or as feedback for a model."),
+    "profile": ("profiling:profile", "Show a submission beside its reference, kernel by kernel."),
+    "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by speedup, and their authors."),
+    "diff": ("diff:diff", "Compare two databases or runs: results, times and ranks."),
+    "report": ("pages:report", "Write a static site: status, leaderboards, each verdict."),
+    "serve": ("serving:serve", "Serve that site live, and grade what programs send."),
+    "pool": ("pooling:app", "See what graders are doing: GPUs, rate, time left."),
+    "cancel": ("cancelling:cancel", "End gradings of an author, a batch or a run."),
     "export": ("exporting:export", "Write stored verdicts for other programs."),
-    "problems": (
-        "problems:app",
-        "List the problems with their variants, and whether forward and backward can be graded; if not, why.",
-    ),
-    "doctor": (
-        "showing:doctor",
-        "Show what this machine offers: GPUs, nvcc, compiler, PyTorch, each layer of the sandbox.",
-    ),
+    "problems": ("problems:app", "List the problems, and whether they can be graded."),
+    "doctor": ("showing:doctor", "Show what this machine offers: GPU, compilers, sandbox."),
     "selftest": ("selftest:selftest", "Measure timing noise on this machine."),
 }
 """By name: a function or typer application in a module of this package, and the first line of the command's help."""
-_SPACING = 6
-"""Columns beside the names and the texts of a list of commands."""
 
 
 class LazyGroup(TyperGroup):
@@ -62,13 +41,12 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")  # Pydantic's words, which Typer passes on
+            error.message = plainly(error.message)  # Typer passes on Pydantic's words
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = formatter.width - _SPACING - max(map(len, COMMANDS))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _shortened(summary, width)) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 class _Commands(Mapping[str, Any]):
@@ -89,7 +67,3 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(COMMANDS)
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3].rsplit(" ", 1)[0] + "..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from grader.catalog.requests import MAX_LINE_BYTES, Pair, RequestReader
@@ -18,6 +18,9 @@ MOST_AHEAD = 256
 """Lines that are read ahead, among which authors take turns. A choice."""
 MOST_AHEAD_BYTES = 16 << 20
 """Bytes of them after which no more are read ahead. A choice."""
+
+MOST_COUNTED_BYTES = 256 << 20
+"""Bytes of files whose lines are counted before they are graded, which takes less than a second. A choice."""
 
 Read = Callable[[str, int, bytes], Pair | None]
 """Makes a line of a stream, by its number, its problem and submission; None if it cannot be graded."""
@@ -36,6 +39,23 @@ def arriving(stream: Path, read: Read) -> Iterator[Iterator[Pair]]:
                 yield turns.arrived()
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from error
+
+
+def count_lines(streams: Iterable[Path]) -> int | None:
+    """Lines in these files that are not blank; None for a pipe, and if counting takes long.
+
+    Raises UserError for a file that cannot be read.
+    """
+    count, left = 0, MOST_COUNTED_BYTES
+    for stream in streams:
+        if stream == STDIN or not stream.is_file() or (left := left - stream.stat().st_size) < 0:
+            return None
+        try:
+            with stream.open("rb") as file:
+                count += sum(not line.isspace() for line in file)
+        except OSError as error:
+            raise UserError(f"{stream}: cannot be read ({error.strerror})") from error
+    return count
 
 
 def reader_of_lines(

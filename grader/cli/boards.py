@@ -54,13 +54,14 @@ def show_leaderboard(
     ] = None,
     db: Database = DATABASE,
 ) -> None:
-    """Rank stored verdicts by the lower end of the speedup's 95% interval.
+    """Rank stored verdicts by speedup, and their authors.
 
-    Only the newest verdict for a source counts, and an author's best source under one label; --having and --without
-    select among these. Copies of the reference (wraps_reference) are left out. Each device has its own board.
-    Submissions whose interval overlaps the leader's lower bound share its rank (=). A speedup more than 10% above the
-    roofline bound is not ranked. Authors rank by the geometric mean of their speedups over all problems of the board; a
-    problem without a ranked submission counts as 1.0.
+    The lower end of the speedup's 95% interval ranks. Only the newest verdict for a source counts, and an author's
+    best source under one label; --having and --without select among these. Copies of the reference
+    (wraps_reference) are left out. Each device has its own board. Submissions whose interval overlaps the leader's
+    lower bound share its rank (=). A speedup more than 10% above the roofline bound is not ranked. Authors rank by
+    the geometric mean of their speedups over all problems of the board; a problem without a ranked submission
+    counts as 1.0.
 
     \b
     Examples:

@@ -18,10 +18,10 @@ def cancel(
     ] = None,
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
 ) -> None:
-    """End gradings of an author, a batch or a run, and keep what is stored.
+    """End gradings of an author, a batch or a run.
 
-    What waits is not graded, what runs ends at its next job. It reaches all graders and servers that use the database,
-    within about a second.
+    Stored verdicts are kept. What waits is not graded, what runs ends at its next job. It reaches all graders and
+    servers that use the database, within about a second.
 
     \b
     Examples:
@@ -36,9 +36,13 @@ def cancel(
     with Store.open(db, must_exist=True) as store:
         if author is not None:
             lines, runs = cancels.cancel_author(store, author)
-            print(f"cancelled {lines} waiting lines of {author}, and told {runs} graders")
+            print(f"cancelled {_many(lines, 'waiting line')} of {author}, and told {_many(runs, 'grader')}")
         elif batch is not None:
-            print(f"cancelled {cancels.cancel_batch(store, batch)} lines of batch {batch}")
+            print(f"cancelled {_many(cancels.cancel_batch(store, batch), 'line')} of batch {batch}")
         elif run is not None:
             cancels.cancel_run(store, run)
             print(f"told run {run} to end")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

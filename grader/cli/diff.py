@@ -21,7 +21,7 @@ _Side = Annotated[str, typer.Argument(metavar="DB|RUN", help="A database, or the
 
 
 def diff(before: _Side, after: _Side, output: ListFormatOption = None, db: Database = DATABASE) -> None:
-    """Compare two databases or runs: which submissions got another result, which authors moved.
+    """Compare two databases or runs: results, times and ranks.
 
     fixed, broken, changed: another status. faster, slower: correct in both, and the 95% intervals of the speedup do not
     overlap. added, removed: in one of them only. moved: an author with another rank. Compared is the newest verdict on

@@ -21,7 +21,7 @@ from grader.catalog.requests import Pair, RequestReader
 from grader.catalog.submissions import find_submissions
 from grader.cli._cancels import Cancels
 from grader.cli._catalog import offered
-from grader.cli._lines import STDIN, arriving, reader_of_lines
+from grader.cli._lines import STDIN, arriving, count_lines, reader_of_lines
 from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
 from grader.errors import UserError, printable
 from grader.options import COMMAND_LINE_OPTIONS, GraderOptions
@@ -39,7 +39,7 @@ def grade(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PATH...]",
+            metavar="PATH",
             help="Submissions, folders that are searched for them, JSONL batches (*.jsonl), or - for JSONL on stdin.",
         ),
     ] = None,
@@ -111,12 +111,13 @@ def grade(
         for message in refused:
             print(f"grader: {printable(message)}", file=sys.stderr)
         raise typer.Exit(2)
+    lines = count_lines(streams)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
     cancels = Cancels()
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:]) as run,
-        BatchProgress(total=None if streams else len(pairs), as_json=as_json) as progress,
+        BatchProgress(total=None if lines is None else lines + len(pairs) + len(refused), as_json=as_json) as progress,
         _opened(options, gpus, workers, ray, progress.warn) as grader,
         Claims(
             store, run, progress.warn, priority=priority, status=progress.work, cancelled=lambda one: cancels.put(one)

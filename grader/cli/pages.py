@@ -26,10 +26,12 @@ def report(
     introduction: Introduction = None,
     db: Database = DATABASE,
 ) -> None:
-    """Write a static site of all verdicts: status, leaderboards, fast_p, speedups, one page per verdict.
+    """Write a static site: status, leaderboards, each verdict.
 
-    The site needs no server and no network: open index.html, or publish the folder. Its boards, means, fast_p and
-    shares of the roofline bound leave out copies of the reference, and what --having and --without leave out.
+    It has leaderboards, failures by code, fast_p, speedups, the roofline bound, and a page for each verdict,
+    problem and author. The site needs no server and no network: open index.html, or publish the folder. Its boards,
+    means, fast_p and shares of the roofline bound leave out copies of the reference, and what --having and
+    --without leave out.
 
     \b
     Examples:

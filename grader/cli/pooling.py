@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import sys
 from typing import Annotated
 
 import typer
 
-from grader.cli._options import DATABASE
+from grader.cli._options import DATABASE, ListFormatOption
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.callback()
 def pool() -> None:
-    """See what graders are doing: GPUs or processes, rate, time left, failures.
+    """See what graders are doing: GPUs, rate, time left.
 
     \b
     Examples:
@@ -26,9 +25,12 @@ def pool() -> None:
 @app.command()
 def status(
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per grader.")] = False,
+    output: ListFormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
-    """List the graders and servers that use a database, with their GPUs or processes, rate, and time left.
+    """List the graders and servers at work with a database.
+
+    Each with its GPUs or processes, rate, failures and time left.
 
     \b
     Examples:
@@ -37,13 +39,11 @@ def status(
     """
     from db.at_work import at_work
     from db.read_only import open_to_read
-    from grader.report.work import status_lines
+    from grader.report.listing import ListFormat, print_listing
+    from grader.report.work import AT_WORK
 
     with open_to_read(db) as store:
         graders = at_work(store)
-    if as_json:
-        for one in graders:
-            print(json.dumps({**asdict(one), "work": one.work.model_dump() if one.work else None}))
-        return
-    for line in status_lines(graders) or ["no grader is at work with this database"]:
-        print(line)
+    print_listing(AT_WORK, graders, ListFormat.JSON if as_json else output)
+    if not graders:
+        print("no grader is at work with this database", file=sys.stderr)

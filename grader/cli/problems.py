@@ -30,7 +30,9 @@ def list_problems(
     output: ListFormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
-    """List the problems with their variants, and whether forward and backward can be graded; if not, why.
+    """List the problems, and whether they can be graded.
+
+    Shows their variants, what the gradient check leaves out, and why a problem has no forward or backward to grade.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ def profile(
     *,
     options: GraderOptions,
 ) -> None:
-    """Show a submission beside its reference, kernel by kernel: times, rates, launches, bounds.
+    """Show a submission beside its reference, kernel by kernel.
 
     Both run in the sandbox, on the same inputs and with cold caches, under PyTorch's profiler. On a GPU each kernel has
     its grid, block, registers, shared and local memory and occupancy; on the CPU, PyTorch's operators are listed. The

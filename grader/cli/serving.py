@@ -61,7 +61,9 @@ def serve(
     *,
     options: GraderOptions,
 ) -> None:
-    """Serve the report live from the database, with a progress page and a JSON API.
+    """Serve that site live, and grade what programs send.
+
+    It has a page that shows a batch's progress, filters over all verdicts, and a JSON API.
 
     With --submit it grades what programs and a form send, on all GPUs or as --gpus and --workers say, with the options
     of a grading that are given here. What waits is in the database, and a server that is started again goes on.

@@ -31,7 +31,9 @@ def show(
         int, typer.Option(metavar="N", min=FEWEST_TOKENS, help="At most so many tokens of --feedback, by an estimate.")
     ] = 1000,
 ) -> None:
-    """Show a verdict in full: diagnosis, gradients, build log, timing, environment, source.
+    """Show a verdict in full, or as feedback for a model.
+
+    In full are its diagnosis, gradients, build log, timing, environment and source.
 
     --feedback prints what failed, where, the lines of the source, the compiler's first error and the error pattern; for
     a correct submission, what its profile says to do next. The submission's own text in it is fenced, cleaned and cut.
@@ -56,7 +58,7 @@ def show(
 
 
 def doctor(output: ListFormatOption = None) -> None:
-    """Show what this machine offers: GPUs, nvcc, compiler, PyTorch, each layer of the sandbox.
+    """Show what this machine offers: GPU, compilers, sandbox.
 
     Exits with status 1 if submissions cannot be isolated on this machine.
 

@@ -17,10 +17,10 @@ from grader.errors import UserError, printable
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or one without these files.")],
 ) -> None:
-    """Write a problem, submissions for it in C++, CUDA and Triton, and a test, to start from.
+    """Write a problem and submissions for it, to start from.
 
-    The submissions have a forward and a backward and are correct: C++ on any machine, CUDA and Triton with a GPU. Files
-    that exist are never overwritten.
+    The submissions, in C++, CUDA and Triton, have a forward and a backward and are correct: C++ on any machine, the
+    others with a GPU. A pytest file grades them. Files that exist are never overwritten.
 
     \b
     Example:

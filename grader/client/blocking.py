@@ -6,6 +6,7 @@ It uses the standard library's HTTP client: a batch is one request, and its verd
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import time
@@ -39,6 +40,8 @@ TIMEOUT_SECONDS = 60.0
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries; the last is repeated."""
 _TRY_AGAIN = (429, 502, 503, 504)
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Value)
@@ -92,32 +95,30 @@ class Client(GradesMany):
     ) -> Verdict:
         """Grade one file or source for a problem of the server; `names` are `author`, `label` and `sample`.
 
-        Raises UserError for what the server refuses, NotGraded for what is cancelled, GraderError if it is away.
+        Raises UserError for what the server refuses, NotGraded for what ends without a verdict, GraderError if the
+        server is away.
         """
         if (path is None) == (source is None) or problem is None:
             raise UserError("give either the submission's path or its source, and the problem's id")
         text = source if path is None else Path(path).read_text(encoding="utf-8")
-        return next(self.grade_many([{"problem": problem, "source": text, **names}]))
+        (line,) = self._ended([{"problem": problem, "source": text, **names}])
+        if line.verdict is None:
+            raise NotGraded(str(line.message))
+        return line.verdict
 
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
-        """Yields verdicts, each as it is reached. Raises as `grade`.
+        """Yields verdicts, each as it is reached. Raises UserError for what the server refuses.
 
-        `work` is read in parts of 256 or of 4 MiB, each sent when the verdicts on the one before are read. Left early,
-        what the server has not graded is cancelled.
+        What is cancelled, or takes longer than the server's limit, is logged and left out. `work` is read in parts of
+        256 or of 4 MiB, each sent when the verdicts on the one before are read. Left early, what the server has not
+        graded is cancelled.
         """
-        for part in self._parts(work):
-            batch = self._send(part, secrets.token_urlsafe(16), self._priority)
-            left = batch.lines
-            try:
-                for line in self.lines(batch.id):
-                    left -= 1
-                    if line.verdict is None:
-                        refused = NotGraded if line.message == "cancelled" else UserError
-                        raise refused(f"line {line.line}: {line.message}")
+        with closing(self._ended(work)) as ended:
+            for line in ended:
+                if line.verdict is None:
+                    log.warning("line %d has no verdict: %s", line.line, line.message)
+                else:
                     yield line.verdict
-            finally:
-                if left:
-                    self.cancel(batch.id)
 
     def submit(
         self, work: Iterable[Work | Request], *, key: str | None = None, priority: int | None = None
@@ -140,13 +141,28 @@ class Client(GradesMany):
         """End what waits of a batch, and what is being graded at its next job."""
         return self._state("DELETE", f"/{batch_id}")
 
-    def lines(self, batch_id: str, after: int = 0) -> Iterator[Line]:
+    def lines(self, batch_id: str, after: int = 0) -> Generator[Line, None, None]:
         """Each line of a batch when it has ended, once; `after` is the `ended` of the last one that is known."""
         total = self.state(batch_id).lines
         while after < total:
             for line in self._patiently(lambda after=after: self._stream(batch_id, after)):  # type: ignore[misc]
                 after = line.ended
                 yield line
+
+    def _ended(self, work: Iterable[Work | Request]) -> Generator[Line, None, None]:
+        """The lines of the work when they end, sent in parts. Raises UserError for one that was refused."""
+        for part in self._parts(work):
+            batch = self._send(part, secrets.token_urlsafe(16), self._priority)
+            left, refused = batch.lines, batch.without_verdict
+            try:
+                for line in self.lines(batch.id):
+                    if line.ended <= refused and line.verdict is None:  # they end first, when the batch is taken
+                        raise UserError(f"line {line.line}: {line.message}")
+                    left -= 1
+                    yield line
+            finally:
+                if left:
+                    self.cancel(batch.id)
 
     def _send(self, body: bytes, key: str, priority: int) -> BatchState:
         headers = {"Idempotency-Key": key, "Content-Type": "application/x-ndjson"}

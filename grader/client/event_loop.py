@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self
 
+from grader.api import in_a_thread
 from grader.catalog.requests import Request, Work
-from grader.client.blocking import Client
+from grader.client.blocking import Client, Line
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
 
@@ -35,8 +37,9 @@ class AsyncClient:
 
     async def grade_many(self, work: Iterable[Work | Request]) -> AsyncGenerator[Verdict, None]:
         """`Client.grade_many`, while the event loop goes on."""
-        async for verdict in self._client.agrade_many(work):
-            yield verdict
+        async with aclosing(self._client.agrade_many(work)) as verdicts:
+            async for verdict in verdicts:
+                yield verdict
 
     async def submit(self, work: Iterable[Work | Request], **given: Any) -> BatchState:
         """`Client.submit`, while the event loop goes on."""
@@ -45,6 +48,12 @@ class AsyncClient:
     async def state(self, batch_id: str) -> BatchState:
         """`Client.state`, while the event loop goes on."""
         return await asyncio.to_thread(self._client.state, batch_id)
+
+    async def lines(self, batch_id: str, after: int = 0) -> AsyncGenerator[Line, None]:
+        """`Client.lines`, while the event loop goes on."""
+        async with aclosing(in_a_thread(self._client.lines(batch_id, after))) as lines:
+            async for line in lines:
+                yield line
 
     async def cancel(self, batch_id: str) -> BatchState:
         """`Client.cancel`, while the event loop goes on."""

@@ -48,7 +48,7 @@ class BuildCache:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             message = f"{folder}: builds cannot be kept there ({error.strerror})"
-            raise UserError(f"{message}; set XDG_CACHE_HOME to a folder that can be written") from error
+            raise UserError(f"{message}; name another folder with --build-cache or XDG_CACHE_HOME") from error
 
     def get(self, source: Submission | Problem) -> Path | None:
         """The file of what the source compiled, if there is one."""

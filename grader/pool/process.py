@@ -32,7 +32,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the pool decides what ends
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
-    lines = sys.stdin.buffer
+    lines = os.fdopen(os.dup(0), "rb")  # not sys.stdin, whose end waits for the thread that reads it
     setup = Setup.model_validate_json(lines.readline())
     lock = threading.Lock()
 

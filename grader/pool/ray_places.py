@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +24,8 @@ from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.pool.ray_builds import BuildTasks, keep_bundle
 from grader.verdict.models import Device, Verdict
 
+ANSWER_SECONDS = 10.0
+"""For the head node to accept a connection. A choice."""
 GRACE_SECONDS = 30.0
 """Time for an answer from a node beyond the call itself. A choice."""
 MOST_AHEAD = 8
@@ -59,12 +62,25 @@ def connect(address: str) -> tuple[Any, Callable[[], None]]:
         raise UserError("--ray needs Ray; install kernel-grader[ray]") from None
     if ray.is_initialized():
         return ray, lambda: None
+    _require_answer(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"--ray {address}: no cluster there ({reason}); start one with `ray start --head`") from error
     return ray, ray.shutdown
+
+
+def _require_answer(address: str) -> None:
+    """Raise UserError if nothing listens at HOST:PORT; Ray takes minutes to find out."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--ray {address}: no cluster there ({reason}); start one with `ray start --head`") from error
 
 
 class RemotePlace:

@@ -24,8 +24,7 @@ KEPT_VERDICTS = 256
 def same(request: Request) -> Same:
     """What two requests with one verdict have in common."""
     submission, problem = request.submission, request.problem
-    # A file that cannot be read has no source.
-    text = submission.path if submission.unreadable else submission.source_hash
+    text = submission.unreadable or submission.source_hash
     return problem.id, problem.source_hash, request.device, request.precision, text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,12 +26,26 @@ AUTHORS_RULE = (
 
 def leaderboard_table(board: Leaderboard) -> RenderableType:
     """The board, and the summary by author if there are several problems or samples."""
-    parts: list[RenderableType] = [_entries(board) if board.entries else Text(empty_line(board))]
+    boards = _by_device(board)
+    parts: list[RenderableType] = [_entries(one) for one in boards if one.entries] or [Text(empty_line(board))]
     if _has_summaries(board):
-        parts += [Text(f"by author: {AUTHORS_RULE}"), _summaries(board)]
+        parts += [Text(f"by author: {AUTHORS_RULE}"), *(_summaries(one) for one in boards if one.summaries)]
     if left_out := left_out_line(board):
         parts.append(Text(left_out))
     return Group(*parts)
+
+
+def _by_device(board: Leaderboard) -> list[Leaderboard]:
+    """The board of each device, in the order of its entries and summaries."""
+    entries, summaries = defaultdict[str, list[Entry]](list), defaultdict[str, list[Summary]](list)
+    for entry in board.entries:
+        entries[entry.device_name].append(entry)
+    for summary in board.summaries:
+        summaries[summary.device_name].append(summary)
+    return [
+        board.model_copy(update={"entries": tuple(entries[name]), "summaries": tuple(summaries[name])})
+        for name in dict.fromkeys((*entries, *summaries))
+    ]
 
 
 def leaderboard_plain(board: Leaderboard) -> str:
@@ -123,14 +138,18 @@ def summary_cells(one: Summary) -> list[str]:
 
 
 def _entries(board: Leaderboard) -> Table:
+    """The board of one device."""
     known = any(entry.share_of_light is not None for entry in board.entries)
     compared = any(entry.vs_compile is not None for entry in board.entries)
-    table = plain_table(*_columns(known=known, compared=compared))
+    columns = _columns(known=known, compared=compared)
+    table = plain_table(*_beside_device(columns, columns))
     over = ", over the faster of torch.compile's modes" if board.against == "compile" else ""
-    table.title = f"{board.board} board{over}, ranked by the lower end of the 95% interval"
+    device = one_line(board.entries[0].device_name)
+    table.title = f"{board.board} board on {device}{over}, ranked by the lower end of the 95% interval"
     for entry in board.entries:
-        *cells, status, verdict, remark = map(one_line, _cells(entry, known=known, compared=compared))
-        table.add_row(*cells, Text(status, style=style_of(entry.status)), verdict, remark)
+        cells = _beside_device(columns, _cells(entry, known=known, compared=compared))
+        *figures, status, verdict, remark = map(one_line, cells)
+        table.add_row(*figures, Text(status, style=style_of(entry.status)), verdict, remark)
     return table
 
 
@@ -157,10 +176,18 @@ def _cells(entry: Entry, *, known: bool, compared: bool) -> list[str]:
 
 
 def _summaries(board: Leaderboard) -> Table:
-    table = plain_table(*summary_header(board.summaries))
+    """The authors on one device."""
+    columns = summary_header(board.summaries)
+    table = plain_table(*_beside_device(columns, columns))
+    table.title = f"on {one_line(board.summaries[0].device_name)}"
     for one in board.summaries:
-        table.add_row(*(one_line(cell) for cell in summary_cells(one)))
+        table.add_row(*map(one_line, _beside_device(columns, summary_cells(one))))
     return table
+
+
+def _beside_device(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
+    """The cells of all columns but the device's, which the table's title names."""
+    return [cell for column, cell in zip(columns, cells, strict=True) if column != "device"]
 
 
 def _times(figure: float | None) -> str:

@@ -8,6 +8,8 @@ from typing import TextIO
 
 from rich.console import Console
 
+from grader.verdict.models import NO_DEVICE
+
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that reorder the text around them, as part of a regular expression's set."""
 
@@ -28,6 +30,11 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """A foreign name or message, cleaned, on one line: a line break is printed as `\\n`."""
     return clean(text).replace("\n", r"\n")
+
+
+def device_text(device: str, name: str) -> str:
+    """The name of a verdict's device, on one line."""
+    return f"no {device} device" if name == NO_DEVICE else one_line(name)
 
 
 def console(stream: TextIO | None = None) -> Console:

@@ -19,7 +19,7 @@ from grader.verdict.models import Status, Verdict
 
 
 class BatchProgress:
-    """A context manager that shows each verdict; `total` is None if the number of verdicts is unknown."""
+    """A context manager that shows each verdict, or why there is none; `total` is None if their number is unknown."""
 
     def __init__(self, total: int | None, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -77,14 +77,18 @@ class BatchProgress:
 
     def _advance(self, status: Status | None) -> None:
         self.pace.note(status)
+        self._step()
+
+    def _step(self) -> None:
         self._shown += 1
         about = "" if self._bar.disable else about_work(self.work())
         self._bar.update(self._task, advance=1, about=about)
 
     def refuse(self, message: str) -> None:
-        """Print why a line cannot be graded; the batch continues."""
+        """Print why a line or file cannot be graded; the batch continues."""
         self.refused += 1
         self.warn(message)
+        self._step()
 
     def say(self, message: str) -> None:
         """Print a line on stderr, above the bar."""

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from db.store import StoredVerdict
-from grader.report.console import clean, one_line
+from grader.report.console import clean, device_text, one_line
 from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 from grader.report.rounds import clocks_table, samples_table, seconds_table
 from grader.verdict.columns import SHOWN
@@ -85,7 +85,7 @@ def _parts(stored: StoredVerdict, timing: bool) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"verdict {verdict.verdict_id}: ",
         (str(verdict.status), f"bold {style_of(verdict.status)}"),
-        f"  {one_line(verdict.submission)} on {one_line(verdict.environment.device_name)}",
+        f"  {one_line(verdict.submission)} on {device_text(verdict.device, verdict.environment.device_name)}",
         f", {verdict.created_at:%Y-%m-%d %H:%M}",
     )
     for diagnosis in verdict.diagnoses:

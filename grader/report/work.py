@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+from rich.text import Text
 
 from db.at_work import AtWork
 from db.presence import Work, WorkerState
 from grader.report.console import one_line
+from grader.report.listing import Listing
 
 
 def about(work: Work) -> str:
@@ -26,17 +32,30 @@ def time_left(work: Work) -> str:
     return f"{seconds:.0f} s left"
 
 
-def status_lines(graders: list[AtWork]) -> list[str]:
+def _lines(graders: Iterable[AtWork]) -> Iterator[Text]:
     """A line for each grader, and below it one for each of its workers."""
-    lines = []
     for one in graders:
-        place = f"process {one.process}" if one.here else "on another machine"
         urgent = f", priority {one.priority}" if one.priority else ""
         work = one.work
         doing = f"{work.graded} graded, {waiting(work)}{about(work)}" if work else "starting"
-        lines.append(f"run {one.run} ({place}{urgent}): {doing.removesuffix(', ')}: {one_line(one.command)}")
-        lines += [f"  {worker_line(worker)}" for worker in (work.workers if work else ())]
-    return lines
+        yield Text(f"run {one.run} ({_place(one)}{urgent}): {doing.removesuffix(', ')}: {one_line(one.command)}")
+        yield from (Text(f"  {worker_line(worker)}") for worker in (work.workers if work else ()))
+
+
+def _cells(one: AtWork) -> list[str]:
+    work = one.work or Work(graded=0, failed=0)
+    figures = (one.priority, work.graded, work.failed, work.rate, work.left)
+    return [
+        str(one.run),
+        _place(one),
+        *("" if figure is None else f"{figure:g}" for figure in figures),
+        "; ".join(map(worker_line, work.workers)),
+        one.command,
+    ]
+
+
+def _place(one: AtWork) -> str:
+    return f"process {one.process}" if one.here else "on another machine"
 
 
 def worker_line(worker: WorkerState) -> str:
@@ -64,3 +83,11 @@ def _workers(workers: tuple[WorkerState, ...]) -> str:
     what = "GPU" if any("GPU" in worker.name for worker in workers) else "worker"
     count = f"{len(workers)} {what}" + ("" if len(workers) == 1 else "s")
     return f"{count} ({lost} set aside)" if lost else count
+
+
+AT_WORK: Listing[AtWork] = Listing(
+    columns=("run", "process", "priority", "graded", "failed", "a second", "waiting", "workers", "command"),
+    cells=_cells,
+    json=lambda one: json.dumps({**asdict(one), "work": one.work.model_dump() if one.work else None}),
+    tables=_lines,
+)

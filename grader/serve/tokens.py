@@ -106,7 +106,7 @@ def read_tokens(path: Path | None) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{where}: cannot be read ({type(error).__name__}); name a file of `AUTHOR TOKEN` lines"
+            f"{where}: cannot be read ({getattr(error, 'strerror', 'no UTF-8')}); name a file of `AUTHOR TOKEN` lines"
         ) from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):

@@ -234,7 +234,7 @@ CODES: dict[str, Code] = {
     "not_comparable": Code(
         "backward",
         "The reference draws random numbers: values, or (as a warning) gradients, were not compared.",
-        "Nothing, or make the outputs change smoothly with the operands as the reference's do.",
+        "No change is needed, unless the outputs can follow the operands smoothly as the reference's do.",
         severity="info",
     ),
     # timing
@@ -268,7 +268,7 @@ CODES: dict[str, Code] = {
     "not_appraised": Code(
         "timing",
         "The roofline bound (speed of light) and other baselines could not be measured.",
-        "Nothing: the times are valid without them.",
+        "No change is needed: the times are valid without them.",
         severity="info",
     ),
     "above_speed_of_light": Code(
@@ -280,11 +280,11 @@ CODES: dict[str, Code] = {
     "trivial_outputs": Code(
         "load",
         "Outputs that do not depend on the problem's inputs, such as a constant, pass its tolerance.",
-        "Nothing; have the problem's outputs vary with its inputs.",
+        "The submission needs no change; have the problem's outputs vary with its inputs.",
         severity="warning",
     ),
     "checks_left_out": Code(
-        "load", "Some checks were not made at full size, or not at all.", "Nothing.", severity="info"
+        "load", "Some checks were not made at full size, or not at all.", "No change is needed.", severity="info"
     ),
     # the problem and the grader
     "problem_not_gradable": Code(

@@ -145,6 +145,8 @@ class Diagnosis(Value):
     detail: dict[str, object] = Field(default_factory=dict)
 
 
+NO_DEVICE = "none"
+"""The `device_name` of an `Environment` whose machine lacks the device."""
 PLACE = {"host", "device_id"}
 """Fields of `Environment` that tell one machine or device from another of the same kind."""
 

@@ -1,5 +1,6 @@
 """Problems and submissions are found and read without being imported."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import find_problems
+from grader.catalog.requests import RequestReader, make_request
 from grader.catalog.submissions import find_submissions
 from grader.errors import UserError
+from grader.verdict.models import Device
 from tests import samples
 
 KNOWN = "`grader problems` lists the known ones, --problems DIR adds a folder of them"
@@ -73,8 +76,8 @@ def test_a_later_folder_replaces_an_earlier_one(tmp_path, folder):
         ("class Model: ...", "it has no get_inputs()"),
         ("def get_inputs(): ...", "it has no class Model"),
         ("def (", "syntax error in the file at line 1: invalid syntax; correct it"),
-        ("", "The file is empty."),
-        (b"\xff\xfe", "The file is not UTF-8: byte 0xff at offset 0."),
+        ("", "The file is empty"),
+        (b"\xff\xfe", "The file is not UTF-8: byte 0xff at offset 0"),
         ("(" * 100_000, "syntax error in the file at line 1: too many nested parentheses"),
     ],
     ids=["helper", "no inputs", "no model", "syntax", "empty", "bytes", "nested"],
@@ -208,11 +211,11 @@ def test_an_empty_folder_is_refused(tmp_path, catalog):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"", "The file is empty."),
-        (b" \n\t\n", "The file is empty."),
-        (b"\x00\xff\xfe", "The file is not UTF-8: byte 0xff at offset 1."),
-        ("# é".encode("latin-1"), "The file is not UTF-8: byte 0xe9 at offset 2."),
-        (b"#" * (MAX_SOURCE_BYTES + 1), "The file has 1048577 bytes; at most 1048576 are read."),
+        (b"", "The file is empty"),
+        (b" \n\t\n", "The file is empty"),
+        (b"\x00\xff\xfe", "The file is not UTF-8: byte 0xff at offset 1"),
+        ("# é".encode("latin-1"), "The file is not UTF-8: byte 0xe9 at offset 2"),
+        (b"#" * (MAX_SOURCE_BYTES + 1), "The file has 1048577 bytes; at most 1048576 are read"),
     ],
     ids=["empty", "blank", "binary", "latin-1", "too large"],
 )
@@ -225,6 +228,29 @@ def test_the_largest_file_and_a_byte_order_mark_are_read(tmp_path, catalog):
     largest = only(write(tmp_path / "ann" / "scale.py", b"#" * MAX_SOURCE_BYTES), catalog)
     assert largest.unreadable is None
     assert only(write(tmp_path / "ann" / "add.py", b"\xef\xbb\xbfx = 1"), catalog).source == "x = 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "The source is empty"),
+        ("#" * (MAX_SOURCE_BYTES + 1), "The source has 1048577 bytes; at most 1048576 are read"),
+        ("# \ud800", "The source has an unpaired surrogate, '\\ud800', at offset 2"),
+    ],
+    ids=["empty", "too large", "surrogate"],
+)
+def test_a_text_that_cannot_be_stored_is_a_submission_that_says_so(folder, text, why):
+    reader = RequestReader(find_problems([folder]))
+    line = json.dumps({"problem": "scale", "source": text}).encode()
+    by_hand = samples.submission(source=text)
+    for problem, submission in (reader.pair(("scale", text)), reader.from_json(line, {}), reader.pair(by_hand)):
+        request = make_request(problem, submission, device="auto", default_device=Device.CPU)
+        assert (request.submission.unreadable, request.submission.source) == (why, "")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(folder):
+    _, submission = RequestReader(find_problems([folder])).pair(("scale", "\ufeffx = 1"))
+    assert (submission.source, submission.unreadable) == ("x = 1", None)
 
 
 @pytest.mark.parametrize("text", [EXPLOSIVE, "def (\nclass ModelNew", "x = '\0'  # ModelNew"])

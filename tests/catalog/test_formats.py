@@ -137,7 +137,7 @@ def test_tests_are_small_variants_and_the_largest_benchmark_is_full(catalog):
         ({"reference": REFERENCE + "Model = 3"}, "reference.py defines Model, which the grader adds; rename it"),
         ({"reference": REFERENCE.replace("make_match_reference", "magic")}, "reference.py imports magic from utils"),
         ({"reference": REFERENCE + "def ("}, "syntax error in reference.py at line 13: "),
-        ({"reference": ""}, "reference.py: The file is empty."),
+        ({"reference": ""}, "reference.py: The file is empty"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_named(make, change, reason):

@@ -327,7 +327,7 @@ def test_a_full_disk_behind_stdout_is_one_line(cli, batch, command):
 
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"builds cannot be kept there .*; set XDG_CACHE_HOME to a folder"):
+    with pytest.raises(UserError, match=r"builds cannot be kept there .*; name another folder with --build-cache or"):
         BuildCache(tmp_path / "file" / "builds", "toolchain")
 
 

@@ -6,6 +6,8 @@ import tracemalloc
 from pathlib import Path
 
 from grader.cli import _lines
+from grader.errors import Cancelled
+from grader.report.progress import BatchProgress
 from tests import samples
 
 
@@ -65,3 +67,23 @@ def test_a_long_stream_is_read_a_bounded_number_ahead_in_flat_memory():
             tracemalloc.stop()
     assert taken == count
     assert peaks[-1] < peaks[0] + 100_000
+
+
+def test_the_lines_of_files_are_counted_and_those_of_a_pipe_are_not(tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    one.write_text("{}\n\n  \n{}")
+    two.write_text("{}\n")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert _lines.count_lines([]) == 0
+    assert _lines.count_lines([one, two]) == 3
+    assert _lines.count_lines([one, tmp_path / "pipe.jsonl"]) is None
+    assert _lines.count_lines([Path("-")]) is None
+
+
+def test_what_gets_no_verdict_is_not_left():
+    with BatchProgress(total=4, as_json=False) as progress:
+        assert progress.work().left == 4
+        progress.show(samples.verdict())
+        progress.drop(Cancelled("cancelled"))
+        progress.refuse("line 3: no object")
+        assert progress.work().left == 1

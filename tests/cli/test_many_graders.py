@@ -183,7 +183,7 @@ def test_an_author_s_gradings_are_cancelled_from_another_process(tmp_path, batch
     batch(6, "sleep: 1")
     grading = start(tmp_path, "--workers", "1")
     grading.stdout.readline()
-    assert "told 1 graders" in cancelled(tmp_path, "--author", "author4").stdout
+    assert "told 1 grader" in cancelled(tmp_path, "--author", "author4").stdout
     code, _, err = finish(grading)
     assert code == 0, err
     assert authors(tmp_path) == [f"author{number}" for number in (0, 1, 2, 3, 5)]

@@ -96,7 +96,7 @@ def test_a_database_that_is_gone_is_noticed_before_a_verdict_and_each_is_kept_on
             file.unlink()
         with pytest.raises(StoreError, match=f"replaced meanwhile; 1 verdict is kept in {path}{SUFFIX}"):
             keeper.check()
-        with pytest.raises(StoreError, match=f"replaced meanwhile; 1 verdict is kept in {path}{SUFFIX}"):
+        with pytest.raises(StoreError, match=f"replaced meanwhile; 2 verdicts are kept in {path}{SUFFIX}"):
             save(keeper, "bob")
     with Store.open(path) as store, store.run([]) as run:
         assert Keeper(store, run, said.append).take_over() == 2

@@ -5,7 +5,7 @@ import pytest
 from db import Store
 from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
-from grader.verdict.models import Device, Settings, Status
+from grader.verdict.models import NO_DEVICE, Device, Settings, Status
 from grader.verdict.stages import Baseline
 from tests import samples
 
@@ -185,6 +185,14 @@ def test_what_says_nothing_about_the_text_changes_nothing(board, status):
     board.save("ann", total=3.0)
     board.save("ann", status=status)
     assert board.lines() == [(1, "ann", 3.0)]
+
+
+def test_a_machine_without_the_device_has_no_board(board):
+    """CUDA that does not compile is judged without a GPU too, and says nothing of how fast anything is on one."""
+    board.save("ann", total=3.0, where=GPU)
+    absent = samples.environment(Device.CUDA, NO_DEVICE)
+    board.save("ann", "add", status=Status.BUILD_ERROR, where=absent, forward=None, backward=None, timing=None)
+    assert [(one.author, one.device_name, one.of) for one in board.summaries()] == [("ann", "NVIDIA H200", 1)]
 
 
 def test_of_several_texts_and_samples_the_best_counts(board):

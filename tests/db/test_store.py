@@ -114,7 +114,7 @@ def test_our_own_failure_is_not_found(store):
 
 
 def test_an_unreadable_file_is_not_found(store):
-    of = samples.submission(source="", unreadable="The file is empty.")
+    of = samples.submission(source="", unreadable="The file is empty")
     save(store, samples.verdict(of, Status.INVALID_SUBMISSION), of)
     assert find(store, of=of) is None
 

@@ -89,6 +89,16 @@ def test_one_source_is_graded_once_and_each_author_gets_the_verdict(said, tmp_pa
     assert graded == 1
 
 
+def test_sources_that_cannot_be_read_are_the_same_if_the_reason_is(said):
+    reasons = {"ann": "The source is empty", "bob": "The source has 2 bytes too many", "cid": "The source is empty"}
+    batch = [
+        (samples.problem(), samples.submission(author=name, source="", unreadable=why)) for name, why in reasons.items()
+    ]
+    with pool(said) as two:
+        assert authors(two.grade_many(batch)) == Counter([*reasons])
+        assert sum(place.graded for place in two.places()) == 2
+
+
 def test_a_process_that_is_killed_loses_nothing(said, tmp_path):
     batch = [work(f"author{number}", "sleep: 0.05") for number in range(30)]
     batch[25] = work("author25", f"die once: {tmp_path / 'died'}")  # not in hand when the others are killed
@@ -155,7 +165,7 @@ def test_without_a_place_there_is_one_line(said, monkeypatch):
         pool(said, workers=None)
 
 
-def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_another(said, monkeypatch):
+def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_another(said, monkeypatch, capfd):
     """The fault shows when a grading has failed; a failed grading is tried once more elsewhere."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pool(said, workers=None) as two:
@@ -163,6 +173,7 @@ def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_an
         assert next(two.grade_many([work("bob")])).status is Status.CORRECT
     assert verdict.status is Status.CRASHED
     assert "an illegal memory access" in verdict.diagnoses[0].message
+    assert "Fatal Python error" not in capfd.readouterr().err  # as it ends while a thread reads stdin
 
 
 def test_closing_ends_what_is_under_way(said):

@@ -79,12 +79,25 @@ def test_a_board_names_its_remarks():
 
 def test_several_problems_are_summed_up():
     board = Leaderboard(board="total", entries=(entry(), entry(problem="add")), summaries=(summary(tied=True),))
-    header, line = printed(leaderboard_table(board)).splitlines()[-2:]
-    assert header.split()[:3] == ["rank", "author", "device"]
-    assert line.split()[:-1] == ["=1", "ann", "NVIDIA", "H200", "1", "1", "2", "3.000x"]
+    device, header, line = printed(leaderboard_table(board)).splitlines()[-3:]
+    assert device.rstrip() == "on NVIDIA H200"
+    assert header.split()[:3] == ["rank", "author", "ranked"]
+    assert line.split()[:-1] == ["=1", "ann", "1", "1", "2", "3.000x"]
     unranked = board.model_copy(update={"summaries": (summary(rank=None, problems=0),)})
-    assert printed(leaderboard_table(unranked)).split()[-7:] == ["-", "ann", "NVIDIA", "H200", "0", "1", "2"]
+    assert printed(leaderboard_table(unranked)).split()[-5:] == ["-", "ann", "0", "1", "2"]
     assert "one without a ranked submission counts as 1.0x" in printed(leaderboard_table(board))
+
+
+def test_each_device_has_a_table_of_its_own():
+    entries = (entry(), entry(author="bob"), entry(device_name="NVIDIA H100"))
+    board = Leaderboard(board="total", entries=entries, summaries=())
+    lines = [line.split() for line in printed(leaderboard_table(board)).splitlines()]
+    assert [line[:5] for line in lines if line[0] == "total"] == [
+        ["total", "board", "on", "NVIDIA", "H200,"],
+        ["total", "board", "on", "NVIDIA", "H100,"],
+    ]
+    assert [line[:3] for line in lines if line[0] == "1"] == [["1", "scale", name] for name in ("ann", "bob", "ann")]
+    assert not any("device" in line for line in lines)
 
 
 @pytest.mark.parametrize("form", [lambda board: printed(leaderboard_table(board)), leaderboard_markdown])

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from grader.errors import UserError
 from grader.machine.backends import Precision, TimingTraits
-from grader.verdict.models import Device
+from grader.verdict.models import NO_DEVICE, Device
 
 AMPLE_SHARE = 0.75
 """Share of the device's memory that must be free for the grader to keep its own tensors there. A choice."""
@@ -103,7 +103,7 @@ class CudaBackend:
     def device_name(self) -> str:
         import torch
 
-        return torch.cuda.get_device_name() if self.available() else "none"
+        return torch.cuda.get_device_name() if self.available() else NO_DEVICE
 
     def device_id(self) -> str | None:
         import torch

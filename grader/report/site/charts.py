@@ -11,14 +11,14 @@ from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel
 from grader.report.site.formats import fine_percent, percent
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
-_MOST_BARS = 24
+MOST_BARS = 12
 """Pairs of bars; the table below the chart has all of them."""
 
 _SMALL_SHARE = 0.05
 """Share of the bound below which the axis is logarithmic: on a linear one such bars look alike."""
 
-_LONGEST_NAME = 44
-"""Characters that fit beside a bar."""
+_LONGEST_NAME = 60
+"""Characters that fit above a bar, on a phone too."""
 
 
 def funnel_chart(funnel: Funnel, key: str) -> Markup:
@@ -44,7 +44,6 @@ def funnel_chart(funnel: Funnel, key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=186,
-        fits=True,
     )
 
 
@@ -56,18 +55,19 @@ def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
     start = x(funnel.share(funnel.backward))
     end = start + x(missing)
     # Between the bar's own name and the right edge, so that large letters on a phone cover neither.
-    label = text(max(end, 340), 146, f"{percent(missing)} missing", "missing-label", "end")
+    label = text(max(end, 420), 146, f"{percent(missing)} missing", "missing-label", "end")
     return [element("rect", x=start, y=152, width=end - start, height=30, class_="missing"), label]
 
 
 def fast_p_chart(figures: FastP, key: str) -> Markup:
     """Both fast_p curves, a line at each usual p, and a line that the slider moves."""
-    x, y = Scale(0, FAST_P_STEPS[-1], 60, 620), Scale(0, 1, 250, 16)
-    parts = [line(60, y(level / 4), 620, y(level / 4), "grid") for level in range(5)]
-    parts += [text(54, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
+    x, y = Scale(0, FAST_P_STEPS[-1], 72, 620), Scale(0, 1, 250, 16)
+    parts = [line(72, y(level / 4), 620, y(level / 4), "grid") for level in range(5)]
+    parts += [text(64, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
     parts += [line(x(mark), 16, x(mark), 250, "grid mark") for mark in FAST_P_MARKS]
-    parts += [text(x(mark), 272, f"{mark:g}") for mark in (*FAST_P_MARKS, FAST_P_STEPS[-1])]
-    parts.append(text(340, 298, "p: how many times as fast as PyTorch", "axis"))
+    parts += [text(x(mark), 272, f"{mark:g}") for mark in FAST_P_MARKS]
+    parts.append(text(x.end, 272, f"{FAST_P_STEPS[-1]:g}", anchor="end"))
+    parts.append(text(346, 300, "p: how many times as fast as PyTorch", "axis"))
     ends = []
     for name, counts, speedups in (
         ("forward", figures.forward, figures.forward_speedups),
@@ -92,8 +92,7 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
         ),
         key=key,
         width=CHART_WIDTH,
-        height=306,
-        fits=True,
+        height=308,
     )
 
 
@@ -115,24 +114,24 @@ def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale
 
 def light_chart(lines: Sequence[Light], key: str) -> Markup:
     """Percent of the roofline bound: two bars per line, total above forward; see `light_axis`."""
-    shown = lines[:_MOST_BARS]
+    shown = lines[:MOST_BARS]
     low = _lowest_power(lines)
-    x = Scale(low or 0, 1, 300, 650, logarithmic=low is not None)
-    bottom = 8 + 36 * len(shown)
+    x = Scale(low or 0, 1, 40, 620, logarithmic=low is not None)
+    bottom = 78 * len(shown)
     ticks = [at / 4 for at in range(5)] if low is None else [10.0**at for at in range(round(math.log10(low)), 1)]
-    parts = [line(x(tick), 4, x(tick), bottom, "grid one" if tick == 1 else "grid") for tick in ticks]
-    parts += [text(x(tick), bottom + 16, fine_percent(tick)) for tick in ticks]
+    parts = [text(x(tick), bottom + 20, fine_percent(tick)) for tick in ticks]
     for position, one in enumerate(shown):
-        top = 8 + 36 * position
+        top = 78 * position
         name = one.name if len(one.name) <= _LONGEST_NAME else one.name[: _LONGEST_NAME - 1] + "…"
-        parts.append(text(290, top + 18, name, "label small", "end"))
-        for offset, share, kind in ((0, one.total, "total"), (15, one.forward, "forward")):
+        parts.append(text(0, top + 20, name, "label small", "start"))
+        parts += [line(x(tick), top + 28, x(tick), top + 70, "grid one" if tick == 1 else "grid") for tick in ticks]
+        for middle, share, kind in ((top + 38, one.total, "total"), (top + 60, one.forward, "forward")):
             if share is not None:
                 width = max(x(share) - x(x.low), 1)
                 parts.append(
-                    element("rect", x=x(x.low), y=top + offset, width=width, height=12, class_=f"light-bar {kind}")
+                    element("rect", x=x(x.low), y=middle - 7, width=width, height=14, class_=f"light-bar {kind}")
                 )
-                parts.append(text(x(share) + 6, top + offset + 10, fine_percent(share), "tick", "start"))
+                parts.append(text(x(share) + 6, middle + 5, fine_percent(share), "tick", "start"))
     return chart(
         *parts,
         title="Share of the roofline bound: forward and backward together, and forward only",
@@ -142,7 +141,7 @@ def light_chart(lines: Sequence[Light], key: str) -> Markup:
         ),
         key=key,
         width=CHART_WIDTH,
-        height=bottom + 22,
+        height=bottom + 30,
     )
 
 
@@ -153,5 +152,5 @@ def light_axis(lines: Sequence[Light]) -> str:
 
 def _lowest_power(lines: Sequence[Light]) -> float | None:
     """The power of ten at which a logarithmic axis begins; None if no share is too small for a linear one."""
-    shares = [share for one in lines[:_MOST_BARS] for share in (one.total, one.forward) if share]
+    shares = [share for one in lines[:MOST_BARS] for share in (one.total, one.forward) if share]
     return 10.0 ** math.floor(math.log10(min(shares))) if shares and min(shares) < _SMALL_SHARE else None

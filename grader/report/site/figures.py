@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from db.rows import Row, Speedup
-from grader.verdict.models import Device, Status
+from grader.verdict.models import NO_DEVICE, Device, Status
 
 FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Values of p at which fast_p is usually reported."""
@@ -16,7 +16,6 @@ FAST_P_STEPS = tuple(step / 20 for step in range(61))
 """The slider's positions, 0 to 3."""
 
 
-_NO_DEVICE = "none"
 """Device name of an environment that lacks the GPU its submissions need; builds are graded there too."""
 
 
@@ -115,7 +114,7 @@ def devices(rows: Iterable[Row]) -> list[DeviceRows]:
     """Verdicts grouped by device: GPUs first, then by number of verdicts. `not_run` has no device."""
     by_name: dict[tuple[Device, str], list[Row]] = {}
     for row in rows:
-        if row.status is not Status.NOT_RUN and row.device_name != _NO_DEVICE:
+        if row.status is not Status.NOT_RUN and row.device_name != NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
     groups = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
     return sorted(groups, key=lambda one: (one.kind is Device.CPU, -len(one.rows), one.name))

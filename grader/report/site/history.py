@@ -38,23 +38,23 @@ def records(rows: Iterable[Row], board: Literal["total", "forward"] = "total") -
 def history_chart(found: Sequence[Best], until: str, key: str) -> Markup:
     """A line that rises at each record, by the interval's lower end; time goes on to `until`, ISO 8601."""
     first, last = _seconds(found[0].row.created_at), _seconds(until)
-    x = Scale(first, max(last, first + 1.0), 56, 620)
+    x = Scale(first, max(last, first + 1.0), 84, 610)
     y = log_scale([one.speedup for one in found], 210, 16)
     points: list[tuple[float, float]] = []
     for one in found:
         place = x(_seconds(one.row.created_at))
         points += [*([(place, points[-1][1])] if points else []), (place, y(one.speedup.low))]
     points.append((x(x.high), points[-1][1]))
-    parts = [*log_grid(y, 56, 620), path(points, "curve total")]
+    parts = [*log_grid(y, 84, 610), path(points, "curve total")]
     for one in found:
         place, height = x(_seconds(one.row.created_at)), y(one.speedup.low)
         title = f"{moment(one.row.created_at)}: {one.row.name}, {times(one.speedup.low)}"
         parts.append(element("circle", element("title", title), cx=place, cy=height, r=4, class_="dot total"))
     parts += [
-        text(626, y(found[-1].speedup.low) + 4, times(found[-1].speedup.low), "value", "start"),
-        text(56, 232, moment(found[0].row.created_at), anchor="start"),
-        text(620, 232, moment(until), anchor="end"),
-        text(338, 252, "time, UTC; the lower end of the best speedup's interval", "axis"),
+        text(616, y(found[-1].speedup.low) + 4, times(found[-1].speedup.low), "value", "start"),
+        text(84, 234, moment(found[0].row.created_at), anchor="start"),
+        text(610, 234, moment(until), anchor="end"),
+        text(347, 262, "time, UTC; the lower end of the best speedup's interval", "axis"),
     ]
     return chart(
         *parts,
@@ -64,7 +64,7 @@ def history_chart(found: Sequence[Best], until: str, key: str) -> Markup:
         ),
         key=key,
         width=CHART_WIDTH,
-        height=260,
+        height=272,
     )
 
 

@@ -13,7 +13,7 @@ from db.rows import Row
 from grader.report.boards import AUTHORS_RULE
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Boards, Place
-from grader.report.site.charts import fast_p_chart, funnel_chart, light_axis, light_chart
+from grader.report.site.charts import MOST_BARS, fast_p_chart, funnel_chart, light_axis, light_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
@@ -89,6 +89,7 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
         failures=failed[:_MOST_ROWS],
         failed=sum(count for _, count in failed),
         lights_axis=light_axis,
+        most_bars=MOST_BARS,
         verdict_count=len(rows),
         problem_count=len({row.problem for row in rows}),
         author_count=len({row.author for row in rows}),

@@ -16,7 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from grader.report.console import clean
+from grader.report.console import clean, device_text
 from grader.report.site import formats, names
 from grader.report.site.check_rows import check_rows
 from grader.verdict.codes import CODES
@@ -88,6 +88,7 @@ def _environment() -> Environment:
         codes=CODES,
         names=names,
         fmt=formats,
+        device_text=device_text,
         check_rows=check_rows,
     )
     return environment

@@ -22,7 +22,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     step = max(1, math.ceil(len(ordered) / _MOST_INTERVALS))
     shown = ordered[::-1][::step][::-1]
     y = log_scale([one for _, one in shown], 250, 16)
-    x = Scale(0, max(len(shown), 1), 56, 700)
+    x = Scale(0, max(len(shown), 1), 84, 700)
     parts = log_grid(y)
     for position, (row, speedup) in enumerate(shown):
         place = x(position + 0.5)
@@ -39,7 +39,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
             )
         )
     parts.append(
-        text(378, 276, "submissions, slowest to fastest" + (f"; one in {step} is shown" if step > 1 else ""), "axis")
+        text(392, 280, "submissions, slowest to fastest" + (f"; one in {step} is shown" if step > 1 else ""), "axis")
     )
     faster = sum(one.low > 1 for _, one in rows)
     slower = sum(one.high < 1 for _, one in rows)
@@ -50,8 +50,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
         f"{len(rows) - faster - slower} with 1 inside the interval",
         key=key,
         width=CHART_WIDTH,
-        height=284,
-        fits=True,
+        height=290,
     )
 
 
@@ -62,7 +61,7 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
     scale = log_scale(speedups, 110, 600)
     parts = [
         part
-        for tick in _ticks(scale)
+        for tick in _ticks(scale, 6)
         for part in (
             line(scale(tick), 8, scale(tick), bottom, "grid one" if tick == 1 else "grid"),
             text(scale(tick), bottom + 20, power(tick)),
@@ -93,7 +92,6 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=bottom + 28,
-        fits=True,
     )
 
 
@@ -116,7 +114,6 @@ def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=30,
-        fits=True,
     )
 
 
@@ -125,10 +122,10 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
     candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
     finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]
     y = Scale(0, max(finite) * 1.08 or 1.0, 170, 12)
-    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 76, 592)
-    parts = [line(68, y(y.high * level / 2), 600, y(y.high * level / 2), "grid") for level in range(3)]
+    x = Scale(0, max(len(candidate), len(reference), 2) - 1, 76, 572)
+    parts = [line(68, y(y.high * level / 2), 580, y(y.high * level / 2), "grid") for level in range(3)]
     parts += [text(62, y(y.high * level / 2) + 4, f"{y.high * level / 2:.3g}", anchor="end") for level in range(3)]
-    parts.append(text(334, 196, "samples in the order of measurement; milliseconds", "axis"))
+    parts.append(text(324, 198, "samples in the order of measurement; milliseconds", "axis"))
     parts += [
         path(
             ((x(at), y(one)) for at, one in enumerate(samples) if math.isfinite(one)),
@@ -141,7 +138,7 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
         (y(samples[-1]), label) for label, samples in (("candidate", candidate), ("reference", reference)) if samples
     ]
     for position, (_, label) in zip(apart([height for height, _ in ends], 22), ends, strict=True):
-        parts.append(text(606, position + 4, label, f"curve-label {label}", "start"))
+        parts.append(text(586, position + 4, label, f"curve-label {label}", "start"))
     return chart(
         *parts,
         title=f"{name}: time of each sample",
@@ -149,8 +146,7 @@ def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
         f"{len(candidate)} and {len(reference)} samples",
         key=key,
         width=CHART_WIDTH,
-        height=204,
-        fits=True,
+        height=208,
     )
 
 
@@ -162,16 +158,16 @@ def log_scale(speedups: Sequence[Speedup], start: float, end: float) -> Scale:
     return Scale(2.0**bottom, 2.0**top, start, end, logarithmic=True)
 
 
-def _ticks(scale: Scale) -> list[float]:
+def _ticks(scale: Scale, most: int) -> list[float]:
     bottom, top = round(math.log2(scale.low)), round(math.log2(scale.high))
-    every = max(1, math.ceil((top - bottom) / 8))
+    every = max(1, math.ceil((top - bottom) / most))
     return [2.0**power for power in range(bottom, top + 1) if power % every == 0]
 
 
-def log_grid(y: Scale, left: float = 56, right: float = 700) -> list[Markup]:
+def log_grid(y: Scale, left: float = 84, right: float = 700) -> list[Markup]:
     """A line at each power of two, from `left` to `right`, with its label."""
     parts: list[Markup] = []
-    for tick in _ticks(y):
+    for tick in _ticks(y, 8):
         parts.append(line(left, y(tick), right, y(tick), "grid one" if tick == 1 else "grid"))
         parts.append(text(left - 8, y(tick) + 4, power(tick), anchor="end"))
     return parts

@@ -105,7 +105,7 @@
     const apply = () => {
       const step = Math.round(Number(input.value) * 20);
       const [total, forward] = [totals[step] / count, forwards[step] / count];
-      const x = 60 + (input.value / 3) * 560;
+      const x = 72 + (input.value / 3) * 548; // as in the chart
       const place = (selector, values) => {
         for (const [key, value] of Object.entries(values)) svg.querySelector(selector).setAttribute(key, value);
       };
