@@ -20,16 +20,16 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
-from grader.catalog.problem_module import Variant
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading.build import BuildCache, keep_kernels
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.calls import PARTS, Part, Phase
 from grader.grading.timing.rounds import QUICK
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Environment, Problem, TimeLimits
+from grader.verdict.models import Environment, Problem, TimeLimits
 from grader.verdict.precision import Precision
 from grader.verdict.stages import Baseline
 from grader.verdict.value import digest
@@ -87,25 +87,16 @@ class BaselineStore:
 
 
 def measure_baselines(
-    worker: WorkerClient,
-    problem: Problem,
-    importing: p.Import,
-    cache: BuildCache,
-    variant: Variant,
-    case: Case,
-    device: Device,
-    *,
-    tf32: bool,
-    flush_bytes: int,
+    worker: WorkerClient, oracle: Oracle, case: Case, cache: BuildCache, *, tf32: bool
 ) -> tuple[Baseline, ...]:
-    """Baselines measured in a fresh worker, with kernels that `cache` has of the problem.
+    """Baselines of the oracle's problem measured in a fresh worker, with kernels that `cache` has of it.
 
     One that cannot be compiled is left out. Empty if the worker is lost.
     """
-    reference = _TimedReference(worker, variant, case, device, tf32, flush_bytes)
+    problem, reference = oracle.problem, _TimedReference(worker, oracle, case, tf32)
     try:
         started = time.monotonic()
-        reference.load(importing, cache.get(problem))
+        reference.load(oracle.importing(), cache.get(problem))
         ready = [name for name in MODES if reference.prepare(name)]
         added = keep_kernels(worker, problem, cache, REFERENCE_SECONDS, end_compilers=True)
         prepared = time.monotonic()
@@ -146,11 +137,9 @@ class _Failed(Exception):
 class _TimedReference:
     """One worker with the reference as each baseline runs it."""
 
-    def __init__(
-        self, worker: WorkerClient, variant: Variant, case: Case, device: Device, tf32: bool, flush_bytes: int
-    ) -> None:
-        self._worker, self._variant, self._case, self._device = worker, variant, case, device
-        self._tf32, self._flush_bytes = tf32, flush_bytes
+    def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool) -> None:
+        self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
+        self._variant, self._flush_bytes = oracle.module.variants[case.variant], backend(oracle.device).flush_bytes()
         self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:
