@@ -37,7 +37,7 @@ class WorkerState(Value):
 
 
 class Work(Value):
-    """What a grader does, as others see it."""
+    """The work of a grader, as others see it."""
 
     graded: int
     """Verdicts since it began."""

@@ -128,7 +128,7 @@ class Store:
         return verdict.model_copy(update={"verdict_id": verdict_id})
 
     def of_run(self, run: Run) -> list[tuple[Verdict, Submission, Problem]]:
-        """What was saved under a run, oldest first, with what it was graded from."""
+        """Everything saved under a run, oldest first, each verdict with its request."""
         c = verdicts.c
         query = select(c.document, c.submission_id, c.source_hash, c.problem_hash).where(c.run_id == run.id)
         with self.reading() as session:
@@ -171,7 +171,7 @@ class Store:
         settings: Settings,
         after: int,
     ) -> Verdict | None:
-        """As `find`, for any author and label, of the verdicts whose id is higher than `after`."""
+        """`find` for any author and label, among verdicts whose id is higher than `after`."""
         if submission.unreadable:
             return None
         return self._newest(reuse.LATER, {**reuse.values(submission, problem, environments, settings), "after": after})

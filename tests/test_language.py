@@ -31,8 +31,8 @@ HOME_MADE = {
 }
 """Terms that only this project has used, with the standard term."""
 
-INVERTED = r"^(Who|Whose|Whom|By whom|Of) "
-"""Openings of a first line that name no subject."""
+INVERTED = r"^(Who|Whose|Whom|What|Whatever|How|Where|Of|By|From|In|On|For|With|As) "
+"""Openings of a first line that name neither a thing nor an action."""
 
 
 def relative(path):

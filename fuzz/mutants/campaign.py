@@ -93,7 +93,7 @@ def campaign(
 
 
 def examine(grader: Grader, entry: Entry, original: Original, mutant: Mutant) -> Finding:
-    """What a mutant changes, and its verdict unless that is nothing."""
+    """The effect of a mutant, and its verdict if it has an effect."""
     effect = original.measure(mutant.source)
     finding = Finding(
         mutant.problem, mutant.kind, mutant.part, mutant.before, mutant.after, effect.verdict, effect.changed,

@@ -22,7 +22,7 @@ class Ticket(Generic[T]):
 
     @cached_property
     def key(self) -> str:
-        """What two requests with one verdict have in common."""
+        """The key that requests with the same verdict share."""
         submission, problem = self.request.submission, self.request.problem
         # A file that cannot be read has no source.
         text = submission.path if submission.unreadable else submission.source_hash

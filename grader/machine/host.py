@@ -21,7 +21,7 @@ MAX_CPU_THREADS = 8
 
 @dataclass(frozen=True)
 class CoreShare:
-    """How several grading processes share the cores of this machine."""
+    """The cores that several grading processes on this machine share."""
 
     builds: frozenset[int]
     """Cores for builds of all processes."""
@@ -51,7 +51,7 @@ def build_cores() -> frozenset[int]:
 
 
 def builds_at_a_time() -> int:
-    """How many builds this process runs at a time: one keeps two cores busy."""
+    """The number of builds that this process runs at a time: one keeps two cores busy."""
     cores = len(_share[0].builds) / _share[0].sharers if _share else len(os.sched_getaffinity(0))
     return max(1, int(cores / 2))
 

@@ -22,7 +22,7 @@ KEPT_VERDICTS = 256
 
 
 def same(request: Request) -> Same:
-    """What two requests with one verdict have in common."""
+    """The key that requests with the same verdict share."""
     submission, problem = request.submission, request.problem
     # A file that cannot be read has no source.
     text = submission.path if submission.unreadable else submission.source_hash

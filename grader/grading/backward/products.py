@@ -101,7 +101,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
 
 
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
-    """What gets a gradient through outputs that carry none in the reference. A Function may return zeros there."""
+    """`unexpected_gradient` if outputs that the reference detaches carry a gradient other than zero."""
     expected = {name: case.outputs[name] for name in undetached}
     given = {name: draw_cotangent(of.shape, of.dtype, candidate.device, False) for name, of in expected.items()}
     result = candidate.attempt(ask(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}")

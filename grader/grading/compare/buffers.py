@@ -20,7 +20,7 @@ USUAL = "update buffers as the reference does"
 
 
 class Update(NamedTuple):
-    """What a wrong update did."""
+    """A description of a wrong update."""
 
     text: str
     """Follows the buffer's name."""

@@ -196,7 +196,7 @@ def _leading(count: int) -> Iterator[tuple[int, ...]]:
 
 
 class _Sums:
-    """What the elements of each group get together."""
+    """The sum of each group's elements."""
 
     def __init__(self, group: torch.Tensor, gaps: torch.Tensor, allowed: torch.Tensor) -> None:
         """`gaps` are the differences of the runs from the right tensor."""

@@ -96,7 +96,7 @@ def _cause(
     result: JobResult,
     moved: Case,
 ) -> Diagnosis:
-    """Why an output of a turn is wrong: a race, a wrong forward, or a result that an earlier call left."""
+    """The cause of a turn's wrong output: a race, a wrong forward, or a result of an earlier call."""
     turn, case, edited = turns[index], turns[0].case, turns[1].case
     check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
     what = check.message or f"{name} is wrong"
@@ -165,7 +165,7 @@ def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
-    """What each tensor argument is, by position."""
+    """Shape and dtype of each tensor argument, by position."""
     tensors = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in tensors.items()}
 

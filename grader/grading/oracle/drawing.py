@@ -120,7 +120,7 @@ def rounded(value: Any) -> Any:
 
 
 class Values(NamedTuple):
-    """What kind of values a tensor has; all False for an empty one."""
+    """The kinds of values that a tensor has; all False for an empty one."""
 
     mask: bool
     """All elements are 0, 1 or -1. A model may compare such elements with 1, so noise would change their meaning."""
@@ -135,7 +135,7 @@ _known: MutableMapping[torch.Tensor, tuple[int, Values]] = WeakTensorKeyDictiona
 
 
 def values_of(value: torch.Tensor) -> Values:
-    """What kind of values a tensor has.
+    """The kinds of values that a tensor has.
 
     The first elements decide for most tensors without a pass over the rest.
     """

@@ -29,7 +29,7 @@ from grader.verdict.models import Device, Diagnosis
 
 @dataclass(frozen=True)
 class Plan:
-    """How long rounds go on."""
+    """A plan for rounds of timing: how many, and for how long."""
 
     min_rounds: int
     max_rounds: int
@@ -101,7 +101,7 @@ class Rounds:
             self._calls[phase] = known_calls.get(phase, 1)
 
     def time_launches(self) -> None:
-        """From now on, time both sides with their launches."""
+        """Time both sides with their launches from now on."""
         self._pair.queued = False
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:

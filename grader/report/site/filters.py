@@ -18,7 +18,7 @@ PAGE_ROWS = 100
 
 @dataclass(frozen=True)
 class Filter:
-    """What a verdict must have to be listed; an empty text asks for nothing."""
+    """The properties of the verdicts to list; an empty text asks for nothing."""
 
     status: str = ""
     code: str = ""
@@ -63,7 +63,7 @@ class Choices:
 
 
 def choices(rows: Sequence[Row]) -> Choices:
-    """What a form offers for these verdicts."""
+    """The choices that a form offers for these verdicts."""
     counts: dict[str, Counter[str]] = {
         name: Counter(str(getattr(row, attribute)) for row in rows) for name, attribute in _EQUAL.items()
     }

@@ -109,7 +109,7 @@ def _traced(session: Session, parts: Sequence[str], action: Callable[[], object]
 
 
 def _as_events(functions: Iterable[Any]) -> list[dict[str, Any]]:
-    """What ran on the device by the profiler's own list, which has no launches."""
+    """The kernels on the device by the profiler's own list, which has no launches."""
     return [
         {
             "ph": "X",
@@ -146,7 +146,7 @@ def _totals(ran: Iterable[Ran]) -> dict[Key, _Total]:
 
 @dataclass
 class _Behind:
-    """What is behind the kernels of one pass."""
+    """The operators of one pass and their kernels."""
 
     operators: tuple[Dispatched, ...] = ()
     alone: dict[Key, tuple[str, int, Work]] = field(default_factory=dict)

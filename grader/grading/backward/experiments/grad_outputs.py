@@ -31,7 +31,7 @@ CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
     phases=("cause", "post-check"),
 )
 def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """In both modes, in one job: a gradient that is kept from an earlier call shows here."""
+    """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
     parts, asked = [], 0
