@@ -45,14 +45,15 @@ grader.cli.main()
 
 @pytest.fixture
 def batch(tmp_path):
-    """`batch(count, *commands)` writes a JSONL file with so many sources."""
+    """`batch(count, *commands)` writes a JSONL file with so many sources; `later` is a command of all but the first."""
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "scale.py").write_text(samples.PROBLEM_SOURCE)
 
-    def write(count, *commands, author="author"):
+    def write(count, *commands, author="author", later=""):
         lines = []
         for number in range(count):
-            source = "\n".join([f"# {number}", *(f"# {command}" for command in commands), samples.SUBMISSION_SOURCE])
+            own = [str(number), *commands, later if number else ""]
+            source = "\n".join([*(f"# {command}" for command in own), samples.SUBMISSION_SOURCE])
             lines.append(json.dumps({"problem": "scale", "source": source, "author": f"{author}{number}"}))
         (tmp_path / "batch.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
@@ -201,10 +202,11 @@ def cancelled(tmp_path, *arguments):
 
 
 def test_an_author_s_gradings_are_cancelled_from_another_process(tmp_path, batch):
-    batch(6, "sleep: 1")
+    batch(6, "sleep: 1", later="wait for: go on")
     grading = start(tmp_path, "--workers", "1")
     grading.stdout.readline()
     assert "told 1 graders" in cancelled(tmp_path, "--author", "author4").stdout
+    (tmp_path / "go on").touch()
     code, _, err = finish(grading)
     assert code == 0, err
     assert authors(tmp_path) == [f"author{number}" for number in (0, 1, 2, 3, 5)]
