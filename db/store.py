@@ -248,8 +248,8 @@ class Store:
         parts = [ordered[start : start + _IDS_AT_ONCE] for start in range(0, len(ordered), _IDS_AT_ONCE)]
         for part in [None] if ids is None else parts:
             with self.reading() as session:
-                asked = query if part is None else query.where(verdicts.c.id.in_(part))
-                for row in session.execute(asked.execution_options(yield_per=100)):
+                of_part = query if part is None else query.where(verdicts.c.id.in_(part))
+                for row in session.execute(of_part.execution_options(yield_per=100)):
                     yield row.id, row.document
 
     def extent(self) -> tuple[int, int]:

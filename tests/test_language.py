@@ -173,6 +173,21 @@ def test_docstrings_use_standard_terms(path):
     assert found == []
 
 
+VAGUE = {"told", "said", "asked"}
+"""Participles that say nothing of what a variable holds: text, result, lines, requested."""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_variables_are_named_after_what_they_hold(path):
+    nodes = ast.walk(ast.parse(path.read_text()))
+    bound = [
+        (node.lineno, node.id if isinstance(node, ast.Name) else getattr(node, "arg", getattr(node, "attr", "")))
+        for node in nodes
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store))
+    ]
+    assert [f"{relative(path)}:{line} {name}" for line, name in bound if VAGUE & set(name.split("_"))] == []
+
+
 # ------------------------------------------------------------------------------------------------- thresholds
 
 MOST_THRESHOLDS = 80

@@ -207,8 +207,8 @@ class Grading:
         """
         if NARROW in self.probes and self.record.timing is not None:
             with self.record.stage("inspection"):
-                asked = self.candidate, self.oracle, self.todo.cases
-                any(self.record.add_late(judge(*asked)) for judge in (judge_other_inputs, judge_small_inputs))
+                given = self.candidate, self.oracle, self.todo.cases
+                any(self.record.add_late(judge(*given)) for judge in (judge_other_inputs, judge_small_inputs))
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

@@ -32,7 +32,7 @@ class Filter:
     language: str = ""
 
     def matching(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows that have all that is asked for, in their order."""
+        """The rows that have all chosen properties, in their order."""
         for name, attribute in _EQUAL.items():
             wanted = getattr(self, name)
             if wanted:
@@ -45,8 +45,8 @@ class Filter:
 
     def query(self, page: int = 1) -> str:
         """The address of the list's page behind `?`."""
-        asked = [(one.name, getattr(self, one.name)) for one in fields(self) if getattr(self, one.name)]
-        return urlencode([*asked, *([("page", page)] if page > 1 else [])])
+        chosen = [(one.name, getattr(self, one.name)) for one in fields(self) if getattr(self, one.name)]
+        return urlencode([*chosen, *([("page", page)] if page > 1 else [])])
 
 
 _EQUAL = {"status": "status", "problem": "problem", "author": "author", "device": "device_name"}

@@ -41,7 +41,7 @@ def survey(session: Session, step: Survey) -> Surveyed:
     try:
         return _surveyed(session, step)
     except Exception as error:
-        return Surveyed(trouble=_told(error))
+        return Surveyed(trouble=_described(error))
 
 
 def _surveyed(session: Session, step: Survey) -> Surveyed:
@@ -56,7 +56,7 @@ def _surveyed(session: Session, step: Survey) -> Surveyed:
             with operators:
                 counted = _traced(session, parts, lambda: _run(session, step))
         except Exception as error:
-            trouble = f"its operators could not be counted: {_told(error)}"[:TROUBLE_CHARACTERS]
+            trouble = f"its operators could not be counted: {_described(error)}"[:TROUBLE_CHARACTERS]
     local = local_bytes(session) if session.device.type == "cuda" else {}
     found: dict[str, Any] = {"trouble": trouble}
     for name in parts:
@@ -235,5 +235,5 @@ def _pass(
     )
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:TROUBLE_CHARACTERS]
