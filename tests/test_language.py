@@ -4,8 +4,10 @@ CONTRIBUTING.md has the rules in words.
 """
 
 import ast
+import io
 import itertools
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,8 @@ HOME_MADE = {
     "trap": "post-check, experiment",
     "desk": "the name of the module",
     "whoever": "a subject with a noun",
+    "anybody": "a subject with a noun",
+    "somebody": "a subject with a noun",
 }
 """Terms that only this project has used, with the standard term."""
 
@@ -161,6 +165,13 @@ def home_made(text):
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_pages_use_standard_terms(path):
     assert [f"{term}: write {standard}" for term, standard in home_made(path.read_text())] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_comments_use_standard_terms(path):
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    comments = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    assert [(line, term, standard) for line, text in comments for term, standard in home_made(text)] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)

@@ -1,4 +1,4 @@
-"""Several graders and processes with one database: each source is graded once, whoever is killed meanwhile."""
+"""Several graders and processes with one database: each source is graded once, whatever is killed meanwhile."""
 
 import json
 import os
