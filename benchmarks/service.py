@@ -112,11 +112,11 @@ def stream(folder: Path, count: int) -> dict[str, object]:
                 process.stdin.flush()
                 peaks.append(int(status.read_text().partition("VmHWM:")[2].split()[0]) >> 10)
         process.stdin.close()
-        said = process.stderr.read().decode().splitlines()
+        lines = process.stderr.read().decode().splitlines()
     seconds = time.monotonic() - began
     return {
         "lines": count,
-        "said": said[-1:],
+        "said": lines[-1:],
         "seconds": round(seconds, 1),
         "ms_a_line": round(1e3 * seconds / count, 3),
         "peak_mib_after_a_tenth": peaks[0],

@@ -66,7 +66,7 @@ class Figures(Value):
 
 
 class Recorded(Value):
-    """What was measured of one solution."""
+    """The measurements of one solution."""
 
     source: str
     """SHA-256 of its source."""
@@ -155,7 +155,7 @@ def _ratio(phase: Figures, searched: bool) -> str:
 
 
 def read(path: Path) -> dict[str, Recorded]:
-    """What was recorded; nothing if there is no such file."""
+    """The recorded ratios; empty if there is no such file."""
     return _FILE.validate_json(path.read_bytes()) if path.exists() else {}
 
 

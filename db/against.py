@@ -51,7 +51,7 @@ def over_compile(
 def read_over_compile(
     session: Session, ids: Sequence[int], figure: Literal["total", "forward"]
 ) -> dict[int, OverCompile]:
-    """By verdict id: the speedup of those that have one."""
+    """Speedups by verdict id, for verdicts that have one."""
     return {verdict_id: found for verdict_id, found in _read(session, ids, figure) if found is not None}
 
 

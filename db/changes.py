@@ -1,4 +1,4 @@
-"""What changed between two databases or runs: results of submissions, and ranks of authors."""
+"""Differences between two databases or runs: results of submissions, and ranks of authors."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _place(rank: Rank, mean: float) -> str:
 
 
 def _places(rows: Iterable[Row]) -> dict[str, dict[str, tuple[Rank, float]]]:
-    """By device name and author: the rank, and the mean speedup over the device's problems."""
+    """Rank and mean speedup over the device's problems, by device name and author."""
     problems: dict[str, set[str]] = defaultdict(set)
     best: dict[str, dict[str, dict[str, Speedup]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:

@@ -113,7 +113,7 @@ class Keeper:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file from another of this name; None without one, as for a database in memory."""
+    """The file's identity, which differs from that of a file put in its place; None for one in memory."""
     with suppress(OSError):
         status = path.stat()
         return status.st_dev, status.st_ino

@@ -37,7 +37,7 @@ class WorkerState(Value):
 
 
 class Work(Value):
-    """What a grader does, as others see it."""
+    """The work of a grader, as others see it."""
 
     graded: int
     """Verdicts since it began."""
@@ -66,7 +66,7 @@ class Presence:
         self._store, self._run, self._priority = store, run, priority
         self._status, self._cancelled = status, cancelled
         self._ended, self._behind = threading.Event(), threading.Event()
-        self._said, self._heard = "", 0
+        self._last_status, self._heard = "", 0
         self._thread = threading.Thread(target=self._stay, name="presence", daemon=True)
 
     def enter(self) -> None:
@@ -115,7 +115,7 @@ class Presence:
 
     def _look(self) -> None:
         with self._store.reading() as session:
-            asked = session.execute(
+            requests = session.execute(
                 select(col(CancelRow.id), col(CancelRow.author))
                 .where(col(CancelRow.run_id) == self._run.id, col(CancelRow.id) > self._heard)
                 .order_by(col(CancelRow.id))
@@ -125,12 +125,12 @@ class Presence:
             )
             behind = any(map(lives, session.execute(higher).scalars()))
         (self._behind.set if behind else self._behind.clear)()
-        for number, author in asked:
+        for number, author in requests:
             self._heard = number
             self._cancelled(author)
-        if self._status is not None and (status := self._status().model_dump_json()) != self._said:
+        if self._status is not None and (status := self._status().model_dump_json()) != self._last_status:
             self._write(status=status)
-            self._said = status
+            self._last_status = status
 
     def _write(self, **values: str) -> None:
         with self._store.writing() as session:

@@ -16,7 +16,7 @@ from grader.verdict.profiles import Profile
 
 
 class Profiled(Protocol):
-    """What a profile belongs to: a verdict's row."""
+    """The row of the verdict that a profile belongs to."""
 
     @property
     def source_hash(self) -> str: ...

@@ -1,4 +1,4 @@
-"""From values to rows: a verdict with all that it refers to."""
+"""Converts values to rows: a verdict with all that it refers to."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Store:
         return verdict.model_copy(update={"verdict_id": verdict_id})
 
     def of_run(self, run: Run) -> list[tuple[Verdict, Submission, Problem]]:
-        """What was saved under a run, oldest first, with what it was graded from."""
+        """Everything saved under a run, oldest first, each verdict with its request."""
         c = verdicts.c
         query = select(c.document, c.submission_id, c.source_hash, c.problem_hash).where(c.run_id == run.id)
         with self.reading() as session:
@@ -171,7 +171,7 @@ class Store:
         settings: Settings,
         after: int,
     ) -> Verdict | None:
-        """As `find`, for any author and label, of the verdicts whose id is higher than `after`."""
+        """`find` for any author and label, among verdicts whose id is higher than `after`."""
         if submission.unreadable:
             return None
         return self._newest(reuse.LATER, {**reuse.values(submission, problem, environments, settings), "after": after})
@@ -248,8 +248,8 @@ class Store:
         parts = [ordered[start : start + _IDS_AT_ONCE] for start in range(0, len(ordered), _IDS_AT_ONCE)]
         for part in [None] if ids is None else parts:
             with self.reading() as session:
-                asked = query if part is None else query.where(verdicts.c.id.in_(part))
-                for row in session.execute(asked.execution_options(yield_per=100)):
+                of_part = query if part is None else query.where(verdicts.c.id.in_(part))
+                for row in session.execute(of_part.execution_options(yield_per=100)):
                     yield row.id, row.document
 
     def extent(self) -> tuple[int, int]:

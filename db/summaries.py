@@ -15,7 +15,7 @@ from grader.verdict.value import Value
 
 
 class Attempts(NamedTuple):
-    """What was attempted on a board."""
+    """The attempts on a board."""
 
     samples: dict[tuple[str, str], Counter[tuple[int, int]]]
     """By (author, device name): the number of problems by (samples, correct samples)."""

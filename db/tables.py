@@ -94,11 +94,11 @@ class GraderRow(SQLModel, table=True):
     process_started: int
     """Clock ticks since the machine's start: another process may get the same id."""
     seen_at: str
-    """When it last said that it lives."""
+    """Time of its last sign of life."""
     priority: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     """Others with a lower one on its machine wait."""
     status: str | None = None
-    """What it does, as JSON: `db.presence.Work`."""
+    """Its present work, as JSON: `db.presence.Work`."""
 
 
 class ClaimRow(SQLModel, table=True):
@@ -130,7 +130,7 @@ class ProfileRow(SQLModel, table=True):
 
 
 class CancelRow(SQLModel, table=True):
-    """What a grader that runs is asked to end. See `db.cancels`."""
+    """A request to a running grader to end gradings. See `db.cancels`."""
 
     __tablename__ = "cancels"
 

@@ -52,7 +52,7 @@ def grade(
 
 
 class GradesMany:
-    """What has `grade_many` and `close`: a context manager with a `grade_many` for event loops."""
+    """Base of everything with `grade_many` and `close`: a context manager, also for event loops."""
 
     waits_apart = False
     """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""

@@ -25,7 +25,7 @@ def device_choices() -> tuple[str, ...]:
 
 
 class GraderOptions(Value):
-    """How submissions are graded. A field's docstring is the help text of its option on the command line."""
+    """Options of a grading. A field's docstring is the help text of its option on the command line."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

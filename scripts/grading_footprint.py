@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Count the worker jobs of one grading and the referee's files whose functions it runs.
+"""Count the worker jobs of one grading and the referee's files and functions that it runs.
 
     python -m scripts.grading_footprint tests/cases/honest_plain/two_linears.py --problem two_linears
     python -m scripts.grading_footprint reference_solutions/cpu/conv2d_mul_leaky_relu_gelu.py --verbose
 
 The submission is graded in this process with --quick on the CPU, as the first of a fresh process. Jobs are counted from
 the DEBUG lines of the logger `grader.executor`, and a stage's jobs are those logged before its INFO line. A file counts
-if one of its functions runs between opening a `Grader` and closing it; imports and worker processes do not count.
+if one of its functions runs between opening a `Grader` and closing it; imports, lambdas and worker processes do not
+count.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import logging
 import sys
@@ -28,6 +30,7 @@ from grader.options import GraderOptions
 ROOT = Path(__file__).parents[1]
 ROOMS = ("db", "grader")
 """Packages whose files count."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class JobCounter(logging.Handler):
@@ -61,13 +64,14 @@ class JobCounter(logging.Handler):
                 yield from (f"         {count:4} {steps}" for count, steps in sorted(kinds, reverse=True))
 
 
-class FileCollector:
-    """Collects the files whose functions are called meanwhile, in any thread. A context manager."""
+class FunctionCollector:
+    """Collects the functions that are called meanwhile, in any thread, by file. A context manager."""
 
     def __init__(self) -> None:
-        self.files: dict[str, None] = {}
+        self._lines: dict[str, set[int]] = {}
+        """First lines of functions, by the name of their file."""
 
-    def __enter__(self) -> FileCollector:
+    def __enter__(self) -> FunctionCollector:
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         return self
@@ -79,13 +83,24 @@ class FileCollector:
     def _called(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # not the body of a module or class
-            self.files.setdefault(code.co_filename)
+            self._lines.setdefault(code.co_filename, set()).add(code.co_firstlineno)
 
-    def of_rooms(self) -> list[str]:
-        """Paths in this repository's packages, in the order in which their first functions ran."""
-        paths = [Path(name) for name in self.files]
-        inside = [path.relative_to(ROOT) for path in paths if path.is_relative_to(ROOT)]
-        return [str(path) for path in inside if path.parts[0] in ROOMS]
+    def of_rooms(self) -> dict[str, tuple[int, int]]:
+        """Functions that ran and functions that exist, by path in this repository's packages, as the files were met."""
+        found = {}
+        for name, lines in self._lines.items():
+            path = Path(name)
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
+                defined = first_lines(path)
+                if ran := lines & defined:
+                    found[str(path.relative_to(ROOT))] = len(ran), len(defined)
+        return found
+
+
+def first_lines(path: Path) -> set[int]:
+    """The first line of each function in a file, that of its first decorator if it has one."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, FUNCTIONS)]
+    return {min(one.lineno for one in (node, *node.decorator_list)) for node in functions}
 
 
 def main() -> None:
@@ -94,9 +109,9 @@ def main() -> None:
     parser.add_argument("submission", type=Path)
     parser.add_argument("--problem", help="the problem's id or file; without it, the submission's name says it")
     parser.add_argument("--problems", type=Path, default=ROOT / "tests/cases/problems", help="a folder of problems")
-    parser.add_argument("--verbose", action="store_true", help="list the jobs by kinds of steps, and the files")
+    parser.add_argument("--verbose", action="store_true", help="list jobs by kinds of steps, and files")
     arguments = parser.parse_args()
-    counter, collector = JobCounter(), FileCollector()
+    counter, collector = JobCounter(), FunctionCollector()
     log = logging.getLogger("grader")
     log.setLevel(logging.DEBUG)
     log.addHandler(counter)
@@ -106,7 +121,9 @@ def main() -> None:
         verdict = grader.grade(arguments.submission, problem=arguments.problem)
     lines = [f"{arguments.submission}: {verdict.status}", *counter.report(verbose=arguments.verbose)]
     files = collector.of_rooms()
-    lines += [f"{len(files)} files", *(f"  {name}" for name in files if arguments.verbose)]
+    ran, defined = (sum(column) for column in zip(*files.values(), strict=True))
+    lines += [f"{len(files)} files, {ran} of their {defined} functions"]
+    lines += [f"  {ran:4} of {defined:4} {name}" for name, (ran, defined) in files.items() if arguments.verbose]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

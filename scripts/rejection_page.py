@@ -51,7 +51,7 @@ def _section(name: str, code: Code, example: str | None) -> str:
 
 
 def _examples() -> dict[str, str]:
-    """By code: a case with the fewest codes that has it."""
+    """A case for each code, the one with the fewest codes."""
     found: dict[str, tuple[int, str]] = {}
     for path in sorted((ROOT / "tests" / "cases").glob("*/expected.json")):
         for name, expected in json.loads(path.read_text()).items():

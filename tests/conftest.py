@@ -1,4 +1,4 @@
-"""What all tests share: one process that workers are copied from, no problem folders of the user, reasons to skip."""
+"""What all tests share: one process that workers are copied from, one thread a worker, reasons to skip."""
 
 import shutil
 import signal
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from grader.executor import worker_template
+from grader.machine import host
 from grader.machine.backends import worker_environment
 from grader.machine.toolchain import find_cuda_home, find_toolchain
 
@@ -23,7 +24,10 @@ def one_worker_template():
     def shared():
         if worker_template._ahead:
             return take()
-        of = (worker_template.MODULE, tempfile.gettempdir(), find_toolchain(), tuple(worker_environment().items()))
+        of = (
+            *(worker_template.MODULE, tempfile.gettempdir(), find_toolchain(), host.thread_count()),
+            *worker_environment().items(),
+        )
         if of not in kept:
             kept[of] = take()
             kept[of].close = lambda: None
@@ -53,6 +57,27 @@ def pytest_configure():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+MAX_CPU_THREADS = host.MAX_CPU_THREADS
+
+
+def pytest_collection_finish(session):
+    """Workers compute on one thread, unless all tests of this run measure time, as those marked `alone` do.
+
+    OpenMP's threads wait for each other by spinning. While several processes share the cores, a grading of a small
+    problem takes six times its CPU time and ten times its wall time that way.
+    """
+    if not all(item.get_closest_marker("alone") for item in session.items):
+        host.MAX_CPU_THREADS = 1
+
+
+@pytest.fixture(scope="module")
+def several_threads():
+    """Workers compute on as many threads as for a user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "MAX_CPU_THREADS", MAX_CPU_THREADS)
+        yield
 
 
 def pytest_collection_modifyitems(items):

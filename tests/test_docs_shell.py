@@ -123,7 +123,13 @@ def test_the_shell_blocks_of_a_page_run_as_printed(page, folder):
     script = "\n".join(block for block, reason in BLOCKS[page] if not reason)
     if page == "README.md":
         script += f"{sys.executable} -m pytest -q mine\n"  # the test that `grader init` writes
-    environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    environment = {
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PYTHONPATH": str(ROOT),
+        # Other pages and tests build the same sources.
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
+    }
     done = subprocess.run(
         ["bash", "-exc", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -4,8 +4,10 @@ CONTRIBUTING.md has the rules in words.
 """
 
 import ast
+import io
 import itertools
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -28,11 +30,13 @@ HOME_MADE = {
     "trap": "post-check, experiment",
     "desk": "the name of the module",
     "whoever": "a subject with a noun",
+    "anybody": "a subject with a noun",
+    "somebody": "a subject with a noun",
 }
 """Terms that only this project has used, with the standard term."""
 
-INVERTED = r"^(Who|Whose|Whom|By whom|Of) "
-"""Openings of a first line that name no subject."""
+INVERTED = r"^(Who|Whose|Whom|What|Whatever|How|Where|Of|By|From|In|On|For|With|As) "
+"""Openings of a first line that name neither a thing nor an action."""
 
 
 def relative(path):
@@ -164,6 +168,13 @@ def test_pages_use_standard_terms(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_comments_use_standard_terms(path):
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    comments = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    assert [(line, term, standard) for line, text in comments for term, standard in home_made(text)] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_docstrings_use_standard_terms(path):
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
@@ -171,6 +182,21 @@ def test_docstrings_use_standard_terms(path):
             for term, standard in home_made(node.value.value):
                 found.append(f"{relative(path)}:{node.lineno} {term}: write {standard}")
     assert found == []
+
+
+VAGUE = {"told", "said", "asked"}
+"""Participles that say nothing of what a variable holds: text, result, lines, requested."""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_variables_are_named_after_what_they_hold(path):
+    nodes = ast.walk(ast.parse(path.read_text()))
+    bound = [
+        (node.lineno, node.id if isinstance(node, ast.Name) else getattr(node, "arg", getattr(node, "attr", "")))
+        for node in nodes
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store))
+    ]
+    assert [f"{relative(path)}:{line} {name}" for line, name in bound if VAGUE & set(name.split("_"))] == []
 
 
 # ------------------------------------------------------------------------------------------------- thresholds

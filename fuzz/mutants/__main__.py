@@ -123,9 +123,9 @@ def originals(problems: list[Entry]) -> int:
     with runs.grading() as grader:
         for entry in problems:
             verdict = runs.grade(grader, entry, entry.submission_source)
-            told = [one for one in verdict.diagnoses if one.severity != "info" and one.stage != "timing"]
-            wrong += verdict.status != "correct" or bool(told)
-            print(f"{entry.name}: {verdict.status}", *(f"  {one.severity} {one.code}: {one.message}" for one in told),
+            shown = [one for one in verdict.diagnoses if one.severity != "info" and one.stage != "timing"]
+            wrong += verdict.status != "correct" or bool(shown)
+            print(f"{entry.name}: {verdict.status}", *(f"  {one.severity} {one.code}: {one.message}" for one in shown),
                   sep="\n")  # fmt: skip
     print(f"{len(problems) - wrong} of {len(problems)} right submissions are correct without a warning")
     return 1 if wrong else 0

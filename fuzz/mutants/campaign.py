@@ -93,7 +93,7 @@ def campaign(
 
 
 def examine(grader: Grader, entry: Entry, original: Original, mutant: Mutant) -> Finding:
-    """What a mutant changes, and its verdict unless that is nothing."""
+    """The effect of a mutant, and its verdict if it has an effect."""
     effect = original.measure(mutant.source)
     finding = Finding(
         mutant.problem, mutant.kind, mutant.part, mutant.before, mutant.after, effect.verdict, effect.changed,
@@ -105,10 +105,10 @@ def examine(grader: Grader, entry: Entry, original: Original, mutant: Mutant) ->
     verdict = grade(grader, entry, mutant.source)
     finding.seconds = round(time.monotonic() - began, 2)
     finding.status = str(verdict.status)
-    told = [one for one in verdict.diagnoses if one.severity != "info"]
-    finding.diagnoses = tuple((one.severity, one.code, one.message) for one in told)
+    shown = [one for one in verdict.diagnoses if one.severity != "info"]
+    finding.diagnoses = tuple((one.severity, one.code, one.message) for one in shown)
     if finding.killed:
-        errors = [(one.code, one.message) for one in told if one.severity == "error"]
+        errors = [(one.code, one.message) for one in shown if one.severity == "error"]
         finding.named, finding.why = naming.judge(mutant, effect, finding.status, errors)
     elif verdict.forward is not None:
         variants = [*verdict.forward.variants, *(verdict.backward.variants if verdict.backward else ())]

@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass
 class Effect:
-    """What a mutation changes, beyond rounding."""
+    """The effect of a mutation, beyond rounding."""
 
     verdict: Verdict
     changed: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Original:
             self.rounding_max[key] = max(self.rounding_max.get(key, 0.0), largest)
 
     def measure(self, source: str) -> Effect:
-        """What a mutant changes."""
+        """Measures the effect of a mutant."""
         changed: dict[str, str] = {}
         unusual: dict[str, str] = {}
         rounding, relative = False, 0.0

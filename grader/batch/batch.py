@@ -28,7 +28,7 @@ REMEMBERED = 10_000
 
 
 class Grades(Protocol):
-    """What grades: a `Grader` or a `GraderPool`."""
+    """The part of `Grader` and `GraderPool` that a batch needs."""
 
     waits_apart: bool
     """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""
@@ -92,13 +92,13 @@ class Batch(Generic[T]):
         """Requests that ended without a verdict."""
         self._lock = threading.RLock()
         self._under_way: dict[str, list[Ticket[T]]] = {}
-        """By claim: who gets the verdict that is being reached."""
+        """Receivers of the verdict that is being reached, by claim."""
         self._graded_for: dict[str, Request] = {}
-        """By claim: the request that is being graded."""
+        """The request that is being graded, by claim."""
         self._claimed: list[Ticket[T]] = []
-        """What another grader has claimed."""
+        """Submissions that another grader has claimed."""
         self._looked_at = 0.0
-        """When these were looked at last."""
+        """Time of the last look at these."""
         self._graded = OrderedDict[str, int]()
         """Verdict ids by claim, of the latest verdicts."""
         self._ended = False

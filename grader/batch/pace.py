@@ -1,4 +1,4 @@
-"""How quickly a batch goes: verdicts, failures, rate and the time that is left."""
+"""The progress of a batch: verdicts, failures, rate and the time that is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pace:
             self._failed += status in (None, Status.GRADER_ERROR)
 
     def work(self, left: int | None) -> Work:
-        """What the batch does now; `left` is what waits, if that is known."""
+        """The batch's present work; `left` is the number of submissions that wait, if that is known."""
         now = time.monotonic()
         with self._lock:
             recent = [at for at in self._recent if now - at < RECENT_SECONDS]

@@ -22,7 +22,7 @@ class Ticket(Generic[T]):
 
     @cached_property
     def key(self) -> str:
-        """What two requests with one verdict have in common."""
+        """The key that requests with the same verdict share."""
         submission, problem = self.request.submission, self.request.problem
         text = submission.unreadable or submission.source_hash
         return digest(

@@ -117,7 +117,7 @@ def _looks_like_a_submission(path: Path, catalog: Catalog) -> bool:
         if problem is not None:
             return path.resolve() != problem.path
         source = read_source(path)[0]
-    except UserError:  # the file's own fault, told when it is read as a submission
+    except UserError:  # the file's own fault, which is reported when it is read as a submission
         return True
     return any(one.entry.name in source for one in FORMATS.values())
 

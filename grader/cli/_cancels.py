@@ -1,4 +1,4 @@
-"""What `grader cancel` asks of a running `grader grade`."""
+"""Carries out requests of `grader cancel` in a running `grader grade`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Cancels:
         self._say: Callable[[str], None] = lambda _: None
 
     def begin(self, batch: Batch[None], say: Callable[[str], None]) -> None:
-        """From now on, end things in this batch; `say` prints a line for the user."""
+        """Apply requests to this batch from now on; `say` prints a line for the user."""
         self._batch, self._say = batch, say
         while self._early:
             self.put(self._early.pop(0))

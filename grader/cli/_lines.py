@@ -92,7 +92,7 @@ class _Turns:
         return bool(self._ahead)
 
     def arrived(self) -> Iterator[Pair]:
-        """What has arrived, without waiting for more."""
+        """The lines that have arrived; does not wait for more."""
         while (taken := self._ahead.take()) is not None:
             pair, size = taken
             self._bytes -= size

@@ -56,7 +56,7 @@ class BoardChoice(StrEnum):
 
 
 class AgainstChoice(StrEnum):
-    """What a board's speedups are over; see `db.leaderboard.Against`."""
+    """The baseline of a board's speedups; see `db.leaderboard.Against`."""
 
     EAGER = "eager"
     COMPILE = "compile"

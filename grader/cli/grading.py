@@ -119,9 +119,7 @@ def grade(
         store.run(sys.argv[1:]) as run,
         BatchProgress(total=None if lines is None else lines + len(pairs) + len(refused), as_json=as_json) as progress,
         _opened(options, gpus, workers, ray, progress.warn) as grader,
-        Claims(
-            store, run, progress.warn, priority=priority, status=progress.work, cancelled=lambda one: cancels.put(one)
-        ) as claims,
+        Claims(store, run, progress.warn, priority=priority, status=progress.work, cancelled=cancels.put) as claims,
     ):
         progress.pace.places = getattr(grader, "places", tuple)
         keeper = Keeper(store, run, progress.warn)
@@ -133,24 +131,33 @@ def grade(
             progress.refuse(message)
         read = reader_of_lines(RequestReader(catalog), overrides, check_variant, progress.refuse)
         arrived = (some for stream in streams for some in arriving(stream, read))
-        batches: Iterable[Iterable[Pair]] = chain([pairs], arrived)
-        try:
-            # A pool waits for lines in a thread of its own, while it grades those before.
-            for some in [chain.from_iterable(batches)] if grader.waits_apart else batches:
-                batch.grade((pair, None) for pair in some)
-            batch.finish()
-        except (KeyboardInterrupt, SystemExit):
-            count = batch.statuses.total()
-            kept = "1 verdict" if count == 1 else f"{count} verdicts"
-            with suppress(OSError):  # a terminal that hung up
-                progress.warn(f"interrupted; {kept} kept; run the same command to continue")
-            raise
+        _grade_all(grader, batch, chain([pairs], arrived), progress.warn)
     counts = {"reused": batch.reused, "copied": batch.copied, "cancelled": batch.dropped}
     print(tally(batch.statuses, **counts), file=sys.stderr)
     if progress.refused:
         raise typer.Exit(2)
     if batch.statuses[Status.GRADER_ERROR]:
         raise typer.Exit(1)
+
+
+def _grade_all(
+    grader: Grader | GraderPool,
+    batch: Batch[None],
+    arrivals: Iterable[Iterable[Pair]],
+    warn: Callable[[str], None],
+) -> None:
+    """Grade pairs as they arrive; if interrupted, say how to continue."""
+    try:
+        # A pool waits for lines in a thread of its own, while it grades those before.
+        for some in [chain.from_iterable(arrivals)] if grader.waits_apart else arrivals:
+            batch.grade((pair, None) for pair in some)
+        batch.finish()
+    except (KeyboardInterrupt, SystemExit):
+        count = batch.statuses.total()
+        kept = "1 verdict" if count == 1 else f"{count} verdicts"
+        with suppress(OSError):  # a terminal that hung up
+            warn(f"interrupted; {kept} kept; run the same command to continue")
+        raise
 
 
 def _opened(

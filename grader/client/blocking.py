@@ -34,9 +34,9 @@ BYTES_AT_ONCE = 4 << 20
 MOST_BYTES = 16 << 20
 """Bytes of one batch that a server takes."""
 PATIENCE_SECONDS = 600.0
-"""For so long a server that does not answer, or has no room, is asked again: it may be restarting."""
+"""Seconds of new tries at a server that does not answer, or has no room: it may be restarting."""
 TIMEOUT_SECONDS = 60.0
-"""For one answer; a stream says something every 15 s."""
+"""Seconds to wait for an answer; a stream sends something every 15 s."""
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries; the last is repeated."""
 _TRY_AGAIN = (429, 502, 503, 504)
@@ -134,7 +134,7 @@ class Client(GradesMany):
         return self._send(body, key or secrets.token_urlsafe(16), wanted)
 
     def state(self, batch_id: str) -> BatchState:
-        """How far a batch is. Raises UserError for an unknown one."""
+        """The state of a batch. Raises UserError for an unknown one."""
         return self._state("GET", f"/{batch_id}")
 
     def cancel(self, batch_id: str) -> BatchState:

@@ -151,7 +151,7 @@ class WorkerClient:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None
 
     def waited_ms(self) -> float:
-        """How long its threads have waited for a core."""
+        """Milliseconds that its threads have waited for a core."""
         return waited_ms(self._process.roots)
 
     def busy_seconds(self) -> float:

@@ -15,7 +15,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def ended_when(wanted: Callable[[], bool]) -> Iterator[None]:
-    """In the block, this thread gives no worker another job once `wanted` says so.
+    """End the grading of this thread at the next job in the block once `wanted` returns True.
 
     Interrupted is raised instead.
     """

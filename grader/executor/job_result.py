@@ -54,7 +54,7 @@ class JobResult:
 
     @property
     def failure(self) -> p.Failure | None:
-        """What the job's last step raised, if it failed."""
+        """The exception of the job's last step, if it failed."""
         return self.evidence.failure
 
     def take(self, source: str) -> torch.Tensor | None:

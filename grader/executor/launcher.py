@@ -14,7 +14,7 @@ from grader.executor.client import WorkerClient
 from grader.executor.worker_process import WorkerLost, WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
 from grader.machine.backends import backend
-from grader.machine.cores import build_cores
+from grader.machine.host import build_cores
 from grader.sandbox import Limits, Sandbox
 from grader.verdict.models import Device
 

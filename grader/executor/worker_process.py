@@ -101,7 +101,7 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 class Killer(Enum):
-    """What sent the signal that ended a worker."""
+    """The sender of the signal that ended a worker."""
 
     ITSELF = "itself"
     """A process of the worker (`grader.worker.self_kill`)."""
@@ -114,7 +114,7 @@ class Killer(Enum):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """How to start a worker."""
+    """Options for starting a worker."""
 
     limits: Limits
     role: str = "worker"
@@ -158,7 +158,7 @@ def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zyg
 
 
 class Ending(NamedTuple):
-    """How a worker ended before it answered."""
+    """The end of a worker that did not answer."""
 
     status: Status
     text: str

@@ -50,7 +50,7 @@ def _described(value: object) -> p.FakeInput:
 
 
 def what_was_seen(request: Request, built: BuildResult | None) -> str:
-    """What a verdict without a GPU says about the build, in one line."""
+    """A line on the build, for a verdict without a GPU."""
     compiled = () if built is None else (*built.extensions, *built.kernels)
     parts = [f"it compiles ({_listed(compiled)})"] if compiled else []
     later = [AT_THE_LAUNCH[language] for language in request.languages if language in AT_THE_LAUNCH]

@@ -44,7 +44,7 @@ DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one attempt asks."""
+    """The scope of one attempt, and the losses before it."""
 
     scope: Scope = EVERY_SIZE
     lost_before: str | None = None

@@ -34,7 +34,7 @@ MAX_BUNDLE_BYTES = 512 << 20
 
 
 class BuildCache:
-    """What sources compiled, extensions and just-in-time kernels, by source, role and toolchain.
+    """Compiled extensions and just-in-time kernels, by source, role and toolchain.
 
     A key holds only what that source produced, so a submission can poison only itself. Files are read-only, appear
     whole (written aside, then renamed), and are opaque to the referee, which never reads them.

@@ -11,7 +11,7 @@ from grader.grading import build
 from grader.grading.ahead import step_for
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
-from grader.machine.cores import builds_at_a_time
+from grader.machine.host import builds_at_a_time
 from grader.verdict.models import Submission
 from grader.verdict.stages import BuildResult
 

@@ -132,7 +132,7 @@ class Candidate:
         return tuple(case.operand(name).shape) if name.startswith("input[") else self.matching(case).places[name].shape
 
     def taken(self, case: Case, name: str, value: torch.Tensor) -> torch.Tensor:
-        """What a value or gradient of the candidate's tensor is for an operand or buffer of the reference."""
+        """A value or gradient of the candidate's tensor in the reference's shape."""
         if name.startswith("input["):
             return value.view(case.operand(name).shape)
         return self.matching(case).places[name].take(value)
@@ -275,7 +275,7 @@ def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, T
 
 
 def output_specs(case: Case) -> dict[str, TensorSpec]:
-    """What each output must be, by name."""
+    """The expected shape and dtype of each output, by name."""
     return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
 
 

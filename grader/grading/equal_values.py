@@ -18,7 +18,7 @@ Constructor = Callable[[Case, int, bool], Mapping[str, torch.Tensor]]
 
 
 class Runner(Protocol):
-    """What runs jobs in the candidate's worker."""
+    """Anything that runs jobs in the candidate's worker."""
 
     worker: WorkerClient
     device: Device
@@ -59,7 +59,7 @@ def values_alike(
 
 
 def _specs(tensors: Sequence[p.TensorInfo], most: int) -> dict[str, TensorSpec]:
-    """What can be compared: dense tensors, together of no more than twice the reference's bytes."""
+    """The tensors that can be compared: dense, together at most twice the reference's bytes."""
     specs, room = {}, 2 * most
     for info in tensors:
         if info.kind == "tensor" and isinstance(getattr(torch, info.dtype or "", None), torch.dtype):

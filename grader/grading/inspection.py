@@ -29,7 +29,7 @@ from grader.verdict.stages import KernelUse
 
 @dataclass(frozen=True)
 class Inspected:
-    """What a profiler recorded in one forward and backward of the submission and of the reference."""
+    """A profiler's record of one forward and backward of the submission and of the reference."""
 
     kernels: tuple[KernelUse, ...] = ()
     seen: Seen | None = None

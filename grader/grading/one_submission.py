@@ -24,8 +24,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
-from grader.grading.timing import judge_timing
-from grader.grading.timing.roofline_and_baselines import add_roofline_and_baselines
+from grader.grading.timing import above_roofline, judge_timing, workload
 from grader.machine.backends import backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions
@@ -208,8 +207,8 @@ class Grading:
         """
         if NARROW in self.probes and self.record.timing is not None:
             with self.record.stage("inspection"):
-                asked = self.candidate, self.oracle, self.todo.cases
-                any(self.record.add_late(judge(*asked)) for judge in (judge_other_inputs, judge_small_inputs))
+                given = self.candidate, self.oracle, self.todo.cases
+                any(self.record.add_late(judge(*given)) for judge in (judge_other_inputs, judge_small_inputs))
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""
@@ -220,8 +219,30 @@ class Grading:
                 self.record.build = self.record.build.model_copy(update={"kernel_files": added})
 
     def appraise(self) -> None:
-        """Add the roofline bound and the baselines, now that the candidate is gone."""
-        add_roofline_and_baselines(self.resources, self.request, self.record, self.options)
+        """Add figures to compare its times with, now that the candidate is gone and cannot be disturbed.
+
+        They are the roofline bound, and baselines if the options ask for them. The times stand without them: a failure
+        here costs these figures alone, and is noted in a diagnosis.
+        """
+        record, request, resources, tf32 = self.record, self.request, self.resources, not self.options.strict_fp32
+        case = record.timed
+        if record.timing is None or case is None or record.timing.status is not StageStatus.PASSED:
+            return
+        with record.stage("timing"):
+            try:
+                oracle = resources.oracle(request.problem, request.device, request.precision)
+                work, narrow = workload.work(oracle, case), workload.narrow_operands(case)
+                record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=tf32, narrow=narrow)
+                oracle.release()
+                if self.options.baselines:
+                    found = resources.baselines(oracle, case, tf32=tf32)
+                    record.timing = record.timing.model_copy(update={"baselines": found.timed})
+                    record.diagnoses += [diagnose("not_appraised", why, severity="info") for why in found.missing]
+            except Exception as error:
+                resources.drop_oracle(request.problem, request.device, request.precision)
+                what = f"the roofline bound and baselines could not be measured: {type(error).__name__}: {error}"
+                record.diagnoses.append(diagnose("not_appraised", what[:500], severity="info"))
+        record.diagnoses += above_roofline(record.timing)
 
     def _memory_withheld(self) -> bool:
         """Whether the submission had less of the device's own memory than the reference takes."""

@@ -38,7 +38,7 @@ class Pipeline:
         self.resources = Resources(options.sandbox, options.build_cache, options.limits, Budget(options.budget))
         self.builds = Builds(self.resources)
         self._unwanted: dict[int, Request] = {}
-        """By identity: what was stopped."""
+        """Stopped requests by identity."""
 
     def __enter__(self) -> Pipeline:
         return self
@@ -105,7 +105,7 @@ class Pipeline:
             raise UserError(f"{request.submission.path}: {stopped.diagnosis.message}") from stopped
 
     def _grade(self, request: Request, attempt: Attempt, upcoming: Request | None) -> tuple[Record, Attempt | None]:
-        """What one attempt finds, and the next attempt where one is needed."""
+        """The record of one attempt, and the next attempt where one is needed."""
         record, failure = Record(request), None
         try:
             Grading(

@@ -49,7 +49,7 @@ SCOPES: tuple[Scope, ...] = (EVERY_SIZE, FULL_SIZE, ESSENTIAL, "half", "quarter"
 
 @dataclass(frozen=True)
 class Todo:
-    """What one grading asks."""
+    """The checks of one grading."""
 
     scope: Scope
     cases: tuple[Case, ...]
@@ -62,7 +62,7 @@ class Todo:
     timed: Case
     rounds: Plan
     notes: tuple[Diagnosis, ...] = ()
-    """What is left out, and why."""
+    """Checks that are left out, and why."""
 
     def without(self, sizes: Collection[str]) -> Todo:
         """The same without the cases of some sizes."""
@@ -113,7 +113,7 @@ def make(
 
 
 def rounds(device: Device, *, quick: bool) -> Plan:
-    """How long timing goes on."""
+    """The plan for the rounds of timing."""
     return QUICK if quick else thorough(device)
 
 

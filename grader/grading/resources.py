@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +22,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised
-from grader.grading.timing import BaselineStore, Roofline, workload
+from grader.grading.timing import Baselines, BaselineStore, Roofline, measure_baselines, workload
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count
@@ -55,9 +56,8 @@ class Resources:
         self.launcher = Launcher(
             self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
         )
-        folder = build_cache or default_build_cache()
-        self.cache = build.BuildCache(folder, self._toolchain.hash)
-        self.baselines = BaselineStore(folder)
+        self._folder = build_cache or default_build_cache()
+        self.cache = build.BuildCache(self._folder, self._toolchain.hash)
         self.roofline = Roofline()
         self._oracles: dict[tuple[str, Device, Precision], Oracle] = {}
 
@@ -151,6 +151,20 @@ class Resources:
             for worker in started:
                 if worker not in oracle.workers:
                     worker.close()
+
+    def baselines(self, oracle: Oracle, case: Case, *, tf32: bool) -> Baselines:
+        """The stored baselines of a case, else measured now in a worker of their own."""
+
+        def measure() -> Baselines:
+            with self.launcher.start(Role.REFERENCE, oracle.device) as worker:
+                return measure_baselines(worker, oracle, case, self.cache, tf32=tf32, limits=self.limits)
+
+        environment = self.environment(oracle.device)
+        return self._baselines.get(oracle.problem, case, environment, tf32, measure, oracle.precision)
+
+    @cached_property
+    def _baselines(self) -> BaselineStore:
+        return BaselineStore(self._folder)
 
     def build_apart(
         self,

@@ -1,4 +1,4 @@
-"""What this machine offers to the grader, with a remedy for everything that is missing."""
+"""Checks what this machine offers to the grader, with a remedy for everything that is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine: its CPU threads, its device memory in use, and what a verdict remembers of it."""
+"""This machine: the cores of this process, the device memory in use, and a verdict's environment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from grader._version import __version__
 from grader.machine.backends import DeviceBackend, backend
-from grader.machine.cores import threads_set
 from grader.machine.toolchain import Toolchain
 from grader.sandbox import Sandbox
 from grader.verdict.models import Device, Environment
@@ -19,9 +19,46 @@ MAX_CPU_THREADS = 8
 """More threads speed up few operators and make CPU times depend on what else the machine does."""
 
 
+@dataclass(frozen=True)
+class CoreShare:
+    """The cores that several grading processes on this machine share."""
+
+    builds: frozenset[int]
+    """Cores for builds of all processes."""
+    sharers: int
+    """How many processes build there."""
+    threads: int
+    """CPU threads of each worker."""
+
+
+_share: list[CoreShare] = []
+"""Empty until `share_cores`."""
+
+
+def share_cores(own: Iterable[int] | None, builds: Iterable[int], sharers: int, threads: int) -> None:
+    """Keep this process to `own` cores, unless that is None, and its builds to those of all sharers.
+
+    `threads` are those of each worker, as if it had all cores, so that its verdicts compare with others.
+    """
+    _share[:] = [CoreShare(frozenset(builds), sharers, threads)]
+    if own is not None:
+        os.sched_setaffinity(0, own)
+
+
+def build_cores() -> frozenset[int]:
+    """The cores of a worker that builds; empty if it uses those of this process."""
+    return _share[0].builds if _share else frozenset()
+
+
+def builds_at_a_time() -> int:
+    """The number of builds that this process runs at a time: one keeps two cores busy."""
+    cores = len(_share[0].builds) / _share[0].sharers if _share else len(os.sched_getaffinity(0))
+    return max(1, int(cores / 2))
+
+
 def thread_count() -> int:
     """CPU threads of each worker: the cores that this process may use, at most MAX_CPU_THREADS."""
-    return threads_set() or min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
+    return _share[0].threads if _share else min(MAX_CPU_THREADS, len(os.sched_getaffinity(0)))
 
 
 @contextlib.contextmanager

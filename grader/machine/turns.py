@@ -33,7 +33,7 @@ def alone() -> AbstractContextManager[None]:
 @contextmanager
 def _locked(kind: int) -> Iterator[None]:
     with _open(f"{_joined[0]}.next") as door, _open(_joined[0]) as lock:
-        fcntl.flock(door, fcntl.LOCK_EX)  # held while waiting: whoever asks later waits behind it
+        fcntl.flock(door, fcntl.LOCK_EX)  # held while waiting: a later process waits behind it
         fcntl.flock(lock, kind)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield

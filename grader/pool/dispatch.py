@@ -34,7 +34,7 @@ class Task:
     priority: int = 0
     future: Future[Verdict] = field(default_factory=Future)
     losses: list[str] = field(default_factory=list)
-    """How the processes ended that graded it."""
+    """Endings of the processes that graded it."""
     lost_at: set[str] = field(default_factory=set)
     """The names of their places."""
 
@@ -49,7 +49,7 @@ class Task:
 
 
 Held = deque[tuple[int, Task]]
-"""What a place has not answered, with its numbers; the first is being graded."""
+"""Tasks that a place has not answered, with their numbers; the first is being graded."""
 
 
 class Dispatcher:
@@ -73,7 +73,7 @@ class Dispatcher:
         self._places = {place.name: place for place in places}
         self._states = {name: PlaceState(name=name) for name in self._places}
         self._ready: dict[str, Ready] = {}
-        """What each place that has ever started reported."""
+        """The report of each place that has ever started."""
         self._waiting = FairQueue[Task]()
         self._held: dict[str, Held] = {name: deque() for name in self._places}
         self._changed = threading.Condition()

@@ -17,7 +17,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._levels: dict[int, OrderedDict[str, deque[T]]] = {}
-        """By priority: what waits by author, in the order of their turns."""
+        """Waiting items by priority and author, in the order of the authors' turns."""
         self._count = 0
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ def wanted_level() -> int | None:
 
 
 def send_from(level: int | None, send: Callable[[dict[str, object]], None]) -> None:
-    """From now on, send what this process logs from `level` on."""
+    """Send records of at least `level` that this process logs from now on."""
     if level is not None:
         logger = logging.getLogger(LOGGER)
         logger.setLevel(level)

@@ -16,7 +16,7 @@ from grader.verdict.models import Device, Environment, Status, Verdict
 
 
 class Engine(Protocol):
-    """What grades at a place: a `Grader`, or a stand-in that makes verdicts at no cost."""
+    """The part of `Grader` that a place needs; a stand-in makes verdicts at no cost."""
 
     def grade_many(self, work: Iterable[Request]) -> Generator[Verdict, None, None]:
         """Verdicts in the order of the work."""
@@ -56,9 +56,9 @@ class GradingLoop:
         """Given to the engine and not answered."""
         self._lock = threading.Lock()
         self._requests: dict[int, Request] = {}
-        """By number, what the engine has."""
+        """The engine's requests by number."""
         self._unwanted = set[int]()
-        """Numbers of what is to end and has not been answered."""
+        """Numbers of requests that are to end and have not been answered."""
 
     def put(self, work: Work | None) -> None:
         """Add work; None ends the loop."""

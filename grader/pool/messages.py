@@ -1,4 +1,4 @@
-"""What a pool and its places tell each other, as lines of JSON."""
+"""Messages between a pool and its places, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Cores(Value):
     """The cores of one process among several."""
 
     own: tuple[int, ...] | None = None
-    """For what is timed; None: all."""
+    """Cores for timed calls; None: all."""
     builds: tuple[int, ...]
     sharers: int
     """Processes that build on these cores."""
@@ -66,16 +66,16 @@ class Setup(Value):
     """The first line to a process."""
 
     engine: str
-    """`module:name` of what is called with the options and returns a grader."""
+    """`module:name` of a function of the options that returns a grader."""
     options: GraderOptions
     device: Device
-    """What is checked at the start."""
+    """The device to check at the start."""
     turns: str | None = None
     """The file by which the processes of a machine take turns."""
     cores: Cores | None = None
     """None: all, as for a single process."""
     log_level: int | None = None
-    """From which level on records of the logger `grader` come back; None: none do."""
+    """Least level of records of the logger `grader` that come back; None: none do."""
 
 
 class Trouble(Value):
@@ -102,7 +102,7 @@ class Answer(Value):
     ready: Ready | None = None
     verdict: Verdict | None = None
     trouble: Trouble | None = None
-    """With a number the request's own; else no place can start."""
+    """With a number, the exception of that request; without one, no place can start."""
     device_fault: str | None = None
     """Why the device no longer works."""
     log: dict[str, object] | None = None

@@ -10,7 +10,7 @@ from grader.verdict.value import Value
 
 
 class Ready(Value):
-    """What a place reports when it has started."""
+    """The report of a place that has started."""
 
     environments: dict[Device, Environment]
     """The environment of its verdicts, by device."""
@@ -56,7 +56,7 @@ class Place(Protocol):
 
     name: str
     device: Device
-    """What submissions run on that run on any device."""
+    """The device for submissions that run on any."""
     depth: int
     """Most requests that it holds: the one in hand, and those behind it that it prepares for."""
 

@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def _engine(setup: Setup) -> Engine:
-    from grader.machine import cores, host, turns
+    from grader.machine import host, turns
 
     if setup.turns is not None:
         turns.join(setup.turns)
     if setup.cores is not None:
         share = setup.cores
-        cores.set_apart(share.own, share.builds, share.sharers, host.thread_count())
+        host.share_cores(share.own, share.builds, share.sharers, host.thread_count())
     return make_engine(setup.engine, setup.options)
 
 

@@ -121,7 +121,7 @@ class RemotePlace:
         return Answer(number=number, trouble=Trouble.of(result)).model_dump_json(exclude_none=True)
 
     def _hand_over(self) -> None:
-        """In the order of arrival, each after its build."""
+        """The requests in the order of arrival, each after its build."""
         while True:
             line, bundle = self._arriving.get()
             work = Work.model_validate_json(line)

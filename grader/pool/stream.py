@@ -22,7 +22,7 @@ KEPT_VERDICTS = 256
 
 
 def same(request: Request) -> Same:
-    """What two requests with one verdict have in common."""
+    """The key that requests with the same verdict share."""
     submission, problem = request.submission, request.problem
     text = submission.unreadable or submission.source_hash
     return problem.id, problem.source_hash, request.device, request.precision, text

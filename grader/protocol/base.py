@@ -95,7 +95,7 @@ class TensorInfo(Message):
 
 
 class Result(Message):
-    """What a worker reports about one step. A claim: bounded and schema-checked, never believed as such."""
+    """A worker's report on one step. A claim: bounded and schema-checked, never believed as such."""
 
     kinds: ClassVar[list[type[Result]]] = []
     """All result classes, in order of declaration."""

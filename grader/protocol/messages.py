@@ -78,7 +78,7 @@ class Failure(Message):
 
 
 class Evidence(Message):
-    """What a worker reports about one job: a result for each step up to the first that raised."""
+    """A worker's report on one job: a result for each step up to the first that raised."""
 
     id: int
     results: Annotated[tuple[AnyResult, ...], Many] = ()

@@ -50,7 +50,7 @@ class PutInputs(Step):
 
 
 class Outputs(Result):
-    """What forward returned, flattened: `output`, or `output[0]`, `output['key']`, ..."""
+    """The tensors that forward returned, flattened: `output`, or `output[0]`, `output['key']`, ..."""
 
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
@@ -140,7 +140,7 @@ class Backward(Step):
 
 
 class Reach(Message):
-    """How far one operand's gradient gets."""
+    """The point that one operand's gradient reaches."""
 
     operand: Name
     reached: bool
@@ -152,7 +152,7 @@ class Reach(Message):
 
 
 class Traced(Result):
-    """Where the gradients of the requested operands get lost."""
+    """The places where gradients of the requested operands get lost."""
 
     did: Literal["traced"] = "traced"
     operands: Annotated[tuple[Reach, ...], Many] = ()

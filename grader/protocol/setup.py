@@ -53,7 +53,7 @@ class Attach(Step):
 
 
 class Warmed(Result):
-    """How quickly the GPU takes up work of this process."""
+    """The speed at which the GPU takes up work of this process."""
 
     did: Literal["warmed"] = "warmed"
     launch_ms: Milliseconds
@@ -103,7 +103,7 @@ class Import(Step):
     file_name: str
     class_name: str
     dtype: Literal["bfloat16", "float16"] | None = None
-    """What the floating parameters and buffers of its models are converted to; None leaves them."""
+    """The dtype of its models' floating parameters and buffers; None leaves them."""
     tf32: bool = False
     """Every call may use TensorFloat-32, in cuBLAS and cuDNN."""
     use_bundle: bool = False
@@ -129,7 +129,7 @@ class CompiledAhead(Result):
     did: Literal["compiled_ahead"] = "compiled_ahead"
     builds: Annotated[tuple[BuildEvent, ...], Many] = ()
     note: Text = ""
-    """What ended the run on fake tensors before its end."""
+    """The error that ended the run on fake tensors early."""
 
 
 class CompileAhead(Step):
@@ -142,7 +142,7 @@ class CompileAhead(Step):
 
 
 class Kept(Result):
-    """What just-in-time compilers left."""
+    """The files that just-in-time compilers left."""
 
     did: Literal["kept"] = "kept"
     added: Annotated[int, Field(ge=0, le=1 << 40)]

@@ -67,7 +67,7 @@ def _has_summaries(board: Leaderboard) -> bool:
 
 
 def empty_line(board: Leaderboard) -> str:
-    """What is printed instead of an empty board."""
+    """The text that is printed instead of an empty board."""
     of = "" if board.labels.precision is Precision.FP32 else f" of {board.labels.precision}"
     return f"no verdict on the {board.board} board{of} yet"
 
@@ -96,7 +96,7 @@ def entrant(entry: Entry) -> str:
 
 
 def left_out_line(board: Leaderboard) -> str | None:
-    """How many submissions the board leaves out for their labels; None if there is none."""
+    """A line on the submissions that the board leaves out for their labels; None if there is none."""
     if not board.left_out:
         return None
     many = "1 submission" if board.left_out == 1 else f"{board.left_out} submissions"

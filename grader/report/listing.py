@@ -29,7 +29,7 @@ class ListFormat(StrEnum):
 
 @dataclass(frozen=True)
 class Listing(Generic[Item]):
-    """How to print items of one kind."""
+    """Columns and texts for printing items of one kind."""
 
     columns: tuple[str, ...]
     cells: Callable[[Item], Sequence[str]]
@@ -37,7 +37,7 @@ class Listing(Generic[Item]):
     json: Callable[[Item], str]
     """One line of JSON."""
     tables: Callable[[Iterable[Item]], Iterable[RenderableType]]
-    """What a terminal shows, part by part as it is known."""
+    """Parts that a terminal shows, each as soon as it is known."""
 
 
 def print_listing(listing: Listing[Item], items: Iterable[Item], form: ListFormat | None) -> None:

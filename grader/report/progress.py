@@ -72,7 +72,7 @@ class BatchProgress:
         self._advance(None)
 
     def work(self) -> Work:
-        """What the batch does now, as others see it."""
+        """The batch's present work, as others see it."""
         return self.pace.work(None if self._total is None else self._total - self._shown)
 
     def _advance(self, status: Status | None) -> None:

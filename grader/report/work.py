@@ -1,4 +1,4 @@
-"""What graders are doing, in a line each: workers, rate, time left, failures."""
+"""The present work of graders, in a line each: workers, rate, time left, failures."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import select
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,24 +104,24 @@ class Bubblewrap(Sandbox):
         copy: Callable[..., Copy] | None = None,
     ) -> SandboxedProcess:
         """Start a sandbox; `orders` are those of its first command that depend on the kind of start."""
-        user = UserId() if is_root() else None
-        info, files = Pipe(), _mounts.Files()
-        cgroup: Cgroup | None = None
-
-        def clean_up() -> None:
-            if user is not None:
-                user.release()
-            if cgroup is not None:
-                cgroup.remove()
-
-        try:
+        with ExitStack() as starting, ExitStack() as kept:
+            user_id = None
+            if is_root():
+                user = UserId()
+                kept.callback(user.release)
+                user_id = user.number
             cgroup = Cgroup(self._hierarchies, limits)
-            user_id = user.number if user is not None else os.getuid()
-            mounts = _mounts.arguments(limits, user_id, readonly, hidden, gpu, files)
+            kept.callback(cgroup.remove)
+            info, files = Pipe(), _mounts.Files()
+            starting.callback(info.close)
+            starting.callback(files.close)
+            mounts = _mounts.arguments(
+                limits, os.getuid() if user_id is None else user_id, readonly, hidden, gpu, files
+            )
             filter_fd = files.add(program())
             restrictions = {
                 "directory": "/tmp",
-                "user_id": user.number if user is not None else None,
+                "user_id": user_id,
                 "parent_pid": None,
                 "rlimits": limits.rlimits(memory=not gpu and "memory" not in self._hierarchies, processes=True),
                 "landlock_read": ["/"],
@@ -132,7 +132,7 @@ class Bubblewrap(Sandbox):
             plan = Plan(
                 command=[
                     *cgroup.join_command,
-                    *(self._bubblewrap, *(_AS_ROOT if user is not None else _AS_USER), *_ALWAYS),
+                    *(self._bubblewrap, *(_AS_USER if user_id is None else _AS_ROOT), *_ALWAYS),
                     *("--info-fd", str(info.write_fd), *mounts, "--seccomp", filter_fd, "--"),
                 ],
                 orders={**restrictions, **orders},
@@ -142,12 +142,7 @@ class Bubblewrap(Sandbox):
                 copy=copy(orders=of_copy, cgroups=cgroup.folders) if copy is not None else None,
             )
             launched = launch(plan, info)
-        except BaseException:
-            clean_up()
-            raise
-        finally:
-            info.close()
-            files.close()
+            clean_up = kept.pop_all().close
         return SandboxedProcess(launched, limits, NamespaceTree(launched.pid_fd), cgroup, clean_up=clean_up)
 
 

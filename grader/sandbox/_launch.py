@@ -33,7 +33,7 @@ START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start."""
+    """A sandbox to start: its command, orders and descriptors."""
 
     command: list[str]
     """The command before the inner launcher: joins the cgroup, enters the sandbox."""

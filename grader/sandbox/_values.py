@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sandbox may use. Every field is enforced, or `Sandbox.layers` lacks its layer."""
+    """The limits of one sandbox. Every field is enforced, or `Sandbox.layers` lacks its layer."""
 
     wall_seconds: float
     """Time from the start of the command until all its processes are killed."""
@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a sandboxed command ended. Exactly one of `returncode` and `signal` is set."""
+    """The end of a sandboxed command. Exactly one of `returncode` and `signal` is set."""
 
     returncode: int | None
     """Exit status, 0 to 255."""
@@ -71,7 +71,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Output:
-    """What a sandbox printed, stdout and stderr in the order of arrival."""
+    """The output of a sandbox, stdout and stderr in the order of arrival."""
 
     text: str
     """Head and tail, with a line between them that says how much is left out; invalid UTF-8 is replaced."""

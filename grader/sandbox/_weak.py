@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from grader.errors import SandboxUnavailable
@@ -55,22 +55,18 @@ class Weak(Sandbox):
         visible = [*_mounts.interpreter(), *readonly, *(_mounts.library_path() if gpu else [])]
         if is_root():
             _require_reachable([Path(sys.executable), *visible])
-        user = UserId() if is_root() else None
-        user_id = user.number if user is not None else None
-        scratch = tempfile.mkdtemp(prefix=f"grader-weak-{os.getpid()}-")
-        cgroup: Cgroup | None = None
-
-        def clean_up() -> None:
-            shutil.rmtree(scratch, ignore_errors=True)
-            if user is not None:
-                user.release()
-            if cgroup is not None:
-                cgroup.remove()
-
-        try:
+        with ExitStack() as kept:
+            user_id = None
+            if is_root():
+                user = UserId()
+                kept.callback(user.release)
+                user_id = user.number
+            scratch = tempfile.mkdtemp(prefix=f"grader-weak-{os.getpid()}-")
+            kept.callback(shutil.rmtree, scratch, ignore_errors=True)
             if user_id is not None:
                 os.chown(scratch, user_id, user_id)
             cgroup = Cgroup(self._hierarchies, limits)
+            kept.callback(cgroup.remove)
             devices = [*_DEVICES, *(_mounts.gpu_devices() if gpu else [])]
             read = [*_mounts.SYSTEM, *_mounts.CONFIGURATION, *_READABLE, *map(str, visible)]
             plan = Plan(
@@ -83,7 +79,7 @@ class Weak(Sandbox):
                     "user_id": user_id,
                     "parent_pid": os.getpid(),
                     "rlimits": limits.rlimits(
-                        memory=not gpu and "memory" not in self._hierarchies, processes=user is not None
+                        memory=not gpu and "memory" not in self._hierarchies, processes=user_id is not None
                     ),
                     "landlock_read": read,
                     "landlock_write": [scratch, "/proc/self", *devices],
@@ -92,9 +88,7 @@ class Weak(Sandbox):
                 pass_fds=tuple(pass_fds),
             )
             launched = launch(plan)
-        except BaseException:
-            clean_up()
-            raise
+            clean_up = kept.pop_all().close
         tree = _SessionTree(launched.pid, user_id, cgroup)
         return SandboxedProcess(launched, limits, tree, cgroup, clean_up=clean_up)
 

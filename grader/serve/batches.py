@@ -52,7 +52,7 @@ def batches(intake: Intake, stopping: Callable[[], bool]) -> APIRouter:
 
     @router.get("/{batch_id}")
     def counts(batch_id: str, authorization: Authorization = "") -> BatchState:
-        """How many lines of a batch have ended, and with which verdicts."""
+        """The number of lines of a batch that have ended, and their verdicts."""
         return _state(intake, batch_id, authorization)
 
     @router.get("/{batch_id}/verdicts", response_class=StreamingResponse)

@@ -106,7 +106,7 @@ def _poll(store: Store, after: int) -> tuple[list[Row], Runs]:
 
 
 def _doing(store: Store) -> dict[int, list[str]]:
-    """By run that grades now: lines about it and its workers."""
+    """Lines about each run that grades now and its workers."""
     found = {}
     for one in at_work(store):
         if one.work is not None:

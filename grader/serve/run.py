@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 3
 
 @dataclass(frozen=True)
 class Taking:
-    """How a server takes and grades submissions."""
+    """Settings of a server that takes and grades submissions."""
 
     options: GraderOptions
     gpus: str | None = None

@@ -57,7 +57,7 @@ class GradingService:
         """Lines in the queue by owner."""
         self._under_way: dict[int, Waiting] = {}
         self._versions = Counter[str]()
-        """By batch: how often something of it has ended."""
+        """Number of changes to each batch, by which a stream sees that there is something new."""
         self._closing = False
         self._pace = Pace()
         self.fault: str | None = None
@@ -193,7 +193,7 @@ class GradingService:
                     self._batch = None
 
     def _lines(self) -> Iterator[tuple[Pair, Waiting] | None]:
-        """What is to be graded next, until the server stops; None every second."""
+        """The requests to grade next, until the server stops; None every second."""
         while not self._closing:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or self._queue, LOOK_SECONDS)

@@ -70,7 +70,7 @@ class Snapshot:
 
     @cached_property
     def choices(self) -> Choices:
-        """What the filtered list's form offers."""
+        """The choices of the filtered list's form."""
         return choices(self.rows)
 
     @cached_property

@@ -65,7 +65,7 @@ class Rate:
     def __init__(self, a_minute: int) -> None:
         self._a_minute = a_minute
         self._left: dict[str, tuple[float, float]] = {}
-        """By owner: requests that are free, and when that was."""
+        """By owner: the requests that were left, and the time of that count."""
         self._lock = threading.Lock()
 
     def wait_seconds(self, owner: Owner) -> float:

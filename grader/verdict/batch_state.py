@@ -6,7 +6,7 @@ from grader.verdict.value import Value
 
 
 class BatchState(Value):
-    """How far a batch is."""
+    """The state of a batch."""
 
     id: str
     owner: str

@@ -10,7 +10,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Code(NamedTuple):
-    """What a diagnosis code means."""
+    """The meaning of a diagnosis code."""
 
     stage: str
     """The stage that reports it, unless a diagnosis names another."""

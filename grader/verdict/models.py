@@ -183,7 +183,7 @@ class Environment(Value):
 
 
 class Settings(Value):
-    """What the user requested; a stored verdict is reused only for the same settings."""
+    """The user's settings; a stored verdict is reused only for the same ones."""
 
     device: Device
     variant: str | None = None
@@ -201,7 +201,7 @@ class Settings(Value):
 
 
 class TimeLimits(Value):
-    """How long a submission, and what is compared with it, may take before it is stopped, in seconds."""
+    """Seconds that a submission, and what is compared with it, may take before it is stopped."""
 
     build: float = 600.0
     """Import, including compilation."""
@@ -215,7 +215,7 @@ class TimeLimits(Value):
 
 
 class Verdict(Value):
-    """What the grader found about one submission: build, forward, backward and speed."""
+    """The result of grading one submission: build, forward, backward and speed."""
 
     schema_version: int = SCHEMA_VERSION
     verdict_id: int | None = None

@@ -24,16 +24,16 @@ class Precision(StrEnum):
 
     @property
     def meaning(self) -> Meaning:
-        """What it means for the workers, the reference and the roofline bound."""
+        """Its meaning for the workers, the reference and the roofline bound."""
         return _MEANINGS[self]
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a precision means."""
+    """The meaning of a precision."""
 
     dtype: Literal["bfloat16", "float16"] | None
-    """What model and floating inputs are converted to; None leaves them as the problem makes them."""
+    """The dtype of model and floating inputs; None leaves them as the problem makes them."""
     tf32: bool = False
     """TensorFloat-32 is allowed in every call, in cuBLAS and cuDNN. Only devices that have it are graded on."""
 

@@ -70,7 +70,7 @@ class PassLines(Value):
     """Of all kernels; on the CPU, of the pass."""
     calls: float
     work: Amount | None = None
-    """What no implementation of this pass can avoid."""
+    """Work that no implementation of this pass can avoid."""
     kernels: tuple[KernelLine, ...] = ()
     operators: tuple[OperatorLine, ...] = ()
 

@@ -74,7 +74,7 @@ _COMPILING = re.compile(rf"\b(?:{'|'.join(sorted(_COMPILERS))})\s*\(|@\s*(?:{'|'
 
 
 class SourceReading(NamedTuple):
-    """What a source says about itself."""
+    """The result of reading a source."""
 
     labels: dict[str, bool]
     compiled: bool

@@ -1,4 +1,4 @@
-"""What a worker keeps between jobs: shared regions, models, inputs, tapes and gradients."""
+"""The state that a worker keeps between jobs: shared regions, models, inputs, tapes and gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Inputs:
 
 @dataclass
 class Tape:
-    """What one forward returned, and the leaves that it can be differentiated with respect to."""
+    """The outputs of one forward, and the leaves that it can be differentiated with respect to."""
 
     outputs: dict[str, object]
     leaves: dict[str, torch.Tensor]
@@ -44,7 +44,7 @@ class Session:
     submitted: type | None = None
     """The class that was imported last."""
     dtype: torch.dtype | None = None
-    """What its models are converted to."""
+    """The dtype that its models are converted to."""
     tf32: bool = False
     """Every call may use TensorFloat-32."""
     models: dict[str, nn.Module] = field(default_factory=dict)

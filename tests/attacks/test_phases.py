@@ -138,7 +138,7 @@ def seen(candidate):
 
 
 @pytest.fixture(scope="module")
-def phases():
+def phases(several_threads):
     """What the untimed calls saw, and what the timed ones of another process did."""
     problem = cases.problem("two_linears")
     submission = cases.submission(cases.CASES / "honest_plain" / "two_linears.py", "two_linears")

@@ -1,4 +1,4 @@
-"""Several graders and processes with one database: each source is graded once, whoever is killed meanwhile."""
+"""Several graders and processes with one database: each source is graded once, whatever is killed meanwhile."""
 
 import json
 import os
@@ -17,16 +17,22 @@ from tests import samples
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = """
-import os, sys
+import os, sys, time
+from pathlib import Path
 import grader.cli.grading
 import grader.pool.pool
 from tests.fakes import FakeGrader
 
 
 class Noted(FakeGrader):
+    count = 0
+
     def grade(self, request):
         with open("graded", "a") as file:
             print(request.submission.author, file=file)
+        self.count += 1
+        while self.count > {free} and not Path({gate!r}).exists():
+            time.sleep(0.02)
         return super().grade(request)
 
 
@@ -39,23 +45,26 @@ grader.cli.main()
 
 @pytest.fixture
 def batch(tmp_path):
-    """`batch(count, *commands)` writes a JSONL file with so many sources."""
+    """`batch(count, *commands)` writes a JSONL file with so many sources; `later` is a command of all but the first."""
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "scale.py").write_text(samples.PROBLEM_SOURCE)
 
-    def write(count, *commands):
+    def write(count, *commands, author="author", later=""):
         lines = []
         for number in range(count):
-            source = "\n".join([f"# {number}", *(f"# {command}" for command in commands), samples.SUBMISSION_SOURCE])
-            lines.append(json.dumps({"problem": "scale", "source": source, "author": f"author{number}"}))
+            own = [str(number), *commands, later if number else ""]
+            source = "\n".join([*(f"# {command}" for command in own), samples.SUBMISSION_SOURCE])
+            lines.append(json.dumps({"problem": "scale", "source": source, "author": f"{author}{number}"}))
         (tmp_path / "batch.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
     return write
 
 
-def start(tmp_path, *options, seconds=0.05):
+def start(tmp_path, *options, seconds=0.05, free=1000, gate=""):
+    """A run, of which all but the first `free` gradings wait for the file `gate`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", MAIN.format(seconds=seconds), "grade", "batch.jsonl", "--problems", "problems"]
+    code = MAIN.format(seconds=seconds, free=free, gate=gate)
+    command = [sys.executable, "-c", code, "grade", "batch.jsonl", "--problems", "problems"]
     pipe = subprocess.PIPE
     return subprocess.Popen([*command, *options], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
 
@@ -159,16 +168,29 @@ def test_a_database_that_is_deleted_under_a_pool_loses_no_verdict(tmp_path, batc
 
 
 def test_a_run_with_a_higher_priority_goes_first(tmp_path, batch):
+    def graded(name):
+        return [line for line in (tmp_path / "graded").read_text().splitlines() if line.startswith(name)]
+
     batch(12)
-    low = start(tmp_path, seconds=0.4)
+    low = start(tmp_path, seconds=0.4, free=2, gate="low goes on")
     low.stdout.readline()
     (tmp_path / "batch.jsonl").rename(tmp_path / "first.jsonl")
-    batch(4, "urgent")
-    code, out, err = finish(start(tmp_path, "--priority", "1", seconds=0.4))
-    before = len((tmp_path / "graded").read_text().split())
+    batch(4, "urgent", author="urgent")
+    high = start(tmp_path, "--priority", "1", free=0, gate="high goes on")
+    while not graded("urgent"):
+        assert high.poll() is None
+        time.sleep(0.05)
+    (tmp_path / "low goes on").touch()
+    assert "a grader with a higher priority is at work" in low.stderr.readline()
+    before = graded("author")
+    assert len(before) < 12
+    (tmp_path / "high goes on").touch()
+    code, out, err = finish(high)
     assert (code, len(out)) == (0, 4), err
-    assert before <= 4 + 6  # what the other had begun
     assert finish(low)[0] == 0
+    lines = (tmp_path / "graded").read_text().splitlines()
+    assert [line for line in lines[: lines.index("urgent3")] if line.startswith("author")] == before
+    assert graded("author") == [f"author{number}" for number in range(12)]
 
 
 def cancelled(tmp_path, *arguments):
@@ -180,10 +202,11 @@ def cancelled(tmp_path, *arguments):
 
 
 def test_an_author_s_gradings_are_cancelled_from_another_process(tmp_path, batch):
-    batch(6, "sleep: 1")
+    batch(6, "sleep: 1", later="wait for: go on")
     grading = start(tmp_path, "--workers", "1")
     grading.stdout.readline()
     assert "told 1 grader" in cancelled(tmp_path, "--author", "author4").stdout
+    (tmp_path / "go on").touch()
     code, _, err = finish(grading)
     assert code == 0, err
     assert authors(tmp_path) == [f"author{number}" for number in (0, 1, 2, 3, 5)]

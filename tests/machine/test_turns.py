@@ -1,4 +1,4 @@
-"""Processes take turns: one alone, or several that share; whoever waits to be alone comes before later ones."""
+"""Processes take turns: one alone, or several that share; one that waits to be alone comes before later ones."""
 
 import select
 import subprocess

@@ -1,6 +1,6 @@
 """What a pool's processes call in tests and benchmarks in place of a `Grader`: verdicts at no cost, ends on demand.
 
-Lines of a submission's source are commands, such as `# sleep: 0.1`, `# die: 9` and `# die once: PATH`.
+Lines of a submission's source are commands, such as `# sleep: 0.1`, `# wait for: PATH`, `# die` and `# die once: PATH`.
 """
 
 import logging
@@ -31,12 +31,11 @@ class CheapGrader(FakeGrader):
 
     def grade(self, request):
         source = request.submission.source
+        if path := re.search(r"^# wait for: (.+)$", source, re.MULTILINE):
+            self._wait(request, lambda: Path(path[1]).exists())
         if seconds := re.search(r"^# sleep: (.+)$", source, re.MULTILINE):
             until = time.monotonic() + float(seconds[1])
-            while (left := until - time.monotonic()) > 0:
-                time.sleep(min(left, 0.05))
-                if any(one is request for one in self._unwanted):
-                    raise Cancelled("cancelled")
+            self._wait(request, lambda: time.monotonic() >= until)
         if text := re.search(r"^# log: (.+)$", source, re.MULTILINE):
             logging.getLogger("grader.grading").info("%s", text[1], extra={"stage": "build"})
         if re.search("^# die$", source, re.MULTILINE):
@@ -48,6 +47,13 @@ class CheapGrader(FakeGrader):
         verdict = super().grade(request)
         self._lost = verdict.status is Status.GRADER_ERROR
         return verdict
+
+    def _wait(self, request, done):
+        """Wait until it is done. Raises Cancelled if the request is stopped meanwhile."""
+        while not done():
+            time.sleep(0.02)
+            if any(one is request for one in self._unwanted):
+                raise Cancelled("cancelled")
 
     def environment_for(self, request):
         return self.environment_on(request.device)

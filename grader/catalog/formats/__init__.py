@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class NamedBy:
-    """What the name of a submission's file says."""
+    """The parts of a submission's file name."""
 
     problem_id: str
     label: str | None = None

@@ -64,29 +64,15 @@ def judge_backward(
         with watch.of(case.variant):
             judged = judge_products(candidate, case)
         candidate.release_after(case, "backward")
-        diagnoses = judged.diagnoses
-        status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
+        status = StageStatus.FAILED if judged.diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
         _keep_worst(rows, judged.checks)
-        if not diagnoses:
-            continue
-        if not judged.gradients_are_right and experiment_cases:
-            selected = () if judged.missing else experiments("cause", "train")
-            in_eval_too = [one.in_eval for one in experiment_cases if one.in_eval is not None]
-            same_mode = (one for one in (*experiment_cases, *in_eval_too) if one.first.training == case.training)
-            run_on = replace(next(same_mode, experiment_cases[0]), in_eval=None)
-            diagnoses = explain(candidate, oracle, cases, case, judged, run_on)
-        break
+        if judged.diagnoses:
+            diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
+            break
     else:
         if experiment_cases:
-            checks, first = experiments("post-check", "train"), experiment_cases[0].first
-            turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
-            limit = seconds / (turns * len(checks))
-            each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
-            drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST)
-            diagnoses = _post_checks(candidate, oracle, cases, experiment_cases, drawn)
-            diagnoses += left_out("post-checks", [one.code for one in drawn.left_out], each)
-            selected = drawn.begun
+            diagnoses, selected = _post_checks(candidate, oracle, cases, experiment_cases, watch, seconds)
         diagnoses += _not_comparable(cases)
     diagnoses = errors_first(diagnoses)
     result = BackwardResult(
@@ -99,14 +85,39 @@ def judge_backward(
     return BackwardJudgement(result, tuple(diagnoses))
 
 
+def _explained(
+    candidate: Candidate,
+    oracle: Oracle,
+    cases: Sequence[Case],
+    case: Case,
+    judged: JudgedProduct,
+    experiment_cases: Sequence[Cases],
+) -> tuple[list[Diagnosis], Sequence[Experiment]]:
+    """The diagnoses of a wrong product, and the experiments that looked for its cause, in the case's mode."""
+    if judged.gradients_are_right or not experiment_cases:
+        return judged.diagnoses, ()
+    in_eval_too = [one.in_eval for one in experiment_cases if one.in_eval is not None]
+    same_mode = (one for one in (*experiment_cases, *in_eval_too) if one.first.training == case.training)
+    run_on = replace(next(same_mode, experiment_cases[0]), in_eval=None)
+    selected = () if judged.missing else experiments("cause", "train")
+    return explain(candidate, oracle, cases, case, judged, run_on), selected
+
+
 def _post_checks(
     candidate: Candidate,
     oracle: Oracle,
     cases: Sequence[Case],
     experiment_cases: Sequence[Cases],
-    drawn: Drawn[Experiment],
-) -> list[Diagnosis]:
+    watch: Stopwatch,
+    seconds: float,
+) -> tuple[list[Diagnosis], Sequence[Experiment]]:
+    """The diagnoses of the post-checks for which there is time, and these experiments."""
     in_train, *others = experiment_cases
+    checks, first = experiments("post-check", "train"), in_train.first
+    turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
+    limit = seconds / (turns * len(checks))
+    each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
+    drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST)
     diagnoses = controlled_experiments(candidate, oracle, in_train, drawn)
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:
@@ -114,8 +125,8 @@ def _post_checks(
             more = controlled_experiments(candidate, oracle, other, in_eval_too)
             diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(diagnoses) is Status.CORRECT:
-        diagnoses += check_other_sizes(candidate, oracle, cases, in_train.first, diagnoses)
-    return diagnoses
+        diagnoses += check_other_sizes(candidate, oracle, cases, first, diagnoses)
+    return [*diagnoses, *left_out("post-checks", [one.code for one in drawn.left_out], each)], drawn.begun
 
 
 def _not_comparable(cases: Sequence[Case]) -> list[Diagnosis]:

@@ -56,17 +56,18 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
         return []
     for substitute, code, text, remedy in LOOKALIKES:
         expected = known_mistakes.gradients(oracle, case, substitute)
-        alike = [
+        matching = [
             case.operand_names[name]
             for name, value in wrong.items()
             if name in expected and tolerance.check(expected[name], value).status == "passed"
         ]
-        if alike:
-            what = f"the gradient{'s' * (len(alike) > 1)} of {names(alike)} {'are' if len(alike) > 1 else 'is'} {text}"
+        if matching:
+            verb = "are" if len(matching) > 1 else "is"
+            what = f"the gradient{'s' * (len(matching) > 1)} of {names(matching)} {verb} {text}"
             none = [case.operand_names[name] for name in wrong if case.gradients[name] is None and name in expected]
             if none:
                 what += f"; the reference gives {names(none)} no gradient"
-            where, detail = f"variant {case.name}", {"operands": alike}
+            where, detail = f"variant {case.name}", {"operands": matching}
             return [diagnose(code, what, where=where, remedy=remedy, stage="backward", detail=detail)]
     return _rounded(case, wrong)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,11 +70,8 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     if result.failure is not None:
         return _judge_failure(candidate, case, result, result.failure)
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
-    detached = (
-        [name for name in case.cotangents if not outputs[name].requires_grad]
-        if set(outputs) >= set(case.cotangents)
-        else []
-    )
+    known = set(outputs) >= set(case.cotangents)
+    detached = [name for name in case.cotangents if known and not outputs[name].requires_grad]
     actual = product(candidate, case, result)
     checks, faults = classify(case, actual)
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
@@ -84,24 +81,30 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
     if undetached and not diagnoses:
         diagnoses = _reaches(candidate, case, undetached)
-    for name in case.outputs:
-        check = check_output(case, result, f"output:a:{name}", name)
-        if check.status == "failed":
-            what, remedy = (
-                f"with gradients enabled, {check.message}",
-                "compute the same output with and without gradients",
-            )
-            where = f"variant {case.name}"
-            output = diagnose("output_wrong", what, where=where, remedy=remedy, stage="backward")
-            # What is missing decides the status, so it stays.
-            diagnoses = [output, *diagnoses] if lost or detached else fold(output, diagnoses)
+    for output in _wrong_outputs(case, result):
+        # What is missing decides the status, so it stays.
+        diagnoses = [output, *diagnoses] if lost or detached else fold(output, diagnoses)
     if not diagnoses:
         diagnoses = _buffers_differ(candidate, case, result)
     return JudgedProduct(checks, diagnoses, actual, present)
 
 
+def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
+    """`output_wrong` for each output of the forward with gradients enabled."""
+    for name in case.outputs:
+        check = check_output(case, result, f"output:a:{name}", name)
+        if check.status == "failed":
+            yield diagnose(
+                "output_wrong",
+                f"with gradients enabled, {check.message}",
+                where=f"variant {case.name}",
+                stage="backward",
+                remedy="compute the same output with and without gradients",
+            )
+
+
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
-    """What gets a gradient through outputs that carry none in the reference. A Function may return zeros there."""
+    """`unexpected_gradient` if outputs that the reference detaches carry a gradient other than zero."""
     expected = {name: case.outputs[name] for name in undetached}
     given = {name: draw_cotangent(of.shape, of.dtype, candidate.device, False) for name, of in expected.items()}
     result = candidate.attempt(ask(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}")

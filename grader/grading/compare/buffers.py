@@ -20,7 +20,7 @@ USUAL = "update buffers as the reference does"
 
 
 class Update(NamedTuple):
-    """What a wrong update did."""
+    """A description of a wrong update."""
 
     text: str
     """Follows the buffer's name."""
@@ -42,9 +42,9 @@ def explain_buffers(
     by_text: dict[str, list[str]] = {}
     for name, update in found.items():
         by_text.setdefault(update.text, []).append(name)
-    said = [f"{names(group)} {text}" for text, group in by_text.items()]
+    clauses = [f"{names(group)} {text}" for text, group in by_text.items()]
     remedies = dict.fromkeys(update.remedy for update in found.values())
-    return "; ".join(said), "; ".join(remedies) or USUAL
+    return "; ".join(clauses), "; ".join(remedies) or USUAL
 
 
 def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, right: torch.Tensor) -> Update:

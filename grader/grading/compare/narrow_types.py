@@ -1,4 +1,4 @@
-"""What the tolerance is for tensors of 16 bits, where one rounding changes an element by up to 0.4%.
+"""The tolerance for tensors of 16 bits, where one rounding changes an element by up to 0.4%.
 
 There the error of eager PyTorch is that of rounding its results, and a factor of four would hide real faults. A right
 kernel rounds as often as eager PyTorch, or less: with the baseline error that of eager PyTorch or of the exact values

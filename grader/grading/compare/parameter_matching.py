@@ -17,7 +17,7 @@ class Matching:
     """The pairs that were found, and the tensors of either side that have no counterpart."""
 
     places: Mapping[str, Place]
-    """Where the candidate keeps each of the reference's tensors."""
+    """The place of each of the reference's tensors in the candidate."""
     missing: tuple[str, ...] = ()
     """Reference tensors that the candidate does not have."""
     extra: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Where a candidate keeps a reference's tensor: in which of its own, in which order, in which part."""
+"""The place of a reference's tensor in a candidate: in which tensor, in which order, in which part."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def wrong(
     small: float,
     share: float,
 ) -> str | None:
-    """What is wrong with the elements of at most the size `small`, if anything.
+    """A text on wrong elements of at most the size `small`, if any.
 
     In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
     of the spread, which is asked for only if the former does not suffice.

@@ -67,7 +67,7 @@ class Ties:
                 largest = total.largest(spread)[group].view(moved.shape)
                 room = torch.where(ours, nonsmooth.FACTOR * largest, room)
                 shared |= ours
-            # At a kink in 0 itself, all runs agree, and a candidate follows the reference's convention.
+            # At a non-smooth point in 0 itself, all runs agree, and a candidate follows the reference's convention.
             differ = runs.amax(0) - runs.amin(0) > nonsmooth.BASELINE_ERRORS * allowed
             moved = (moved & ((operand != 0) | differ)) | shared
         if bool((error > room + allowed)[moved].any()):
@@ -196,7 +196,7 @@ def _leading(count: int) -> Iterator[tuple[int, ...]]:
 
 
 class _Sums:
-    """What the elements of each group get together."""
+    """The sum of each group's elements."""
 
     def __init__(self, group: torch.Tensor, gaps: torch.Tensor, allowed: torch.Tensor) -> None:
         """`gaps` are the differences of the runs from the right tensor."""

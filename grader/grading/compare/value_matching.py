@@ -96,7 +96,7 @@ def _part_at(tensor: torch.Tensor, axis: int, start: int, left: Tensors) -> tupl
 
 
 def _traits(tensor: torch.Tensor) -> Hashable:
-    """What reordering does not change: dtype, number of elements, extremes."""
+    """Properties that reordering keeps: dtype, number of elements, extremes."""
     if not tensor.numel():
         return tensor.dtype, 0
     low, high = torch.aminmax(torch.view_as_real(tensor) if tensor.is_complex() else tensor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.grading.forward import input_sensitivity, output_dependence, output_lifetime
+from grader.grading.forward import output_dependence, repeated_forwards
 from grader.grading.forward.judge import ForwardJudgement, judge_forward
 
-__all__ = ["ForwardJudgement", "input_sensitivity", "judge_forward", "output_dependence", "output_lifetime"]
+__all__ = ["ForwardJudgement", "judge_forward", "output_dependence", "repeated_forwards"]

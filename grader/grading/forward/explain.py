@@ -58,7 +58,7 @@ class Mismatch:
 
     @property
     def wrong(self) -> str:
-        """What is wrong, where and by how much."""
+        """The check's message: what is wrong, where and by how much."""
         return self.check.message or f"{self.name} is wrong"
 
     @property

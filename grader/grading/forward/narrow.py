@@ -28,7 +28,7 @@ CONSTANT = {"inputs all equal"}
 
 
 def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
-    """What is wrong on other inputs than those of the first comparable case: an error or a warning."""
+    """A fault on inputs unlike those of the first comparable case: an error or a warning."""
     case = next((case for case in cases if case.values_comparable), None)
     if case is None or case.released:
         return None
@@ -67,7 +67,7 @@ def _diagnosis(wrong: Mapping[str, str], others: Sequence[OtherInputs], case: Ca
 
 
 def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str]:
-    """What is wrong, by change. A job that raises is continued behind the inputs that it raised for."""
+    """Faults by change. After inputs that raise, another job goes on with the next ones."""
     wrong: dict[str, str] = {}
     left = list(others)
     while left:
@@ -102,7 +102,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str
 
 
 def _difference(case: Case, name: str, value: torch.Tensor | None) -> str | None:
-    """What is wrong with an output, or None. Ties, which equal inputs have, may go to any element."""
+    """The fault of an output, or None. Ties, which equal inputs have, may go to any element."""
     expected = replace(case.outputs[name], spread=None)
     if value is None:
         return f"{name} has another shape or dtype"

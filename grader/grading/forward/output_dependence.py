@@ -86,7 +86,7 @@ def _tape(turn: int, training: bool) -> str:
 
 
 def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) -> str | None:
-    """What is wrong with the outputs after an edit, given the tapes before and after it."""
+    """The fault of the outputs after an edit, given the tapes before and after it."""
     for name in case.outputs:
         if not case.outputs[name].dtype.is_floating_point:
             continue

@@ -139,7 +139,7 @@ class ReferenceModels(ReferenceProcess):
     def _first_look(
         self, encoded: object, inputs: Sequence[object], training: bool
     ) -> tuple[Traits, dict[str, torch.Tensor]]:
-        """What a first look at the models of these constructor arguments shows."""
+        """The first look at the models of these constructor arguments."""
         if not self._has_float64:
             self._pending.append(self._construction(MODEL64, encoded))
             self._has_float64 = True

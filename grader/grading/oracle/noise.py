@@ -65,7 +65,7 @@ def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object
 
 
 class Values(NamedTuple):
-    """What kind of values a tensor has; all False for an empty one."""
+    """The kinds of values that a tensor has; all False for an empty one."""
 
     mask: bool
     """All elements are 0, 1 or -1. A model may compare such elements with 1, so noise would change their meaning."""
@@ -103,7 +103,7 @@ _known: MutableMapping[torch.Tensor, tuple[int, Values]] = WeakTensorKeyDictiona
 
 
 def values_of_each(tensors: Sequence[torch.Tensor]) -> list[Values]:
-    """What kind of values each tensor has; of small ones that are seen first, in one pass."""
+    """The kinds of values that each tensor has; those of small ones that are seen first, in one pass."""
     versions = [_known.get(tensor, (-1, None))[0] for tensor in tensors]
     new = [tensor for tensor, version in zip(tensors, versions, strict=True) if version != tensor._version]
 
@@ -118,7 +118,7 @@ def values_of_each(tensors: Sequence[torch.Tensor]) -> list[Values]:
 
 
 def values_of(value: torch.Tensor) -> Values:
-    """What kind of values a tensor has."""
+    """The kinds of values that a tensor has."""
     return values_of_each([value])[0]
 
 

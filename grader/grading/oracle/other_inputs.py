@@ -105,7 +105,7 @@ def _answers_well(expected: Expected, usual: Expected) -> bool:
 
 
 def room(size: float) -> float:
-    """What another algorithm may lose of a tensor of this norm, a quarter of what rule 2 then allows."""
+    """The error that another algorithm may have at this norm: a quarter of what rule 2 then allows."""
     return 10 * COARSE_TOLERANCE * size
 
 
@@ -172,7 +172,7 @@ def _largest(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
 
 
 def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """By ten standard deviations, downwards if that keeps the range."""
+    """Shifted by ten standard deviations, downwards if that keeps the range."""
     step = 10 * float(value.std())
     if structure.low == -math.inf:
         return structure.elementwise(value, lambda part: part - step)

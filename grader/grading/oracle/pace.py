@@ -1,4 +1,4 @@
-"""How long the reference takes, which decides how often it runs."""
+"""The time that the reference takes, which decides how often it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ in the eager run or one of these in 15 of 16 cases."""
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the reference's runs of one variant take."""
+    """The times of the reference's runs of one variant."""
 
     limit: float
     """Seconds from which a forward and backward are slow."""

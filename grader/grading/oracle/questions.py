@@ -152,7 +152,7 @@ def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
 def element_gradients(
     oracle: Oracle, case: Case, output: str, elements: Sequence[int]
 ) -> list[dict[int, torch.Tensor]]:
-    """For each of these elements of an output, its gradient by argument; empty if it has none."""
+    """The gradient of each of these elements of an output, by argument; empty if it has none."""
     floats = [i for i, value in enumerate(case.inputs) if is_float(value)]
     if output not in case.cotangents or not floats:
         return [{} for _ in elements]

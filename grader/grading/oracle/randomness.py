@@ -20,7 +20,7 @@ from grader.grading.oracle.first_look import absent
 
 
 class Randomness(NamedTuple):
-    """What differs between forwards and backwards under other seeds; nothing, if only by rounding."""
+    """Differences between forwards and backwards under other seeds; none, if only by rounding."""
 
     drawn: frozenset[tuple[Table, str]] = frozenset()
     """The tensors that depend on the seed."""
@@ -39,7 +39,7 @@ def randomness(
     wrt: Sequence[str],
     lengths: Mapping[Table, Callable[[torch.Tensor], float]],
 ) -> Randomness:
-    """What runs under other seeds show, beside the `eager` one.
+    """The randomness that runs under other seeds show, beside the `eager` one.
 
     `lengths` returns the longest reduction behind a tensor, by table.
     """

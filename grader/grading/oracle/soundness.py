@@ -16,7 +16,7 @@ from grader.verdict.value import Value
 
 
 class Fault(Value):
-    """Why a problem cannot be graded."""
+    """The reason why a problem cannot be graded."""
 
     code: Literal["does_not_load", "does_not_run", "no_output", "no_float", "stochastic"]
     reason: str

@@ -94,8 +94,10 @@ def _contributions(oracle: Oracle, subject: Subject, split: Sequence[tuple[str, 
         return None
     every = len(split)
     if along == "outputs":
-        said = [f"does not depend on {name}" if name in none else f"takes {name} {number(w)} times" for name, w in off]
-        return Pattern(" and ".join(said), "add the contribution of each output once")
+        clauses = [
+            f"does not depend on {name}" if name in none else f"takes {name} {number(w)} times" for name, w in off
+        ]
+        return Pattern(" and ".join(clauses), "add the contribution of each output once")
     if len(none) == len(off) and len(none) < every:
         kept = [name for name, _ in split if name not in none]
         which = f"index {kept[0]}" if len(kept) == 1 and "to" not in kept[0] else f"the indices {', '.join(kept)}"

@@ -26,7 +26,7 @@ chance."""
 
 @dataclass(frozen=True)
 class Pattern:
-    """What wrong elements have in common. Both texts are parts of a sentence."""
+    """A property that wrong elements have in common. Both texts are parts of a sentence."""
 
     text: str
     """Follows "gradient of `x`": "is zero in row 3", "is the sum of grad_output alone"."""
@@ -73,7 +73,7 @@ class Subject:
 
     @cached_property
     def wrong(self) -> torch.Tensor:
-        """Where the error exceeds rounding."""
+        """A mask of the elements whose error exceeds rounding."""
         size = self.right.abs()
         rms = norm(self.right) / math.sqrt(max(self.right.numel(), 1))
         slope = ELEMENT_TOLERANCE + self._rounding

@@ -1,4 +1,4 @@
-"""Where a tensor is wrong: in rows, on a border, in a range of values, where an index points."""
+"""Regions where a tensor is wrong: rows, a border, a range of values, places that an index names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _regions(subject: Subject) -> Iterator[Region]:
 
 
 def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
-    """What stands inside, and the remedy that follows from it, if one does."""
+    """The values inside, and the remedy that follows from them, if one does."""
     actual, right = subject.actual[inside], subject.right[inside]
     if not bool(actual.any()):
         return "zero", "write those elements: no thread does, or a mask leaves them out"
@@ -126,7 +126,7 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
 
 
 def _values(subject: Subject) -> Iterator[Region]:
-    """Where a known tensor of this shape is below or above a limit, in value or in size."""
+    """The region where a known tensor of this shape is below or above a limit, in value or in size."""
     wrong, right = subject.wrong, ~subject.wrong & _telling(subject)
     if int(wrong.sum()) < FREE or int(right.sum()) < FREE:
         return
@@ -198,7 +198,7 @@ def _regular(chosen: torch.Tensor) -> bool:
 
 
 def _hit(mask: torch.Tensor) -> list[torch.Tensor]:
-    """For each dimension, the indices at which the mask is true anywhere."""
+    """The indices of each dimension at which the mask is true anywhere."""
     return [mask.movedim(dim, 0).reshape(extent, -1).any(1) for dim, extent in enumerate(mask.shape)]
 
 

@@ -68,7 +68,7 @@ def missing_factor(subject: Subject) -> Pattern | None:
 
 
 def grouped(subject: Subject) -> Pattern | None:
-    """In each row, channel or the like: an offset, a multiple of a known tensor, both, or a factor."""
+    """An offset, a multiple of a known tensor, both, or a factor, in each row, channel or the like."""
     dims = [dim for dim, extent in enumerate(subject.shape) if extent > 1]
     groups = [chosen for count in range(len(dims), 0, -1) for chosen in itertools.combinations(dims, count)]
     groups.sort(key=lambda chosen: -_length(subject, chosen))

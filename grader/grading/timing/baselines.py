@@ -20,17 +20,17 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
-from grader.catalog.problem_module import Variant
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading.build import BuildCache, keep_kernels
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.outcome import MAX_QUOTED
 from grader.grading.timing.calls import PARTS, Part, Phase
 from grader.grading.timing.rounds import QUICK
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Environment, Problem, TimeLimits
+from grader.verdict.models import Environment, Problem, TimeLimits
 from grader.verdict.precision import Precision
 from grader.verdict.stages import Baseline
 from grader.verdict.value import digest
@@ -55,7 +55,7 @@ _STORED = TypeAdapter(tuple[Baseline, ...])
 
 
 class Baselines(NamedTuple):
-    """What was timed, and why something was not."""
+    """The baselines that were timed, and why others were not."""
 
     timed: tuple[Baseline, ...] = ()
     missing: tuple[str, ...] = ()
@@ -100,28 +100,18 @@ class BaselineStore:
 
 
 def measure_baselines(
-    worker: WorkerClient,
-    problem: Problem,
-    importing: p.Import,
-    cache: BuildCache,
-    variant: Variant,
-    case: Case,
-    device: Device,
-    *,
-    tf32: bool,
-    flush_bytes: int,
-    limits: TimeLimits,
+    worker: WorkerClient, oracle: Oracle, case: Case, cache: BuildCache, *, tf32: bool, limits: TimeLimits
 ) -> Baselines:
-    """Baselines timed in a fresh worker, with kernels that `cache` has of the problem.
+    """Baselines of the oracle's problem timed in a fresh worker, with kernels that `cache` has of it.
 
     The search has what the compilers before it left of `limits.baselines`. It comes after the others were timed, so
     that a worker that is lost in it takes nothing else with it.
     """
-    reference = _TimedReference(worker, variant, case, device, tf32, flush_bytes)
+    problem, reference = oracle.problem, _TimedReference(worker, oracle, case, tf32)
     ready, timed, missing = list[Name](), tuple[Baseline, ...](), list[str]()
     left = limits.baselines
     try:
-        reference.load(importing, cache.get(problem))
+        reference.load(oracle.importing(), cache.get(problem))
         for name in MODES:
             started = time.monotonic()
             try:
@@ -169,11 +159,9 @@ class _Failed(Exception):
 class _TimedReference:
     """One worker with the reference as each baseline runs it."""
 
-    def __init__(
-        self, worker: WorkerClient, variant: Variant, case: Case, device: Device, tf32: bool, flush_bytes: int
-    ) -> None:
-        self._worker, self._variant, self._case, self._device = worker, variant, case, device
-        self._tf32, self._flush_bytes = tf32, flush_bytes
+    def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool) -> None:
+        self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
+        self._variant, self._flush_bytes = oracle.module.variants[case.variant], backend(oracle.device).flush_bytes()
         self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:

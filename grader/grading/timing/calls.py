@@ -134,7 +134,7 @@ class Caller:
         self._unused_bytes = unused
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
-        """With `clear`, what the last call left is freed within the referee's interval, as it is for both sides."""
+        """Make a call. `clear` frees the last call's results in the referee's interval, on both sides."""
         results = []
         for part in PARTS[phase]:
             job = JobBuilder(self._sides[index].worker, self._device, at_once=True)

@@ -86,7 +86,7 @@ class Samples:
         return [self._round([(measured(r), measured(c)) for r, c in pairs]) for pairs in self.rounds]
 
     def overhead(self) -> float:
-        """What an interval holds beside the call: median over the reference, which reports the truth."""
+        """The overhead of an interval beside its call: median over the reference, which reports the truth."""
         return statistics.median(self._overheads())
 
     def resolution(self) -> float:

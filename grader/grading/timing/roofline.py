@@ -75,7 +75,7 @@ class Roofline:
         how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
         peaks = self.peaks(oracle, narrow)
         bounded = _with_bounds(timing, work, peaks, device, **how)
-        if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before anybody is suspected
+        if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before a candidate is suspected
             bounded = _with_bounds(timing, work, self._measure(oracle, narrow), device, **how)
         return bounded
 

@@ -29,7 +29,7 @@ from grader.verdict.models import Device, Diagnosis
 
 @dataclass(frozen=True)
 class Plan:
-    """How long rounds go on."""
+    """A plan for rounds of timing: how many, and for how long."""
 
     min_rounds: int
     max_rounds: int
@@ -108,7 +108,7 @@ class Rounds:
         self._calls = {phase: known_calls.get(phase, 1) for phase in phases}
 
     def begin_otherwise(self, missed: NotQueued) -> None:
-        """From now on, begin calls that cannot be queued, on both sides alike."""
+        """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
         self._pair.start = "full queue" if missed.reference else "at once"
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:

@@ -1,4 +1,4 @@
-"""What the grader needs to know of a device, one module a device.
+"""The interface of a device and the registry of devices, one module each.
 
 To add a device: a module here that has a `BACKEND`; its name becomes a member of `grader.verdict.models.Device`. A
 backend outside this package is registered by `register`. What the device's workers do differently lies in
@@ -39,7 +39,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class TimingTraits:
-    """How calls on a device are timed."""
+    """Settings for timing calls on a device."""
 
     precision: Precision
     sample_ms: float
@@ -109,7 +109,7 @@ class DeviceBackend(Protocol):
         """The model, as a verdict's environment records it; `none` where it is not available."""
 
     def device_id(self) -> str | None:
-        """What tells it from others of its model, such as a GPU's UUID; None for the host."""
+        """An identity among devices of its model, such as a GPU's UUID; None for the host."""
 
     def names(self) -> tuple[str, ...]:
         """Its devices that this process may use, by the names that `visibility` takes; empty for the host.

@@ -148,7 +148,7 @@ class CudaBackend:
         return [torch.cuda.current_device()]
 
     def used_bytes(self) -> int | None:
-        """As the driver counts it."""
+        """Bytes in use as the driver counts them."""
         import pynvml
 
         return int(pynvml.nvmlDeviceGetMemoryInfo(_nvml_device()).used)

@@ -18,7 +18,7 @@ PAGE_ROWS = 100
 
 @dataclass(frozen=True)
 class Filter:
-    """What a verdict must have to be listed; an empty text asks for nothing."""
+    """The properties of the verdicts to list; an empty text asks for nothing."""
 
     status: str = ""
     code: str = ""
@@ -32,7 +32,7 @@ class Filter:
     language: str = ""
 
     def matching(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows that have all that is asked for, in their order."""
+        """The rows that have all chosen properties, in their order."""
         for name, attribute in _EQUAL.items():
             wanted = getattr(self, name)
             if wanted:
@@ -45,8 +45,8 @@ class Filter:
 
     def query(self, page: int = 1) -> str:
         """The address of the list's page behind `?`."""
-        asked = [(one.name, getattr(self, one.name)) for one in fields(self) if getattr(self, one.name)]
-        return urlencode([*asked, *([("page", page)] if page > 1 else [])])
+        chosen = [(one.name, getattr(self, one.name)) for one in fields(self) if getattr(self, one.name)]
+        return urlencode([*chosen, *([("page", page)] if page > 1 else [])])
 
 
 _EQUAL = {"status": "status", "problem": "problem", "author": "author", "device": "device_name"}
@@ -63,7 +63,7 @@ class Choices:
 
 
 def choices(rows: Sequence[Row]) -> Choices:
-    """What a form offers for these verdicts."""
+    """The choices that a form offers for these verdicts."""
     counts: dict[str, Counter[str]] = {
         name: Counter(str(getattr(row, attribute)) for row in rows) for name, attribute in _EQUAL.items()
     }

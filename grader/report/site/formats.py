@@ -35,11 +35,11 @@ def tone(status: str) -> str:
 
 
 @lru_cache(1024)
-def badge(status: str, said: str | None = None) -> Markup:
-    """A status as a coloured word with its mark; `said` stands instead of the word."""
+def badge(status: str, text: str | None = None) -> Markup:
+    """A status as a coloured word with its mark; `text` stands instead of the word."""
     mark = TONES.get(status, ("", "▲" if status in set(Status) else "·"))[1]
     return Markup('<span class="status {}"><span aria-hidden="true">{}&nbsp;</span>{}</span>').format(
-        tone(status), mark, said or words(clean(status))
+        tone(status), mark, text or words(clean(status))
     )
 
 

@@ -1,4 +1,4 @@
-"""What each verdict's page was made from, so that the next report writes only those that change."""
+"""Records what each verdict's page was made from, so that a report rewrites only changed ones."""
 
 from __future__ import annotations
 

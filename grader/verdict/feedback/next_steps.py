@@ -1,4 +1,4 @@
-"""What the measurements of a correct submission say to do next, the most rewarding step first."""
+"""Next steps for a correct submission, from its measurements, the most rewarding step first."""
 
 from __future__ import annotations
 

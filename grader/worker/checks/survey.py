@@ -41,7 +41,7 @@ def survey(session: Session, step: Survey) -> Surveyed:
     try:
         return _surveyed(session, step)
     except Exception as error:
-        return Surveyed(trouble=_told(error))
+        return Surveyed(trouble=_described(error))
 
 
 def _surveyed(session: Session, step: Survey) -> Surveyed:
@@ -56,7 +56,7 @@ def _surveyed(session: Session, step: Survey) -> Surveyed:
             with operators:
                 counted = _traced(session, parts, lambda: _run(session, step))
         except Exception as error:
-            trouble = f"its operators could not be counted: {_told(error)}"[:TROUBLE_CHARACTERS]
+            trouble = f"its operators could not be counted: {_described(error)}"[:TROUBLE_CHARACTERS]
     local = local_bytes(session) if session.device.type == "cuda" else {}
     found: dict[str, Any] = {"trouble": trouble}
     for name in parts:
@@ -109,7 +109,7 @@ def _traced(session: Session, parts: Sequence[str], action: Callable[[], object]
 
 
 def _as_events(functions: Iterable[Any]) -> list[dict[str, Any]]:
-    """What ran on the device by the profiler's own list, which has no launches."""
+    """The kernels on the device by the profiler's own list, which has no launches."""
     return [
         {
             "ph": "X",
@@ -146,7 +146,7 @@ def _totals(ran: Iterable[Ran]) -> dict[Key, _Total]:
 
 @dataclass
 class _Behind:
-    """What is behind the kernels of one pass."""
+    """The operators of one pass and their kernels."""
 
     operators: tuple[Dispatched, ...] = ()
     alone: dict[Key, tuple[str, int, Work]] = field(default_factory=dict)
@@ -235,5 +235,5 @@ def _pass(
     )
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:TROUBLE_CHARACTERS]

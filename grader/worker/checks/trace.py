@@ -79,11 +79,11 @@ class Trace:
         self._ran = list(self._on_device(complete, parts) if on_gpu else self._on_host(complete))
 
     def described(self) -> str:
-        """How many events of each category there are, such as `3 kernel, 20 cpu_op`."""
+        """The number of events of each category, such as `3 kernel, 20 cpu_op`."""
         return ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items())) or "no event"
 
     def of(self, part: str) -> list[Ran]:
-        """What ran in the ranges of a part."""
+        """The events in the ranges of a part."""
         return [ran for name, ran in self._ran if name == part]
 
     def elapsed_ms(self, part: str) -> float:

@@ -144,7 +144,7 @@ def _is_compilers(error: Exception) -> bool:
 
 
 def _log(error: Exception) -> str:
-    """What the compiler says, with a line that is marked as an error. Triton's last line is one, below the source."""
+    """The compiler's text with a line marked as an error. Triton's is the last, below the source."""
     text = str(error).strip() or type(error).__name__
     return text if "error: " in text else f"error: {text.splitlines()[-1]}\n{text}"
 

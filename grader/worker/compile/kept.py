@@ -1,4 +1,4 @@
-"""What the compilers of one submission leave: extensions, and the caches of just-in-time compilers.
+"""Files that a submission's compilers leave: extensions, and caches of just-in-time compilers.
 
 Both are packed into one archive, which only gradings of the same source get back. The referee never reads it.
 """

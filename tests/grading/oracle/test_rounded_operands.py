@@ -1,4 +1,4 @@
-"""A yardstick of TensorFloat-32 on a CPU, whose library never rounds operands."""
+"""A baseline error of TensorFloat-32 on a CPU, whose library never rounds operands."""
 
 import json
 from functools import partial

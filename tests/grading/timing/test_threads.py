@@ -12,6 +12,7 @@ COUNTED = "import torch\nassert torch.get_num_threads() == {count}, torch.get_nu
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("several_threads")
 def test_workers_compute_on_the_recorded_number_of_threads():
     with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
         recorded = grader.resources.environment(Device.CPU).thread_count

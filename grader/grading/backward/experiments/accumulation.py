@@ -123,22 +123,22 @@ def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     One job, with a plain product as the control: the retained graphs come last, since code from torch.compile refuses
     them.
     """
-    asked = {
+    turns = {
         (mode.first, how): part
         for mode in cases.modes
         for how, part in _ways_to_add(candidate, mode.first).items()
         if how != "retained"
     }
-    asked |= {(mode.first, "retained"): _ways_to_add(candidate, mode.first)["retained"] for mode in cases.modes}
+    turns |= {(mode.first, "retained"): _ways_to_add(candidate, mode.first)["retained"] for mode in cases.modes}
     answers: dict[tuple[Case, str], Answer] = {}
-    while left := {key: part for key, part in asked.items() if key not in answers}:  # those behind one that raised
+    while left := {key: part for key, part in turns.items() if key not in answers}:  # those behind one that raised
         answers |= zip(
             left, attempt_each(candidate, list(left.values()), "two backwards into the same .grad"), strict=False
         )
         if any(answer.result.failure is not None for (_, how), answer in answers.items() if how in ("plain", "added")):
             break
     for mode in cases.modes:
-        of_mode = {how: answers[case, how] for case, how in asked if case is mode.first and (case, how) in answers}
+        of_mode = {how: answers[case, how] for case, how in turns if case is mode.first and (case, how) in answers}
         diagnosis = _not_added_up(candidate, mode.first, of_mode)
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)

@@ -37,8 +37,8 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
     present = [name for name, expected in cases.first.gradients.items() if expected is not None]
     drawn = random.Random(cases.first.seed)  # no submission can foresee it, and asked again, it asks the same
     groups, rest = _subsets(present, drawn)
-    asked = [*product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
-    for mode, frozen, answer in _with_frozen(candidate, asked):
+    turns = [*product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
+    for mode, frozen, answer in _with_frozen(candidate, turns):
         diagnosis = _wrong(candidate, mode.first, frozen, answer)
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
@@ -59,16 +59,16 @@ def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: An
 
 
 def _with_frozen(
-    candidate: Candidate, asked: Sequence[tuple[Cases, tuple[str, ...]]]
+    candidate: Candidate, turns: Sequence[tuple[Cases, tuple[str, ...]]]
 ) -> Iterator[tuple[Cases, tuple[str, ...], Answer]]:
     """Each mode and subset with its answer, while there is time and none raises."""
     started = time.monotonic()
     fitting = int(FROZEN_SECONDS / max(candidate.slowest_seconds, 1e-9))
     of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
-    for first in range(0, len(asked), of_a_job):
+    for first in range(0, len(turns), of_a_job):
         if time.monotonic() - started > FROZEN_SECONDS:
             return
-        some = asked[first : first + of_a_job]
+        some = turns[first : first + of_a_job]
         parts = [one_product(candidate, mode.first, frozen=frozen) for mode, frozen in some]
         answers = attempt_each(candidate, parts, "backward with some operands frozen")
         yield from ((*one, answer) for one, answer in zip(some, answers, strict=False))

@@ -32,19 +32,19 @@ CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
     phases=("cause", "post-check"),
 )
 def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """In both modes, in one job: a gradient that is kept from an earlier call shows here."""
+    """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
-    parts, asked = [], 0
+    parts, count = [], 0
     for mode in cases.modes:
         given, other = mode.first.cotangents, alike(mode.first.cotangents)
         sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
         others = [*(_times(given, size) for size in sizes), given, other, _times(other, 2.0)]
         parts += [one_product(candidate, mode.first, cotangents=cotangents) for cotangents in others]
-        asked = len(others)
+        count = len(others)
     answers = attempt_each(candidate, parts, "backward with another grad_output")
     for mode in cases.modes:
-        ours = list(islice(answers, asked))
+        ours = list(islice(answers, count))
         diagnosis = _ignored(candidate, mode.first, ours[:-3]) or _kept(candidate, mode.first, ours[-2:])
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
@@ -183,14 +183,14 @@ def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagno
     if not plain_is_right(candidate, cases.first):
         return _wrong_layout_inside(candidate, cases.first)
     layouts: tuple[CotangentLayout, ...] = "contiguous", "expanded", "transposed", "sliced"
-    asked = [
+    turns = [
         (mode, layout, mode.constant if layout == "expanded" else mode.first)
         for mode in cases.modes
         for layout in layouts
     ]
-    parts = [one_product(candidate, case, layout=layout) for _, layout, case in asked]
+    parts = [one_product(candidate, case, layout=layout) for _, layout, case in turns]
     answers = attempt_each(candidate, parts, "backward with a grad_output of another layout")
-    for (mode, layout, case), answer in zip(asked, answers, strict=False):
+    for (mode, layout, case), answer in zip(turns, answers, strict=False):
         if layout == "contiguous":
             if not note_plain(candidate, case, *answer):
                 return cases.of_mode(mode, _wrong_layout_inside(candidate, case))

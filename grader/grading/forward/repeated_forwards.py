@@ -1,9 +1,10 @@
-"""Probes whether outputs change with inputs and parameters, wherever and however these lie in memory."""
+"""Probes of forwards in a row: outputs follow inputs and parameters, however they lie, and last."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 
@@ -18,8 +19,9 @@ from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
+from grader.verdict.stages import TensorCheck
 
 CONTIGUOUS = "call .contiguous() on each input before data_ptr()"
 
@@ -52,21 +54,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     """
     edited = questions.edited(oracle, case)
     moved = oracle.case(case.variant, training=case.training, draw=1)
-    mixed = questions.with_parameters_of(oracle, case, moved) if moved.init_inputs == case.init_inputs else case
-    turns: list[Turn] = []
-    for mode in case.modes:
-        one, other = ("a", "b") if mode == case.training else ("c", "d")
-        turns += [
-            Turn(one, case, False, "when a forward is repeated", mode),
-            Turn(one, edited, True, "after a few elements of the input changed in place", mode),
-            Turn(other, case, False, "for the same values at a new address", mode),
-        ]
-        if moved.init_inputs == case.init_inputs:
-            again = "when the inputs of an earlier call come with other parameters"
-            turns += [
-                Turn(other, moved, True, "after inputs and parameters changed in place", mode),
-                Turn(other, mixed, True, again, mode),
-            ]
+    turns = list(_turns(oracle, case, edited, moved))
     result = _run(candidate, turns)
     for mode, key in zip(case.modes, "ac", strict=False):
         for i in _tensor_specs(case):
@@ -77,26 +65,56 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
                 return of_mode(diagnose("inputs_modified", what, remedy="write into a new tensor"), case, mode)
     for index, turn in enumerate(turns):
         for name in turn.case.outputs:
-            check = check_output(turn.case, result, f"output:t{index}:{name}", name)
-            if check.status == "failed":
-                what = check.message or f"{name} is wrong"
-                sealed = result.sealed.get(f"output:t{index}:{name}")
-                if turn.case is case and not _passes(edited, name, sealed):
-                    raced = race(candidate, case, f"{turn.change}, {what}")
-                    if raced is not None:
-                        return raced
-                if check_output(turn.case, _run(candidate, turns), f"output:t{index}:{name}", name).status != "failed":
-                    return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-                if turn.case is moved and turn.training == moved.training and sealed is not None:
-                    if not _is_stale(candidate, oracle, turns, name, sealed):
-                        return explain(candidate, oracle, moved, check, sealed)
-                    raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
-                    if raced is not None:
-                        return raced
-                remedy = "compute the output from its inputs in every call"
-                stale = diagnose("stale_output", what, where=turn.change, remedy=remedy)
-                return of_mode(stale, case, turn.training)
+            if _check(turns, index, name, result).status == "failed":
+                return _cause(candidate, oracle, turns, index, name, result, moved)
     return None
+
+
+def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Turn]:
+    same_model = moved.init_inputs == case.init_inputs
+    mixed = questions.with_parameters_of(oracle, case, moved) if same_model else case
+    for mode in case.modes:
+        one, other = ("a", "b") if mode == case.training else ("c", "d")
+        yield Turn(one, case, False, "when a forward is repeated", mode)
+        yield Turn(one, edited, True, "after a few elements of the input changed in place", mode)
+        yield Turn(other, case, False, "for the same values at a new address", mode)
+        if same_model:
+            yield Turn(other, moved, True, "after inputs and parameters changed in place", mode)
+            yield Turn(other, mixed, True, "when the inputs of an earlier call come with other parameters", mode)
+
+
+def _check(turns: Sequence[Turn], index: int, name: str, result: JobResult) -> TensorCheck:
+    return check_output(turns[index].case, result, f"output:t{index}:{name}", name)
+
+
+def _cause(
+    candidate: Candidate,
+    oracle: Oracle,
+    turns: Sequence[Turn],
+    index: int,
+    name: str,
+    result: JobResult,
+    moved: Case,
+) -> Diagnosis:
+    """The cause of a turn's wrong output: a race, a wrong forward, or a result of an earlier call."""
+    turn, case, edited = turns[index], turns[0].case, turns[1].case
+    check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
+    what = check.message or f"{name} is wrong"
+    if turn.case is case and not _passes(edited, name, sealed):
+        raced = race(candidate, case, f"{turn.change}, {what}")
+        if raced is not None:
+            return raced
+    if _check(turns, index, name, _run(candidate, turns)).status != "failed":
+        return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
+    new_draw = turn.case is moved and turn.training == moved.training
+    if new_draw and sealed is not None and not _is_of_earlier_values(oracle, turns[:index], moved, name, sealed):
+        if not _is_right_at_first(candidate, moved, name):
+            return explain(candidate, oracle, moved, check, sealed)
+        raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
+        if raced is not None:
+            return raced
+    remedy = "compute the output from its inputs in every call"
+    return of_mode(diagnose("stale_output", what, where=turn.change, remedy=remedy), case, turn.training)
 
 
 def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
@@ -121,30 +139,57 @@ def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
     return sealed is not None and tolerance.check(case.outputs[name], sealed).status == "passed"
 
 
-def _is_stale(candidate: Candidate, oracle: Oracle, turns: Sequence[Turn], name: str, sealed: torch.Tensor) -> bool:
-    """Whether an output of the last turn would be right for values of an earlier one, or as a model's first output."""
-    case, moved = turns[0].case, turns[-1].case
+def _is_of_earlier_values(
+    oracle: Oracle, earlier: Sequence[Turn], moved: Case, name: str, sealed: torch.Tensor
+) -> bool:
+    """Whether an output for another draw is right for inputs or parameters of an earlier turn."""
+    case = earlier[0].case
     mixed = [
         questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)
         for one, other in ((case, moved), (moved, case))
     ]
-    earlier = [*mixed, *(turn.case.outputs for turn in turns[:-1])]
-    if any(tolerance.check(outputs[name], sealed).status == "passed" for outputs in earlier):
-        return True
+    outputs = [*mixed, *(turn.case.outputs for turn in earlier)]
+    return any(tolerance.check(one[name], sealed).status == "passed" for one in outputs)
+
+
+def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
+    """Whether the output is right in the first forward of a newly constructed model. Raises Stopped."""
     candidate.forget(everything=True)
-    job = candidate.script(moved)
-    job.put_inputs("a", moved.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=moved.training))
-    job.export(exports("output", "a", output_specs(moved)))
+    job = candidate.script(case)
+    job.put_inputs("a", case.inputs)
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.export(exports("output", "a", output_specs(case)))
     job.step(p.Drop())
     result = candidate.run(job, "forward", "forward of a newly constructed model")
-    return check_output(moved, result, f"output:a:{name}", name).status == "passed"
+    return check_output(case, result, f"output:a:{name}", name).status == "passed"
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
-    """What each tensor argument is, by position."""
+    """Shape and dtype of each tensor argument, by position."""
     tensors = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in tensors.items()}
+
+
+@probe(
+    "output_overwritten",
+    question="The next forwards leave a returned output as it was, if the reference's do.",
+    rank=20,
+)
+def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    if not case.values_comparable or not questions.keeps_outputs(oracle, case):
+        return None
+    job = candidate.script(case)
+    questions.add_forwards(job, oracle, case)
+    result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
+    if result.failure is not None:
+        what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
+        return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
+    for training, name in product(case.modes, case.outputs):
+        if check_output(case, result, f"output:{questions.tape_of(training)}:{name}", name).status == "failed":
+            what = f"the next forward overwrites the {name} that the previous one returned"
+            remedy = fresh_tensor("forward", candidate.captures_graphs)
+            return of_mode(diagnose("output_overwritten", what, remedy=remedy), case, training)
+    return None
 
 
 @probe(
