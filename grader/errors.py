@@ -17,20 +17,11 @@ GraderError
 The command line prints the message of any of them as one line. It exits with 2 for a UserError and with 1 for the rest.
 """
 
-import re
-
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line and paragraph separators, text direction overrides, and undecodable bytes of a file name."""
-
 
 def printable(text: object) -> str:
-    r"""The text on one line: characters that break or reorder lines are escaped as in Python."""
-    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
-
-
-def is_printable(text: str) -> bool:
-    """Whether `printable` would leave the text as it is."""
-    return _UNPRINTABLE.search(text) is None
+    r"""The text on one line: characters that break or reorder it, or are not seen, are escaped."""
+    text = str(text)
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 class GraderError(Exception):
