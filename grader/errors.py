@@ -17,25 +17,16 @@ GraderError
 The command line prints the message of any of them as one line. It exits with 2 for a UserError and with 1 for the rest.
 """
 
-import re
-
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line and paragraph separators, text direction overrides, and undecodable bytes of a file name."""
-
 
 def printable(text: object) -> str:
-    r"""The text on one line: characters that break or reorder lines are escaped as in Python."""
-    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
+    r"""The text on one line: characters that break or reorder it, or are not seen, are escaped."""
+    text = str(text)
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def plainly(fault: str) -> str:
     """A message of Pydantic in standard words, such as `must be greater than 0`."""
     return fault.removeprefix("Value error, ").partition(", unable to parse")[0].replace("Input should be", "must be")
-
-
-def is_printable(text: str) -> bool:
-    """Whether `printable` would leave the text as it is."""
-    return _UNPRINTABLE.search(text) is None
 
 
 class GraderError(Exception):

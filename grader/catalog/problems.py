@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.catalog.files import existing, shipped
 from grader.catalog.formats import FORMATS, NotAProblem, ProblemFormat
-from grader.errors import UserError, is_printable, printable
+from grader.errors import UserError, printable
 from grader.verdict.models import Problem
 
 
@@ -108,8 +108,8 @@ def _problems_under(folder: Path) -> Catalog:
     for claimed_by, path in found:
         try:
             problem = claimed_by.read(path)
-            if not is_printable(problem.id):
-                raise NotAProblem("its name has control characters; rename it")
+            if not problem.id.isprintable():
+                raise NotAProblem("its name has characters that are not printed; rename it")
             if problem.id in problems:
                 raise NotAProblem(f"{problems[problem.id].path} already has the id {problem.id}; rename one of them")
             problems[problem.id] = problem

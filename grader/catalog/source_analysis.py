@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from grader.verdict.python_source import parse
+
 Needs = Literal["cuda", "cpu", "any"]
 """`cuda`: compiles or names CUDA. `cpu`: compiles C++ only. `any`: plain PyTorch."""
 Language = Literal["cuda", "cpp", "triton", "torch_compile", "nvrtc", "cupy", "numba", "cute", "tilelang", "pytorch"]
@@ -50,8 +52,8 @@ def analyse(source: str) -> SourceAnalysis:
     If the source cannot be parsed, its text is searched. Time is linear in the length of the source.
     """
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parse(source)
+    except SyntaxError:
         return _from_text(source)
     seen = _Seen()
     for node in _nodes(tree):

@@ -13,7 +13,7 @@ from pathlib import Path
 from grader.catalog.files import dangles, existing, read_source
 from grader.catalog.formats import FORMATS, NamedBy
 from grader.catalog.problems import Catalog, walk
-from grader.errors import UserError, is_printable, printable
+from grader.errors import UserError, printable
 from grader.verdict.models import Problem, Submission
 
 _SEPARATOR = re.compile(r"(?=__)")
@@ -88,10 +88,10 @@ def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
 
 
 def check_names(**names: str | None) -> None:
-    """Raise UserError for a name with control characters, which could forge a line where it is printed."""
+    """Raise UserError for a name that could forge a line or another name: not all of it is printed."""
     for kind, name in names.items():
-        if name is not None and not is_printable(name):
-            raise UserError(f"the {kind} '{printable(name)}' has control characters; leave them out")
+        if name is not None and not name.isprintable():
+            raise UserError(f"the {kind} '{printable(name)}' has characters that are not printed; leave them out")
 
 
 def _refusal(path: Path, error: UserError) -> Refusal:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from grader.cli._options import DATABASE
-from grader.errors import UserError
+from grader.errors import UserError, printable
 
 
 def cancel(
@@ -36,9 +36,9 @@ def cancel(
     with Store.open(db, must_exist=True) as store:
         if author is not None:
             lines, runs = cancels.cancel_author(store, author)
-            print(f"cancelled {_many(lines, 'waiting line')} of {author}, and told {_many(runs, 'grader')}")
+            print(f"cancelled {_many(lines, 'waiting line')} of {printable(author)}, and told {_many(runs, 'grader')}")
         elif batch is not None:
-            print(f"cancelled {_many(cancels.cancel_batch(store, batch), 'line')} of batch {batch}")
+            print(f"cancelled {_many(cancels.cancel_batch(store, batch), 'line')} of batch {printable(batch)}")
         elif run is not None:
             cancels.cancel_run(store, run)
             print(f"told run {run} to end")

@@ -52,6 +52,7 @@ def profile(
     from grader.api import open_grader
     from grader.catalog.requests import RequestReader
     from grader.report.console import console
+    from grader.report.machine import json_line
     from grader.report.profile import profile_in_full
 
     catalog = offered(problems)
@@ -60,6 +61,6 @@ def profile(
         found = grader.profile(pair)
         save_profile(store, found)
     if output is ProfileFormat.JSON:
-        print(found.model_dump_json())
+        print(json_line(found))
     else:
         console().print(profile_in_full(found))

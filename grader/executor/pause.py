@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from grader.sandbox import SandboxedProcess
 
@@ -30,6 +31,7 @@ with a signal that reaches it."""
 CPU_CLOCK = 2
 """CPUCLOCK_SCHED of a process, all threads together, in linux/posix-timers.h."""
 
+_T = TypeVar("_T")
 Members = Callable[[], Iterable[int]]
 """Returns the pids of all present processes of a group that a process cannot leave by forking."""
 
@@ -47,11 +49,12 @@ def stopped(process: SandboxedProcess, seen: set[int], *, untrusted: bool) -> It
     """
     roots, group, freezer = process.roots, process.members, process.freezer
     if freezer is not None:
-        stopping = frozen(freezer)
+        stopping, used = frozen(freezer), idle_group(freezer)
+    elif group is not None:
+        stopping, used = paused(group), idle(group, group)
     else:
-        stopping = paused(group) if group is not None else paused_tree(roots, seen)
-    members = group or (lambda: tree(roots))
-    with stopping, idle(group() if group else seen, members) if untrusted else contextlib.nullcontext():
+        stopping, used = paused_tree(roots, seen), idle(lambda: seen, lambda: tree(roots))
+    with stopping, unless_ended(roots), used if untrusted else contextlib.nullcontext():
         yield
 
 
@@ -93,22 +96,51 @@ def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def idle(stopped: Iterable[int], members: Members) -> Iterator[None]:
-    """Raise NeverStill after the block if stopped processes used the CPU meanwhile.
+def idle_group(group: Path) -> Iterator[None]:
+    """Raise NeverStill after the block if processes of a cgroup of version 2 used the CPU meanwhile.
+
+    The group counts what has ended too: a signal that is fatal ends frozen processes, one that a timer sends included.
+    """
+    before = _settled(lambda: _group_seconds(group))
+    yield
+    _judge(_group_seconds(group) - before)
+
+
+@contextlib.contextmanager
+def idle(stopped: Members, members: Members) -> Iterator[None]:
+    """Raise NeverStill after the block if stopped processes used the CPU meanwhile, or have ended.
 
     A process that is among the members then and was not stopped counts with all that it used.
     """
-    before = _settled(stopped)
+    before = _settled(lambda: _cpu_seconds(stopped()))
     yield
     after = _cpu_seconds(members())
-    used = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
-    if used > IDLE_SECONDS:
-        raise NeverStill(f"used the CPU for {1e3 * used:.2g} ms while it was stopped")
+    if before.keys() - after.keys():
+        raise NeverStill("had a process that ended while it was stopped")
+    _judge(sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items()))
+
+
+@contextlib.contextmanager
+def unless_ended(roots: set[int]) -> Iterator[None]:
+    """Ignore NeverStill if a process that carries the others has ended: something outside killed it.
+
+    What that looks like from the socket says more about the cause.
+    """
+    try:
+        yield
+    except NeverStill:
+        if all(map(_alive, roots)):
+            raise
 
 
 def tree(roots: set[int]) -> set[int]:
     """Return the pids of these processes and all their descendants."""
     return set(_tree(roots))
+
+
+def _alive(pid: int) -> bool:
+    stat = _read_stat(f"/proc/{pid}/stat")
+    return stat is not None and stat[0] not in "ZX"
 
 
 def _await_frozen(group: Path) -> None:
@@ -135,18 +167,31 @@ def _if_present() -> Iterator[None]:
             raise
 
 
-def _settled(pids: Iterable[int]) -> dict[int, float]:
-    """Return CPU seconds by pid once they no longer grow.
+def _settled(read: Callable[[], _T]) -> _T:
+    """Return CPU seconds once they no longer grow.
 
     A thread is counted as stopped shortly before it leaves its core, and a virtual machine may be held up in between.
     """
     deadline = time.monotonic() + PASSES * STANDSTILL_SECONDS
-    seconds = _cpu_seconds(pids)
+    seconds = read()
     while True:
         time.sleep(POLL_SECONDS)
-        earlier, seconds = seconds, _cpu_seconds(pids)
+        earlier, seconds = seconds, read()
         if seconds == earlier or time.monotonic() > deadline:
             return seconds
+
+
+def _judge(seconds: float) -> None:
+    if seconds > IDLE_SECONDS:
+        raise NeverStill(f"used the CPU for {1e3 * seconds:.2g} ms while it was stopped")
+
+
+def _group_seconds(group: Path) -> float:
+    """Return the CPU time of all that ever ran in a cgroup of version 2; 0 if it is gone."""
+    fields = ["usage_usec", "0"]
+    with _if_present():
+        fields = (group / "cpu.stat").read_text().split()
+    return int(fields[fields.index("usage_usec") + 1]) / 1e6
 
 
 def _cpu_seconds(pids: Iterable[int]) -> dict[int, float]:

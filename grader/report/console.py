@@ -10,18 +10,19 @@ from rich.console import Console
 
 from grader.verdict.models import NO_DEVICE
 
-BIDIRECTIONAL = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""Characters that reorder the text around them, as part of a regular expression's set."""
-
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{BIDIRECTIONAL}]")
-"""Control characters and separators except newline and tab, and characters that reorder text."""
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+"""Control characters and separators except newline and tab, and characters that reorder text or are not seen. Joiners,
+which emoji consist of, stay, and spaces of other widths."""
 
 _WIDTH_IN_FILES = 200
 """Columns of output to a file, wide enough that no table is cut."""
 
 
 def clean(text: str) -> str:
-    """Foreign text without control characters and without characters that reorder text."""
+    """Foreign text without control characters, and without characters that reorder text or are not seen."""
     if text.isprintable():  # many times as fast, and most of a page's values are
         return text
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))

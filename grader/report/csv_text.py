@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from grader.errors import printable
 from grader.verdict.columns import Cell
 
-_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""First characters, and their full-width forms, that make Excel, LibreOffice or Google Sheets evaluate a cell (OWASP,
-"CSV Injection"). The others, tab and line ends, are escaped."""
+_FORMULA = re.compile("(^|;)(?=\\s*[=+@\uff1d\uff0b\uff0d\uff20-])")
+"""The start of a cell that Excel, LibreOffice or Google Sheets evaluate: its first character, or its full-width form
+(OWASP, "CSV Injection"). In some countries' settings a semicolon ends a cell. Tab and line ends are escaped."""
 
 
 def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iterator[str]:
@@ -29,8 +30,7 @@ def csv_cell(value: Cell) -> Cell:
     """A number as it is; text on one line (`printable`), behind an apostrophe if it could be a formula."""
     if not isinstance(value, str):
         return value
-    shown = printable(value)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+    return _FORMULA.sub(r"\1'", printable(value))
 
 
 def _drained(text: io.StringIO) -> str:

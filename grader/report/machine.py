@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from db.leaderboard import Leaderboard
 from db.summaries import Entry
-from grader.errors import is_printable
 from grader.report.csv_text import csv_lines
 from grader.verdict.value import Value
 
@@ -26,7 +26,7 @@ def leaderboard_json(board: Leaderboard) -> str:
 
 def escaped_json(text: str) -> str:
     """JSON with an escape for each character that breaks or reorders lines where it is shown."""
-    return _NOT_ASCII.sub(lambda match: match[0] if is_printable(match[0]) else f"\\u{ord(match[0]):04x}", text)
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def leaderboard_csv(board: Leaderboard) -> str:

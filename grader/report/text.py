@@ -23,6 +23,8 @@ from grader.verdict.value import Value
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
 SHOWN_KERNELS = 12
+MOST_LINES = 10_000
+"""Lines of a source that are printed. Laying out half a million short ones takes a minute."""
 
 
 def verdict_line(verdict: Verdict) -> Text:
@@ -253,8 +255,10 @@ def _over(phase: PhaseTiming | None, baseline_ms: float | None, eager_ms: float 
 
 
 def _source(source: str) -> RenderableType | None:
-    if len(source) > LONGEST_HIGHLIGHTED:
-        return Text(source)
+    lines = source.split("\n", MOST_LINES)
+    if len(lines) > MOST_LINES or len(source) > LONGEST_HIGHLIGHTED:
+        left_out = len(source) - len(shown := "\n".join(lines[:MOST_LINES]))
+        return Text(shown + (f"\n[{left_out} characters left out; `grader report` shows them]" if left_out else ""))
     return Syntax(source, LinearPythonLexer(), line_numbers=True, word_wrap=True) if source else None
 
 

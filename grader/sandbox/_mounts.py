@@ -56,6 +56,8 @@ def arguments(
         *_system(),
         *_configuration(user_id, files),
         *("--proc", "/proc", "--dev", "/dev"),
+        # No pseudo-terminals: the kernel's own threads process what is written to one, when its writer is stopped too.
+        *("--perms", "0755", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"),
         *(word for device in gpu_devices() if gpu for word in ("--dev-bind", device, device)),
         *("--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", "/tmp"),
         *("--perms", "1777", "--size", str(limits.shared_memory_bytes), "--tmpfs", "/dev/shm"),

@@ -74,10 +74,14 @@ DENIED: tuple[Denied, ...] = (
     Denied("io_uring_setup", 425, 425, ENOSYS),
     Denied("io_uring_enter", 426, 426, ENOSYS),
     Denied("io_uring_register", 427, 427, ENOSYS),
-    # What the kernel does later for processes that are stopped then: send a chosen signal, such as SIGCONT, or expire.
+    # What the kernel does later for processes that are stopped then: send a chosen signal, such as SIGCONT, expire,
+    # complete, or free the gigabytes of a descriptor that only a message still refers to.
     Denied("timer_create", 222, 107),
     Denied("timerfd_create", 283, 85),
     Denied("fcntl", 72, 25, EPERM, When.REQUEST, F_SETSIG),
+    Denied("io_setup", 206, 0),
+    Denied("sendmsg", 46, 211),
+    Denied("sendmmsg", 307, 269),
     # Large parts of the kernel that no build and no kernel launch needs.
     Denied("bpf", 321, 280),
     Denied("userfaultfd", 323, 282),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,6 +16,7 @@ from db.labels import LabelChoice
 from grader._version import __version__
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
+from grader.report.machine import escaped_json
 from grader.report.site.pages import Frame
 from grader.serve import batches, live, metrics, submit
 from grader.serve.api import api
@@ -27,6 +29,13 @@ _MOST_BYTES = 3 * MAX_SOURCE_BYTES + (1 << 16)
 """A form may encode one byte of a source as three."""
 
 _TITLES = {404: "Not found", 413: "Too large", 429: "Too often", 503: "Not now"}
+
+
+class _Json(JSONResponse):
+    """JSON in which no character breaks or reorders the line where it is shown."""
+
+    def render(self, content: Any) -> bytes:
+        return escaped_json(super().render(content).decode()).encode()
 
 
 def make_app(
@@ -47,7 +56,12 @@ def make_app(
     frame = replace(frame, links=links if intake else links[:1])
     snapshots = Snapshots(store, path, frame, labels)
     app = FastAPI(
-        title="kernel-grader", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
+        title="kernel-grader",
+        version=__version__,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=_Json,
     )
     app.include_router(pages(store, snapshots, frame))
     app.include_router(live.live(store, frame, stopping))
@@ -62,7 +76,7 @@ def make_app(
 
     def fault(request: Request, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
         if request.url.path.startswith("/api/"):
-            return JSONResponse({"detail": message}, status, headers)
+            return _Json({"detail": message}, status, headers)
         # The page's relative links start from the folder of the requested address.
         page = "x/" * (request.url.path.count("/") - 1) + "x"
         return error_page(frame, status, _TITLES.get(status, "Not possible"), message, page)

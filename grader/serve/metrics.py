@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from db import Store
 from db.at_work import at_work
+from grader.errors import printable
 from grader.serve.service import GradingService
 from grader.serve.snapshot import Snapshots
 
@@ -28,7 +29,7 @@ class _Figures(Collector):
         verdicts = CounterMetricFamily("grader_verdicts", "Verdicts in the database.", labels=("status", "device_name"))
         counts = Counter((str(row.status), row.device_name) for row in self._snapshots.current().rows)
         for names, count in sorted(counts.items()):
-            verdicts.add_metric(names, count)
+            verdicts.add_metric([printable(name) for name in names], count)
         yield verdicts
         yield from self._graders()
         if self._service is not None:
@@ -59,7 +60,7 @@ class _Figures(Collector):
             for state, count in Counter(worker.state for worker in work.workers).items():
                 workers.add_metric([run, state], count)
             for worker in work.workers:
-                of_worker.add_metric([run, worker.name], worker.graded)
+                of_worker.add_metric([run, printable(worker.name)], worker.graded)
         yield from (graded, failed, rate, left, workers, of_worker)
 
 

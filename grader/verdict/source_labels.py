@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from grader.verdict.array_labels import multiplies_arrays, name_of
+from grader.verdict.python_source import is_f_string, literals, parse
 
 MOST_CODE = 32_000
 """Characters of Python outside of comments, blanks and plain strings. Parsing takes microseconds for each, and for
@@ -59,17 +60,6 @@ _NARROW = re.compile(
 _GRAPH = re.compile(r"\bcudaGraph\w+|\bcuGraph\w+|\bcudaStreamBeginCapture\b|\bCUDAGraph\b")
 _STREAMS = re.compile(r"\b(?:cudaStreamCreate\w*|cuStreamCreate\w*|getStreamFromPool)\b")
 
-_LITERAL = re.compile(
-    r"""\#[^\n]*|(?P<prefix>\b[a-zA-Z]{1,2})?(?:
-        \"{3}(?P<long>(?:[^"\\]|\\.|"(?!""))*+)(?:\"{3})?
-        |'{3}(?P<other_long>(?:[^'\\]|\\.|'(?!''))*+)(?:'{3})?
-        |"(?P<short>(?:[^"\\\n]|\\.)*+)"?
-        |'(?P<other_short>(?:[^'\\\n]|\\.)*+)'?
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-"""A comment or a string of Python; an unclosed one ends with the text or the line."""
-
 _COMPILING = re.compile(rf"\b(?:{'|'.join(sorted(_COMPILERS))})\s*\(|@\s*(?:{'|'.join(sorted(_JITS))}|njit)\b")
 
 
@@ -88,7 +78,7 @@ def read_source(source: str, reference: str) -> SourceReading | None:
         native, compiled = _native_code(strings), bool(_COMPILING.search(code))
         return SourceReading(_native_labels(native, compiled=compiled), compiled)
     try:
-        tree, other = ast.parse(source), ast.parse(reference)
+        tree, other = parse(source), parse(reference)
         nodes = list(ast.walk(tree))
         native, compiled = _native_code(_strings(nodes)), _compiles(nodes)
         found = _native_labels(native, compiled=compiled)
@@ -98,7 +88,7 @@ def read_source(source: str, reference: str) -> SourceReading | None:
         found["reduced_precision"] |= any(_narrows(node) for node in nodes)
         found["cuda_graph"] |= any(_graphs(node) for node in nodes)
         found["extra_streams"] |= any(name_of(node) == "Stream" for node in nodes)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, RecursionError):
         return None
     return SourceReading(found, compiled)
 
@@ -108,9 +98,8 @@ def _split(source: str) -> tuple[str, list[str]]:
     code: list[str] = []
     strings: list[str] = []
     end = 0
-    for found in _LITERAL.finditer(source):
-        prefix = found["prefix"] or ""
-        code += [source[end : found.start()], found[0] if "f" in prefix.lower() else " "]
+    for found in literals(source):
+        code += [source[end : found.start()], found[0] if is_f_string(found) else " "]
         strings += [text for name, text in found.groupdict().items() if name != "prefix" and text]
         end = found.end()
     return " ".join("".join([*code, source[end:]]).split()), strings

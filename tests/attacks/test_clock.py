@@ -1,5 +1,6 @@
 """The referee's clock against reported times, the seal against late writers, and the pause against what runs on."""
 
+import contextlib
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
 from grader.executor.pause import NeverStill, _tree, idle, paused_tree, tree
 from grader.executor.shared_memory import Layout, Region
-from grader.executor.worker_process import waited_ms
+from grader.executor.worker_process import Killer, waited_ms
 from grader.grading.resources import Resources
 from grader.grading.timing.clocks import Samples, Time, timing_of
 from grader.protocol import Drop, Import
@@ -266,6 +267,22 @@ threading.Thread(target=write, daemon=True).start()
 )
 """A second thread is in system calls of a tenth of a second that no signal interrupts."""
 
+ENDS_ONE_BY_ONE = """
+import mmap, os, signal, time, torch
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+file, size = os.memfd_create("file"), 1 << 28
+os.posix_fallocate(file, 0, size)
+for number in range(20):
+    if os.fork() == 0:
+        pages = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        signal.setitimer(signal.ITIMER_REAL, 0.5 + number / 10)
+        while True:
+            time.sleep(3600)
+class ModelNew(torch.nn.Module):
+    pass
+"""
+"""Its timers end processes that sleep, frozen ones too; taking down their pages takes the kernel milliseconds each."""
+
 
 @pytest.fixture(scope="module")
 def resources():
@@ -285,6 +302,19 @@ def started_worker(resources, source, means):
     imported = Import(source=source, file_name="spins.py", class_name="ModelNew")
     assert worker.run([imported], 60.0).failure is None
     return worker
+
+
+def wait_for(happened):
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def alive(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+        return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    return False
 
 
 def await_spinning(roots):
@@ -325,6 +355,38 @@ def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
         assert lost.value.status is Status.INTEGRITY_VIOLATION
 
 
+@pytest.mark.parametrize("means", ["freezer", "cgroup", "tree"])
+def test_processes_that_end_while_they_are_paused_count(resources, means):
+    """A SIGKILL here; a frozen process can arrange its own end."""
+    with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
+        pids = await_spinning(worker._process.roots) - worker._process.roots
+        with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):  # noqa: PT012
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not any(alive(pid) for pid in pids))
+        assert lost.value.status is Status.INTEGRITY_VIOLATION
+
+
+@pytest.mark.parametrize("means", ["freezer", "cgroup", "tree"])
+def test_a_worker_that_is_killed_while_it_is_paused_did_nothing(resources, means):
+    with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
+        await_spinning(worker._process.roots)
+        with worker.paused(untrusted=True):
+            for pid in worker._process.roots:
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not any(alive(pid) for pid in worker._process.roots))
+        with pytest.raises(WorkerLost) as lost:
+            worker.run([Drop()], 60.0)
+        assert (lost.value.status, lost.value.killer) == (Status.CRASHED, Killer.UNKNOWN)
+
+
+def test_timers_that_end_frozen_processes_are_noticed(resources):
+    with started_worker(resources, ENDS_ONE_BY_ONE, "freezer") as worker:
+        with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):
+            time.sleep(2.5)
+        assert lost.value.status is Status.INTEGRITY_VIOLATION
+
+
 def test_no_signal_continues_a_frozen_worker(resources):
     with started_worker(resources, HIDDEN_SPINNERS, "freezer") as worker:
         pids = await_spinning(worker._process.roots)
@@ -339,7 +401,7 @@ def test_a_process_that_was_not_there_before_counts_with_all_that_it_used(starte
     process = started(SPINNERS)
     process.stdout.readline()
     time.sleep(0.1)
-    with pytest.raises(NeverStill), idle([], lambda: [process.pid]):
+    with pytest.raises(NeverStill), idle(lambda: [], lambda: [process.pid]):
         pass
 
 

@@ -378,7 +378,7 @@ def test_one_bad_file_does_not_stop_a_batch(tmp_path, folder):
 )
 def test_names_that_could_forge_a_line_are_refused(tmp_path, catalog, name, what):
     message = refusal(write(tmp_path / name), catalog)
-    assert re.search(what + " has control characters; leave them out", message)
+    assert re.search(what + " has characters that are not printed; leave them out", message)
     assert message.isprintable()
 
 
@@ -386,14 +386,14 @@ def test_paths_are_escaped_in_messages(tmp_path, catalog):
     message = refusal(tmp_path / "a\ngrader: forged", catalog)
     assert message == f"{tmp_path}/a\\ngrader: forged: no such file or folder"
     assert refusal(write(tmp_path / "ann" / "no\nne.py"), catalog).isprintable()
-    with pytest.raises(UserError, match=r"the author 'a.*b' has control characters"):
+    with pytest.raises(UserError, match=r"the author 'a.*b' has characters that are not printed"):
         search(tmp_path, catalog, author="a\nb")
 
 
 def test_a_problem_whose_name_could_forge_a_line_is_skipped(folder):
     write(folder / "a\nb.py", samples.PROBLEM_SOURCE)
     (skipped,) = find_problems([folder]).skipped
-    assert str(skipped) == f"{folder}/a\\nb.py: its name has control characters; rename it"
+    assert str(skipped) == f"{folder}/a\\nb.py: its name has characters that are not printed; rename it"
 
 
 def test_a_folder_alone_leaves_the_shipped_problems_out(folder):

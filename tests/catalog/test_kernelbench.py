@@ -142,7 +142,7 @@ BAD = [
     (line(sample=1 << 70).encode(), "field 'sample': "),
     (line(author=["a"]).encode(), "field 'author': must be a valid string"),
     (line(author="\ud800").encode(), "invalid text: an unpaired surrogate"),
-    (line(label="v2\ngrader: forged").encode(), "the label 'v2\\ngrader: forged' has control characters"),
+    (line(label="v2\ngrader: forged").encode(), "the label 'v2\\ngrader: forged' has characters that are not printed"),
     (line(speed=2).encode(), "unknown field 'speed'"),
 ]
 

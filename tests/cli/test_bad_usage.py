@@ -29,7 +29,7 @@ MISTAKES = [
     ([*GRADE, "--variant", "huge"], "problem scale has no variant 'huge'; it has"),
     ([*GRADE, "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     ([*GRADE, "--sandbox", "docker"], "'docker' is not one of"),
-    ([*GRADE, "--author", "a\nb"], "the author 'a\\nb' has control characters; leave them out"),
+    ([*GRADE, "--author", "a\nb"], "the author 'a\\nb' has characters that are not printed; leave them out"),
     ([*GRADE, "--db", "notes.txt"], "notes.txt: the file is not an SQLite database; name another file with --db"),
     ([*GRADE, "--db", "nowhere/x.db"], "nowhere/x.db: the database cannot be opened; check that its folder exists"),
     ([*GRADE, "--db", ""], "'': no database; write a path, or sqlite:///path"),

@@ -112,6 +112,9 @@ def test_csv_has_a_row_a_verdict_and_empty_cells_for_absent(cli, keep):
         ("a\u2066b", "a\\u2066b"),
         ("a\reve,correct", "a\\reve,correct"),
         ("a=1", "a=1"),
+        ("a; =1;b;@c", "a;' =1;b;'@c"),
+        ("an\u200bn", "an\\u200bn"),
+        ("a\U000e0041", "a\\U000e0041"),
     ],
 )
 def test_csv_has_no_formulas_and_no_reordered_text(cli, keep, author, cell):
@@ -122,11 +125,11 @@ def test_csv_has_no_formulas_and_no_reordered_text(cli, keep, author, cell):
 
 
 def test_json_has_no_character_that_breaks_or_reorders_a_line(cli, keep):
-    name = "e\u2028v\x85i\u202el\x7f é"
+    name = "e\u2028v\x85i\u202el\x7f é\u2060\U000e0041"
     keep(author=name)
     result = cli("export")
     assert result.objects[0]["author"] == name
-    assert "e\\u2028v\\u0085i\\u202el\\u007f é" in result.out
+    assert "e\\u2028v\\u0085i\\u202el\\u007f é\\u2060\\udb40\\udc41" in result.out
 
 
 @pytest.mark.parametrize("output", ["jsonl", "csv", "kernelbench"])

@@ -164,6 +164,14 @@ def test_the_api_has_whole_verdicts_boards_and_problems(shared):
     assert [shared.ask(f"api/verdicts/{one}")[0] for one in ("99", "0", "x", 2**70)] == [404, 422, 422, 422]
 
 
+@pytest.mark.parametrize("path", ["verdicts", "verdicts/8", "leaderboard?all=1", "problems", "../metrics"])
+def test_no_answer_has_a_character_that_breaks_or_reorders_a_line(shared, path):
+    status, _, text = shared.ask(f"api/{path}".replace("api/../", ""))
+    assert status == 200
+    assert "owned" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_the_schema_names_every_address_and_what_it_answers(shared):
     schema = shared.json("api/openapi.json")
     assert set(schema["paths"]) == {

@@ -41,7 +41,7 @@ PAYLOADS = (
     "javascript:document.title='owned'",
     "{{ 7 * 7 }}{% raw %}",
     "../../../../tmp/owned",
-    "\x00\x1b[2J\u202e",
+    "\x00\x1b[2J\u202e\u200b\x85\U000e0041",
 )
 HOSTILE = " ".join(PAYLOADS)
 
@@ -435,7 +435,7 @@ def test_a_strangers_text_is_only_ever_text(site, text):
     pages = site.write()
     check(pages)
     for page in pages.values():
-        assert not re.search("[\x00\x1b\u202e]", page.path.read_text())
+        assert not re.search("[\x00\x1b\u202e\u200b\x85\U000e0041]", page.path.read_text())
     if text.isprintable():
         assert " ".join(text.split()) in pages["verdicts/2.html"].words
 

@@ -45,6 +45,7 @@ NEEDED_LAYERS: dict[str, set[str]] = {
     "shared_memory_is_writable_and_capped": {"mount-namespace"},
     "hidden_paths_are_empty": {"mount-namespace"},
     "unix_sockets_outside_are_unreachable": {"network-namespace", "landlock"},
+    "no_pseudo_terminal_can_be_opened": {"mount-namespace", "landlock"},
     "other_processes_are_invisible": {"pid-namespace"},
     "the_grader_cannot_be_signalled": {"pid-namespace", "user-id", "landlock"},
     "kill_all_reaches_only_the_sandbox": {"pid-namespace", "user-id"},
@@ -250,6 +251,17 @@ def unix_sockets_outside_are_unreachable(sandbox: Sandbox) -> None:
         ending, text = run(sandbox, f"import socket\nsocket.socket(socket.AF_UNIX).connect({name!r})")
         assert ending.returncode == 1
         assert "Error" in text
+
+
+@case
+def no_pseudo_terminal_can_be_opened(sandbox: Sandbox) -> None:
+    code = """
+try:
+    os.openpty()
+    print(json.dumps("opened"))
+except OSError:
+    print(json.dumps("refused"))"""
+    assert seen(sandbox, code) == "refused"
 
 
 @case

@@ -16,6 +16,7 @@ from pathlib import Path
 from grader.catalog.files import read_source
 from grader.catalog.formats import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.verdict.models import Problem
+from grader.verdict.python_source import parse
 
 _ADAPTER = Path(__file__).with_name("_gpumode_adapter.py").read_text()
 _HELPERS = re.compile(r"(eval|utils|template)\w*\.py")
@@ -217,8 +218,8 @@ def _enclosed(source: str, behind: str) -> str:
 def _inserted(source: str, statement: str) -> str:
     """Inserts the statement after the docstring and `__future__` imports, on an existing line if possible."""
     try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        body = parse(source).body
+    except SyntaxError:
         return f"{statement}\n{source}"
     header = _last_of_header(body)
     lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source)

@@ -13,8 +13,9 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate, exports, output_specs
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
@@ -77,7 +78,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str
                 candidate.reset(job, other.case)
             candidate.reset_buffers(job, other.case)
             job.put_inputs("a", other.case.inputs)
-            job.step(p.Forward(model=MODEL, inputs="a", tape=str(turn), training=other.case.training))
+            job.step(as_timed(candidate, "a", str(turn), training=other.case.training))
             job.export(exports("output", str(turn), output_specs(other.case)))
             ends.append(job.length)
         job.step(p.Drop())

@@ -18,12 +18,12 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate, exports, output_specs
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import check_output
-from grader.grading.forward.probes import of_mode, probe
+from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import Structure
@@ -69,7 +69,7 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
         for index, turn in enumerate(turns):
             candidate.reset_buffers(job, case)
             job.put_inputs("a", turn.inputs, reuse_addresses=True)
-            job.step(p.Forward(model=MODEL, inputs="a", tape=_tape(index, mode), training=mode))
+            job.step(as_timed(candidate, "a", _tape(index, mode), training=mode))
             job.export(exports("output", _tape(index, mode), output_specs(case)))
     job.step(p.Drop())
     result = candidate.run(job, "forward", "forwards after one element changed")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.grading.candidate import Candidate
+from grader import protocol as p
+from grader.grading.candidate import MODEL, Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import in_eval
+from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 
 Function = Callable[[Candidate, Oracle, Case], Diagnosis | None]
@@ -46,6 +48,12 @@ def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Functi
         return function
 
     return register
+
+
+def as_timed(candidate: Candidate, inputs: str, tape: str, *, training: bool) -> p.Step:
+    """A forward without a graph, by a timed call's step: what tells those apart is asked the same questions in them."""
+    step = p.Queue if backend(candidate.device).timeline else p.Time
+    return step(part="inference", model=MODEL, inputs=inputs, tape=tape, grads=tape, training=training, tf32=False)
 
 
 def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:

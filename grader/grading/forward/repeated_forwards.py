@@ -14,7 +14,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
-from grader.grading.forward.probes import of_mode, probe
+from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -128,7 +128,7 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
             candidate.reset_buffers(job, turn.case)
         last = turn.case
         job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
-        job.step(p.Forward(model=MODEL, inputs=turn.key, tape=f"t{index}", training=turn.training))
+        job.step(as_timed(candidate, turn.key, f"t{index}", training=turn.training))
         job.export(exports("output", f"t{index}", output_specs(turn.case)))
         if turn.case is case and turn.key in ("a", "c"):
             job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate, exports, output_specs
 from grader.grading.compare.outputs import check_output
+from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
@@ -23,7 +24,7 @@ def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = F
     for turn in range(repeats):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs)
-        job.step(p.Forward(model=MODEL, inputs="a", tape=str(turn), training=case.training))
+        job.step(as_timed(candidate, "a", str(turn), training=case.training))
         job.export(exports("output", str(turn), output_specs(case)))
     job.step(p.Drop())
     result = candidate.run(job, "forward", f"equal forwards of variant {case.name}")

@@ -9,8 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from grader.errors import is_printable
-
 _FENCE = "````"
 """Ends only at a line with as many backticks (CommonMark); source seldom has more than three in a row."""
 _CUT = "..."
@@ -44,7 +42,7 @@ def tokens(text: str) -> int:
 def cleaned(text: str) -> str:
     """The text on one line, without control characters and control tokens, cut."""
     text = _ESCAPE_SEQUENCE.sub("", text[:_MOST_READ]).replace("\t", "    ")
-    text = "".join(character if is_printable(character) else " " for character in text).rstrip()
+    text = "".join(character if character.isprintable() else " " for character in text).rstrip()
     text = _LONG_RUN.sub(f"{_FENCE[1:]} ", text)
     while text != (apart := _SPECIAL.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)):
         text = apart

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from grader.verdict.models import Diagnosis, Verdict
+from grader.verdict.python_source import parse
 
 AROUND = 3
 """Lines shown before and after a line that a diagnosis names."""
@@ -57,8 +58,8 @@ def _quoted(errors: Iterable[str], lines: list[str]) -> Iterator[int]:
 def _functions(source: str, cause: Diagnosis) -> Iterator[tuple[int, int]]:
     """(first line, last line) of the functions that the diagnosis's stage runs."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parse(source)
+    except SyntaxError:
         return
     wanted = {"backward": "backward", "load": "__init__"}.get(cause.stage, "forward")
     found: dict[str, list[tuple[int, int]]] = {}
