@@ -18,7 +18,7 @@ from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import diagnose, first_line, on_another_draw
 from grader.verdict.models import Diagnosis
 
 CONTIGUOUS = "call .contiguous() on each input before data_ptr()"
@@ -87,9 +87,10 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
                         return raced
                 if check_output(turn.case, _run(candidate, turns), f"output:t{index}:{name}", name).status != "failed":
                     return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-                if turn.case is moved and turn.training == moved.training and sealed is not None:
-                    if not _is_stale(candidate, oracle, turns, name, sealed):
-                        return explain(candidate, oracle, moved, check, sealed)
+                if turn.case is moved and sealed is not None:
+                    if not _is_stale(candidate, oracle, turns[:index], moved, name, sealed):
+                        wrong = explain(candidate, oracle, moved, check, sealed)
+                        return of_mode(on_another_draw(wrong), case, turn.training)
                     raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
                     if raced is not None:
                         return raced
@@ -121,15 +122,19 @@ def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
     return sealed is not None and tolerance.check(case.outputs[name], sealed).status == "passed"
 
 
-def _is_stale(candidate: Candidate, oracle: Oracle, turns: Sequence[Turn], name: str, sealed: torch.Tensor) -> bool:
-    """Whether an output of the last turn would be right for values of an earlier one, or as a model's first output."""
-    case, moved = turns[0].case, turns[-1].case
+def _is_stale(
+    candidate: Candidate, oracle: Oracle, turns: Sequence[Turn], moved: Case, name: str, sealed: torch.Tensor
+) -> bool:
+    """Whether an output behind these turns would be right for their values, or as a model's first output."""
+    case, due = turns[0].case, moved.outputs[name].reference64
     mixed = [
         questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)
         for one, other in ((case, moved), (moved, case))
     ]
-    earlier = [*mixed, *(turn.case.outputs for turn in turns[:-1])]
-    if any(tolerance.check(outputs[name], sealed).status == "passed" for outputs in earlier):
+    earlier = [outputs[name] for outputs in (*mixed, *(turn.case.outputs for turn in turns))]
+    # Without parameters, or without inputs, some are what is due.
+    others = [of for of in earlier if tolerance.check(of, due.to(of.dtype)).status == "failed"]
+    if any(tolerance.check(of, sealed).status == "passed" for of in others):
         return True
     candidate.forget(everything=True)
     job = candidate.script(moved)
