@@ -21,6 +21,7 @@ from grader.grading.forward.narrow import judge_other_inputs
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.other_draws import wrong_untimed
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
@@ -176,7 +177,10 @@ class Grading:
             )
             self.record.timing, self.record.timed = judged.result, self.todo.timed
         if judged.result.status is StageStatus.FAILED:
-            self.record.fail_timing(judged.diagnoses)
+            right = self.record.status is Status.CORRECT
+            run_on = self.todo.experiments if right else ()
+            untimed = wrong_untimed(self.candidate, self.oracle, self.todo.timed, run_on)
+            self.record.fail_timing(untimed or judged.diagnoses)
             self.oracle.release()
             return False
         self.record.diagnoses += judged.diagnoses
@@ -206,9 +210,11 @@ class Grading:
         Last, because it may end the submission's process.
         """
         if NARROW in self.probes and self.record.timing is not None:
+            right = self.record.backward is not None and self.record.backward.status is StageStatus.PASSED
             with self.record.stage("inspection"):
                 given = self.candidate, self.oracle, self.todo.cases
-                any(self.record.add_late(judge(*given)) for judge in (judge_other_inputs, judge_small_inputs))
+                judges = (judge_other_inputs, judge_small_inputs) if right else (judge_other_inputs,)
+                any(self.record.add_late(judge(*given)) for judge in judges)
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

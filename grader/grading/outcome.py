@@ -89,6 +89,12 @@ def in_eval(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis.model_copy(update={"message": f"in eval(), {diagnosis.message}"})
 
 
+def on_another_draw(diagnosis: Diagnosis) -> Diagnosis:
+    """The same diagnosis, for a fault that the first draw does not show."""
+    what = f"on another draw of inputs and parameters, {diagnosis.message}"
+    return diagnosis.model_copy(update={"message": what})
+
+
 def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
     """The worker died or gave no answer while it was `doing` something."""
     codes = {

@@ -20,6 +20,7 @@ __all__ = [
     "Outputs",
     "PutInputs",
     "Reach",
+    "Rounding",
     "Trace",
     "Traced",
 ]
@@ -54,6 +55,8 @@ class Outputs(Result):
 
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
+    rounded: Name = ""
+    """The operator whose operands or results a `Rounding` rounded, the last of several; empty if none did."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:
@@ -62,6 +65,17 @@ class Outputs(Result):
 
 Substitute = Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad", "tf32"]
 """What is replaced: the form of GELU, detach(), no_grad(), or the operands of convolutions by rounded ones."""
+
+
+class Rounding(Message):
+    """Rounds what matrix products and convolutions multiply, or the results of one kind of operator."""
+
+    bits: Annotated[int, Field(ge=1, le=53)]
+    """Significant bits that are left."""
+    cut: bool = False
+    """Whether the other bits are cut off instead of rounded, as tensor cores do."""
+    turn: Annotated[int, Field(ge=0, le=4096)] | None = None
+    """Whose results: the kind of operator, in the order in which kinds first run. None for operands of products."""
 
 
 class Forward(Step):
@@ -84,6 +98,7 @@ class Forward(Step):
     """Pass the model a non-leaf copy, for a reference that modifies its input in place."""
     substitute: Substitute = "none"
     """Replace a torch function by one that it is often confused with, to see what that mistake would return."""
+    rounding: Rounding | None = None
 
 
 class Cotangent(Message):
@@ -101,6 +116,8 @@ class Gradients(Result):
     did: Literal["gradients"] = "gradients"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     double_backward: bool | None = None
+    rounded: Name = ""
+    """As for a forward."""
 
     def reported_names(self) -> Sequence[str]:
         """Names of the operands."""
@@ -133,6 +150,7 @@ class Backward(Step):
     """Make every gradient contiguous before a function of the graph receives it."""
     substitute: Literal["none", "tf32"] = "none"
     """As in the forward, for what the backward calls."""
+    rounding: Rounding | None = None
 
     def requested_names(self) -> Collection[str]:
         """The operands."""

@@ -12,6 +12,7 @@ import torch
 from grader import protocol as p
 from grader.protocol.copies import copy_each
 from grader.worker.autograd import engine, graph
+from grader.worker.autograd.rounded_results import rounded_results
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.checks.late_stream import late_stream
@@ -53,8 +54,10 @@ def put_inputs(session: Session, step: p.PutInputs) -> p.Done:
 @handles(p.Forward)
 def forward(session: Session, step: p.Forward) -> p.Outputs:
     """Call the model and describe what it returned."""
-    outputs = call_forward(session, step)
-    return p.Outputs(tensors=tuple(describe(name, value) for name, value in outputs.items()))
+    with rounded_results(step.rounding) as rounding:
+        outputs = call_forward(session, step)
+    tensors = tuple(describe(name, value) for name, value in outputs.items())
+    return p.Outputs(tensors=tensors, rounded=rounding.name if rounding else "")
 
 
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
@@ -75,8 +78,13 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     with late, substituted(step.substitute), no_collection():
         if step.clone_inputs:
             arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
-        with contextlib.nullcontext() if step.grad else torch.no_grad():
-            outputs = dict(flatten(model(*arguments)))
+        try:
+            with contextlib.nullcontext() if step.grad else torch.no_grad():
+                outputs = dict(flatten(model(*arguments)))
+        finally:
+            if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
+                for buffer in model.buffers():
+                    buffer.detach_()
     session.tapes[step.tape] = Tape(outputs, leaves)
     return outputs
 
@@ -94,10 +102,9 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
     pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
-    rounding = substituted(step.substitute)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
-    with late, dense, rounding, no_collection():
+    with late, dense, substituted(step.substitute), rounded_results(step.rounding) as rounding, no_collection():
         if step.into != "result":
             session.accumulated = True
             grads = engine.accumulated(pairs, tape.leaves, step)
@@ -108,6 +115,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     return p.Gradients(
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,
+        rounded=rounding.name if rounding else "",
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from grader.grading.backward.classify import describe, with_patterns
+from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products
-from grader.grading.backward.run_experiments import run_experiments, wrong_once
+from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import right_up_to_rounding
 from grader.grading.oracle.case import Case
@@ -26,6 +27,9 @@ def explain(
     experiment_cases: Cases,
 ) -> list[Diagnosis]:
     """The diagnoses of a wrong product, with what follows from a cause folded under it. Raises Stopped."""
+    raced = None if judged.missing else race(candidate, replace(experiment_cases, first=case))
+    if raced is not None:
+        return fold(raced, judged.diagnoses)
     other_mode = _right_in_other_mode(candidate, cases, case)
     if judged.missing:
         first, *others = judged.diagnoses

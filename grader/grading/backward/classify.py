@@ -1,9 +1,8 @@
-"""Classifies each gradient, such as missing, zero or a multiple, and words the diagnosis."""
+"""Classifies each gradient, such as missing, zero or a multiple."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,10 +14,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE,
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
-from grader.grading.patterns import find_pattern
-from grader.verdict.models import Diagnosis
+from grader.grading.patterns import Pattern
 from grader.verdict.stages import TensorCheck
 
 NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"
@@ -45,6 +41,19 @@ class GradientFault:
     """What `size` measures, in front of the number."""
     pattern: str = ""
     """What the wrong elements have in common: follows "gradient of `x`" in a sentence."""
+    vague: bool = False
+    """The pattern says where, and not what stands there."""
+    slight: bool = False
+    """The error is no larger than what rounding to a narrower type leaves."""
+
+    @property
+    def explained(self) -> bool:
+        """Whether something is known of its cause."""
+        return self.code != "grad_wrong" or bool(self.pattern) or self.amount is None
+
+    def with_pattern(self, pattern: Pattern) -> GradientFault:
+        """The same fault with what its wrong elements have in common."""
+        return replace(self, code=pattern.code, pattern=pattern.text, remedy=pattern.remedy, vague=pattern.vague)
 
 
 def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[GradientFault]]:
@@ -63,8 +72,9 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
         if fault is not None and fault.code == "grad_wrong":
             fault = _in_anothers_place(case, actual, fault)
         if fault is not None:
+            text = f"is {fault.text}" if fault.text else fault.pattern
             amount = f", {fault.amount}" if fault.amount else ""
-            check = check.model_copy(update={"message": f"gradient of `{fault.operand}` is {fault.text}{amount}"})
+            check = check.model_copy(update={"message": f"gradient of `{fault.operand}` {text}{amount}"})
             faults.append(fault)
         checks.append(check)
     return checks, faults or _wrong_together(case, actual)
@@ -166,8 +176,13 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.yardstick_rel_rms_error:.2g}), "
         f"worst at {list(check.worst_index or ())}: {check.worst_candidate:.6g} for {check.worst_reference:.6g}"
     )
-    text = f"wrong in {int(wrong.sum())} of {wrong.numel()} elements"
-    return GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount)
+    count = int(wrong.sum())
+    if not count:  # all errors are small beside the tensor: the comparison says which are not beside their elements
+        seen = (check.message or "").removeprefix(f"{expected.name} ")
+        return GradientFault("grad_wrong", name, label, "", NO_PATTERN, "", pattern=seen, vague=True)
+    text = f"wrong in {count} of {wrong.numel()} elements"
+    slight = (check.rel_rms_error or 0.0) <= torch.finfo(torch.bfloat16).eps
+    return GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount, slight=slight)
 
 
 def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> GradientFault:
@@ -178,6 +193,7 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
             other == fault.name
             or expected is None
             or gradient is None
+            or gradient.dtype is not expected.dtype
             or gradient.numel() != expected.reference64.numel()
         ):
             continue
@@ -200,88 +216,3 @@ def _wrong_elements(gradient: torch.Tensor, reference64: torch.Tensor) -> torch.
 def _largest(expected: Expected) -> float:
     largest = float(expected.reference64.abs().nan_to_num(0.0, 0.0, 0.0).max())
     return largest if math.isfinite(largest) else 0.0
-
-
-def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
-    """A diagnosis for each code with all its operands; `grad_wrong`, which names no mistake, comes last."""
-    by_code: dict[str, list[GradientFault]] = {}
-    for fault in faults:
-        by_code.setdefault(fault.code, []).append(fault)
-    return [_diagnosis(by_code[code], variant) for code in sorted(by_code, key=lambda code: code == "grad_wrong")]
-
-
-def with_patterns(oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product) -> list[GradientFault]:
-    """The faults with what their wrong elements have in common; those with a pattern come first."""
-    found = [_with_pattern(oracle, case, fault, actual) for fault in faults]
-    wrong = [fault.name for fault in faults]
-    right = [
-        case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in wrong
-    ]
-    if right:
-        found = [replace(fault, remedy=_apart(right)) if fault.remedy == NO_PATTERN else fault for fault in found]
-    return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
-
-
-def _apart(right: Sequence[str]) -> str:
-    """The remedy where nothing points to a mistake, but other gradients are right."""
-    they, do = ("they", "do") if len(right) > 1 else ("it", "does")
-    whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
-    return f"no pattern was found in the error; {whole}: look in the steps that {they} {do} not need"
-
-
-def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:
-    gradient, expected = actual.gradients[fault.name], case.gradients[fault.name]
-    if fault.code != "grad_wrong" or fault.amount is None or gradient is None or expected is None:
-        return fault
-    pattern = find_pattern(oracle, case, fault.name, gradient, expected)
-    if pattern is None:
-        return fault
-    return replace(fault, code=pattern.code, pattern=pattern.text, remedy=pattern.remedy)
-
-
-def _diagnosis(group: Sequence[GradientFault], variant: str) -> Diagnosis:
-    detail: dict[str, object] = {"operands": [fault.operand for fault in group], "variant": variant}
-    if any(fault.factor is not None for fault in group):
-        detail["factors"] = [fault.factor for fault in group]
-    remedies = "; ".join(dict.fromkeys(fault.remedy for fault in group))
-    what, amount = "; ".join(_sentences(group)), None
-    first, *others = group
-    if first.pattern:
-        detail["pattern"] = first.pattern
-    if first.amount is not None:
-        what, amount, remedies = _at_length(first, others), first.amount, first.remedy
-    where = f"variant {variant}"
-    return diagnose(first.code, what, where=where, amount=amount, remedy=remedies, stage="backward", detail=detail)
-
-
-def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
-    """The first gradient by its pattern, and the others: those with patterns of their own, then the rest."""
-    what = f"gradient of `{first.operand}` {first.pattern or f'is {first.text}'}"
-    if first.pattern and first.text:
-        what += f": {first.text}"
-    own = [other for other in others if other.pattern]
-    rest = [other for other in others if not other.pattern]
-    what += "".join(f"; that of `{other.operand}` {other.pattern}" for other in own)
-    return what + (f"; {names(_operands(rest))} {_are(rest)} wrong too" if rest else "")
-
-
-def _sentences(group: Sequence[GradientFault]) -> list[str]:
-    """A sentence for each text, with all operands that it applies to."""
-    by_text: dict[str, list[GradientFault]] = {}
-    for fault in group:
-        by_text.setdefault(fault.text, []).append(fault)
-    sentences = []
-    for text, faults in by_text.items():
-        sizes = [f"{fault.size:.3g}" for fault in faults if fault.size is not None]
-        size = f" ({faults[0].size_of} {' and '.join(sizes)})" if sizes else ""
-        subject = f"gradient{'s' * (len(faults) > 1)} of {names(_operands(faults))}"
-        sentences.append(f"{subject} {_are(faults)} {text}{size}")
-    return sentences
-
-
-def _operands(faults: Sequence[GradientFault]) -> list[str]:
-    return [fault.operand for fault in faults]
-
-
-def _are(faults: Sequence[GradientFault]) -> str:
-    return "are" if len(faults) > 1 else "is"

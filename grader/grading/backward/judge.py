@@ -15,6 +15,7 @@ import torch
 
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
+from grader.grading.backward.mistakes import rounded_gradients
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.backward.vjp import ask, product
@@ -27,7 +28,7 @@ from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import MAX_LISTED, diagnose, errors_first, in_eval, stage_status, status_of
+from grader.grading.outcome import MAX_LISTED, diagnose, errors_first, in_eval, on_another_draw, stage_status, status_of
 from grader.grading.random.seeded import check_other_sizes
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
@@ -64,10 +65,12 @@ def judge_backward(
         with watch.of(case.variant):
             judged = judge_products(candidate, case)
         candidate.release_after(case, "backward")
-        status = StageStatus.FAILED if judged.diagnoses else StageStatus.PASSED
+        diagnoses = judged.diagnoses or rounded_gradients(oracle, case, judged.product)
+        status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
         _keep_worst(rows, judged.checks)
-        if judged.diagnoses:
+        if diagnoses:
+            judged = replace(judged, diagnoses=diagnoses)
             diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
             break
     else:
@@ -174,13 +177,8 @@ def controlled_experiments(
                 alone = replace(mode, first=case, in_eval=None)
                 found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
                 found = [run_on.of_mode(mode, one) or one for one in found]
-                return [*(found if stale else map(_on_another_draw, found)), *others]
+                return [*(found if stale else map(on_another_draw, found)), *others]
     return diagnoses
-
-
-def _on_another_draw(diagnosis: Diagnosis) -> Diagnosis:
-    what = f"on another draw of inputs and parameters, {diagnosis.message}"
-    return diagnosis.model_copy(update={"message": what})
 
 
 def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: JudgedProduct) -> Diagnosis | None:

@@ -16,6 +16,7 @@ from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.grading.patterns.rounded import rounding_patterns
 from grader.verdict.models import Diagnosis
 
 LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (
@@ -87,6 +88,20 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
                 )
             ]
     return []
+
+
+def rounded_gradients(oracle: Oracle, case: Case, actual: Product | None) -> list[Diagnosis]:
+    """`low_precision` for gradients whose errors pass the tolerance, and follow those of a rounding."""
+    found = rounding_patterns(oracle, case, "gradients", actual.gradients) if actual is not None else {}
+    if not found:
+        return []
+    operands = [case.operand_names[name] for name in found]
+    (_, pattern), *others = found.items()
+    what = f"gradient of `{operands[0]}` {pattern.text}"
+    if others:
+        what += f"; so {'do' if len(others) > 1 else 'does'} {names(operands[1:])}"
+    where, detail = f"variant {case.name}", {"operands": operands}
+    return [diagnose(pattern.code, what, where=where, remedy=pattern.remedy, stage="backward", detail=detail)]
 
 
 def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Product) -> list[Diagnosis]:

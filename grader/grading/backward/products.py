@@ -9,7 +9,8 @@ from typing import Literal
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.backward.classify import GradientFault, classify, describe
+from grader.grading.backward.classify import GradientFault, classify
+from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.backward.vjp import Product, ask, export_outputs, product
 from grader.grading.candidate import MODEL, Candidate, export_buffers, names
@@ -75,9 +76,13 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     actual = product(candidate, case, result)
     checks, faults = classify(case, actual)
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
-    diagnoses = explain_missing(candidate, case, lost, detached) if lost or detached else []
     present = tuple(fault for fault in faults if fault.name not in lost)
-    diagnoses += describe(present, case.name)
+    diagnoses = describe(present, case.name)
+    if lost or detached:
+        # What no longer reaches an operand is missing in the gradients on its way, too.
+        first, *others = explain_missing(candidate, case, lost, detached)
+        follows = [one for one in diagnoses if one.code == "grad_wrong"]
+        diagnoses = [*fold(first, follows), *others, *(one for one in diagnoses if one not in follows)]
     undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
     if undetached and not diagnoses:
         diagnoses = _reaches(candidate, case, undetached)

@@ -11,12 +11,13 @@ from typing import Literal
 
 import torch
 
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL64, evaluate
-from grader.grading.oracle.noise import is_float
+from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass, evaluate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
+from grader.protocol.passes import Substitute
 
 
 def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, Expected]:
@@ -24,13 +25,7 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 
     Empty if the reference does not run in float64.
     """
-    traits = oracle.traits(case)
-    if not traits.has_float64:
-        return {}
-    oracle.ready(case, MODEL64)
-    other = evaluate(
-        oracle, MODEL64, traits, case.inputs, case.state, {}, (), case.training, substitute=substitute
-    ).outputs
+    other = _with(oracle, replace(case, cotangents={}, gradients={}), substitute).outputs
     changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].reference64)}
     return {name: case.outputs[name].around(value) for name, value in changed.items()}
 
@@ -66,14 +61,10 @@ def gradients(
 
     By operand; empty if the reference does not run in float64.
     """
-    traits = oracle.traits(case)
-    if not traits.has_float64 or not case.values_comparable:
+    if not case.values_comparable:
         return {}
-    given = case.cotangents if cotangents is None else cotangents
-    oracle.ready(case, MODEL64)
-    others = evaluate(
-        oracle, MODEL64, traits, case.inputs, case.state, given, case.wrt, case.training, substitute=substitute
-    ).gradients
+    given = case if cotangents is None else replace(case, cotangents=cotangents)
+    others = _with(oracle, given, substitute).gradients
     changed = {}
     for name, value in others.items():
         expected = case.gradients[name]
@@ -85,6 +76,24 @@ def gradients(
         else:
             changed[name] = expected.around(value)
     return changed
+
+
+def _with(oracle: Oracle, case: Case, substitute: Substitute) -> Evaluation:
+    """The float64 results under a substitute; none if the reference does not run so.
+
+    For example, no backward can follow a no_grad() that protects the state that a forward changes.
+    """
+    traits = oracle.traits(case)
+    if not traits.has_float64:
+        return Evaluation({}, {}, {})
+    wrt = case.wrt if case.cotangents else ()
+    one = Pass(MODEL64, case.inputs, case.state, case.cotangents, wrt, case.training, substitute=substitute)
+    try:
+        return next(oracle.ask(case, [one]))
+    except (ReferenceLost, ReferenceOutOfMemory):
+        raise
+    except ProblemError:
+        return Evaluation({}, {}, {})
 
 
 def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
@@ -99,24 +108,3 @@ def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
         if torch.equal(value.to(dtype).float(), value) and float(error) <= 4 * torch.finfo(dtype).eps * size:
             return str(dtype).removeprefix("torch.")
     return None
-
-
-def with_rounded_operands(oracle: Oracle, case: Case, bits: int) -> Mapping[str, torch.Tensor]:
-    """The float64 outputs for inputs and parameters with so many significant bits. Raises ProblemError."""
-    other = rounded_operands(case, bits)
-    oracle.ready(case, MODEL64)
-    return evaluate(oracle, MODEL64, oracle.traits(case), other.inputs, other.state, {}, (), case.training).outputs
-
-
-def rounded_operands(case: Case, bits: int) -> Case:
-    """The case with inputs and parameters of so many significant bits."""
-    inputs = [rounded(value, bits) if is_float(value) else value for value in case.inputs]
-    state = {name: rounded(value, bits) if is_float(value) else value for name, value in case.state.items()}
-    return replace(case, inputs=tuple(inputs), state=state)
-
-
-def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """The nearest numbers with so many significant bits."""
-    mantissa, exponent = torch.frexp(value)
-    scale = 2.0**bits
-    return torch.ldexp((mantissa * scale).round() / scale, exponent)

@@ -30,7 +30,8 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
-    return factor if int((g != 0).sum()) > 1 or _whole(factor) is not None or _whole(1 / factor) is not None else None
+    plain = {_whole(factor), _whole(1 / factor)} - {None, 1}
+    return factor if int((g != 0).sum()) > 1 or plain else None
 
 
 def factor_text(factor: float) -> str:
@@ -54,7 +55,7 @@ def scale_remedy(factor: float) -> str:
         return f"do not divide by {shown.rpartition('/')[2]}; sum over the batch instead of averaging, if it is a mean"
     if shown.lstrip("-").isdigit():
         return f"remove the factor {shown}, or look for a term that is added more than once"
-    return "look for a constant that does not belong to the chain rule, or is missing from it"
+    return "look for a constant that does not belong there, or is missing"
 
 
 def _whole(number: float) -> int | None:

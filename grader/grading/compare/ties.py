@@ -129,9 +129,23 @@ class Part(NamedTuple):
         gaps = [_wide(value).to(right) - right for value in (self.actual, *self.ties.runs()[1:])]
         allowed = self.slope * (right.abs() + right.square().mean().sqrt())
         if by is None:
-            return Weighed(gaps[0], torch.stack(gaps[1:]), allowed)
+            runs = torch.stack(gaps[1:])
+            return Weighed(gaps[0], runs, allowed.where(~self._chosen_by_no_run(runs, allowed), torch.inf))
         runs = torch.stack([(gap * by).sum() for gap in gaps[1:]])
         return Weighed((gaps[0] * by).sum(), runs, (allowed * by.abs()).sum())
+
+    def _chosen_by_no_run(self, gaps: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+        """The elements that no run moves, and that are equal to some that runs move without changing their sum.
+
+        Of many equal elements, sixteen runs choose only some.
+        """
+        moved = gaps.abs().amax(0) > nonsmooth.BASELINE_ERRORS * allowed
+        tied = torch.zeros_like(moved)
+        assert self.ties.operand is not None
+        for group in _groups(self.ties.operand.to(moved.device)):
+            total = _Sums(group, gaps, allowed)
+            tied |= (total.kept & total.sums(moved.double()).gt(0))[group].view(moved.shape)
+        return tied & ~moved
 
 
 class Weighed(NamedTuple):

@@ -14,14 +14,14 @@ from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
-from grader.grading.forward.narrow import judge_other_inputs
+from grader.grading.forward.narrow import ERROR, judge_other_inputs
 from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
-from grader.grading.forward.rounded_operands import judge_rounding
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns import find_output_pattern
-from grader.grading.patterns.precisions import tensor_float_accuracy
+from grader.grading.patterns.pattern import Pattern
+from grader.grading.patterns.rounded import rounding_patterns
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -132,17 +132,9 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
     return None
 
 
-def _tensor_float_accuracy(output: Mismatch) -> Diagnosis | None:
-    if not tensor_float_accuracy(output.oracle, output.case, output.name, output.sealed):
-        return None
-    what = f"{output.name} has TensorFloat-32 accuracy; {output.wrong}"
-    return diagnose(
-        "low_precision", what, where=output.where, remedy="grade with --precision tf32, or multiply in full float32"
-    )
-
-
-def _rounded_operands(output: Mismatch) -> Diagnosis | None:
-    return judge_rounding(output.oracle, output.case, output.name, output.sealed, also=f"; {output.wrong}")
+def _rounded_inside(output: Mismatch) -> Diagnosis | None:
+    found = rounding_patterns(output.oracle, output.case, "outputs", {output.name: output.sealed})
+    return next((_of_pattern(output, pattern) for pattern in found.values()), None)
 
 
 def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
@@ -155,11 +147,17 @@ def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
 
 
 def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
-    """An error of other inputs, whose variance is small, where this one is small too."""
+    """An error of other inputs, whose variance is small, where this one is small too.
+
+    An epsilon's share grows at least as inputs shrink, by a thousand, until it is all there is.
+    """
     if not _is_small(output):
         return None
     found = judge_other_inputs(output.candidate, output.oracle, (output.case,))
-    return found if found is not None and found.severity == "error" else None
+    if found is None or found.severity != "error":
+        return None
+    grown, error = min(0.1, 1e3 * (output.check.rel_rms_error or 0.0)), found.detail[ERROR]
+    return None if isinstance(error, float) and error < grown else found
 
 
 def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
@@ -194,8 +192,10 @@ def _scaled(output: Mismatch) -> Diagnosis | None:
 
 def _pattern(output: Mismatch) -> Diagnosis | None:
     pattern = find_output_pattern(output.oracle, output.case, output.name, output.sealed)
-    if pattern is None:
-        return None
+    return None if pattern is None else _of_pattern(output, pattern)
+
+
+def _of_pattern(output: Mismatch, pattern: Pattern) -> Diagnosis:
     code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
     return diagnose(code, f"{output.name} {pattern.text}; {output.wrong}", where=output.where, remedy=pattern.remedy)
 
@@ -212,8 +212,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _parameters,
     _rounded_output,
     _other_gelu,
-    _tensor_float_accuracy,
-    _rounded_operands,
+    _rounded_inside,
     _parameters_as_constructed,
     _wrong_epsilon,
     _copy_of_parameters,

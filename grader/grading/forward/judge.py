@@ -20,11 +20,11 @@ from grader.grading.compare.outputs import check_buffers, check_output, differ, 
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
-from grader.grading.forward.rounded_operands import judge_rounding
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, fold, stage_status
+from grader.grading.patterns.rounded import rounding_patterns
 from grader.grading.random.distribution import judge_distribution
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
@@ -129,11 +129,11 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
-    for check in checks:
-        sealed = result.sealed.get(f"output:a:{check.name}")
-        rounded = None if sealed is None else judge_rounding(oracle, case, check.name, sealed)
-        if rounded is not None:
-            return [one.model_copy(update={"status": "failed"}) if one is check else one for one in checks], rounded
+    actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
+    for name, pattern in rounding_patterns(oracle, case, "outputs", actual).items():
+        checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
+        where = f"variant {case.name}"
+        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=where, remedy=pattern.remedy)
     if not case.values_comparable:
         other_distribution = judge_distribution(candidate, oracle, case)
         if other_distribution is not None:

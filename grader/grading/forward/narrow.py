@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -23,9 +24,18 @@ from grader.grading.oracle.other_inputs import NEAR_RANGE, SCALED_DOWN, SMALL_PA
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
+ERROR = "relative_error"
+"""The key of a diagnosis's detail with the relative RMS error for small inputs."""
 EPSILON = {SCALED_DOWN, SMALL_PARAMETERS}
 CONSTANT = {"inputs all equal"}
 """Takes all variance away, and so shows an epsilon too."""
+
+
+class Wrong(NamedTuple):
+    """A text on what is wrong with an output, and its relative RMS error if it is finite."""
+
+    text: str
+    error: float | None = None
 
 
 def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
@@ -47,17 +57,17 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     return diagnosis
 
 
-def _diagnosis(wrong: Mapping[str, str], others: Sequence[OtherInputs], case: Case) -> Diagnosis | None:
+def _diagnosis(wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: Case) -> Diagnosis | None:
     if not wrong:
         return None
     telling = {other.change for other in others} - EPSILON - CONSTANT
     where = f"variant {case.name}"
     small = next((change for change in wrong if change in EPSILON), None)
     if small is not None and telling and not telling & set(wrong):
-        what = f"for {small}, and not for larger or shifted ones, {wrong[small]}"
+        what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place"
-        return diagnose("output_wrong", what, where=where, remedy=remedy)
-    what = "; ".join(f"for {change}, {text}" for change, text in wrong.items())
+        return diagnose("output_wrong", what, where=where, remedy=remedy, detail={ERROR: wrong[small].error})
+    what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
         "narrow_inputs",
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
@@ -67,9 +77,9 @@ def _diagnosis(wrong: Mapping[str, str], others: Sequence[OtherInputs], case: Ca
     )
 
 
-def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str]:
+def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
     """Faults by change. After inputs that raise, another job goes on with the next ones."""
-    wrong: dict[str, str] = {}
+    wrong: dict[str, Wrong] = {}
     left = list(others)
     while left:
         job, ends = candidate.script(left[0].case), []
@@ -85,39 +95,40 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, str
         try:
             result = candidate.attempt(job, "forward", "forwards of other inputs")
         except Stopped as stopped:
-            return wrong | {"inputs unlike them": stopped.diagnosis.message}
+            return wrong | {"inputs unlike them": Wrong(stopped.diagnosis.message)}
         failure, failed = result.failure, len(left)
         if failure is not None:
             failed = next((turn for turn, end in enumerate(ends) if failure.step < end), len(left) - 1)
-            wrong[left[failed].change] = f"the forward raises {first_line(failure)}"
+            wrong[left[failed].change] = Wrong(f"the forward raises {first_line(failure)}")
         for turn, other in enumerate(left[:failed]):
             for name in other.case.outputs:
                 source = f"output:{turn}:{name}"
                 if other.change == NEAR_RANGE and _is_finite(result.sealed.get(source)):
                     continue
-                text = _difference(other.case, name, result.sealed.get(source))
-                if text is not None:
-                    wrong.setdefault(other.change, text)
+                found = _difference(other.case, name, result.sealed.get(source))
+                if found is not None:
+                    wrong.setdefault(other.change, found)
         left = left[failed + 1 :]
     return wrong
 
 
-def _difference(case: Case, name: str, value: torch.Tensor | None) -> str | None:
+def _difference(case: Case, name: str, value: torch.Tensor | None) -> Wrong | None:
     """The fault of an output, or None. Ties, which equal inputs have, may go to any element."""
     expected = replace(case.outputs[name], spread=None)
     if value is None:
-        return f"{name} has another shape or dtype"
+        return Wrong(f"{name} has another shape or dtype")
     if not _is_finite(value):
-        return f"{name} has NaN or infinity where the reference has none"
+        return Wrong(f"{name} has NaN or infinity where the reference has none")
     check, spread = tolerance.check(expected, value), case.outputs[name].spread
     if check.status != "failed":
         return None
     if spread is not None:
         reference64 = expected.reference64.to(value.device)
-        error = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * spread().to(value.device)
-        if tolerance.check(expected, reference64 + error.clamp_min(0)).status != "failed":
+        rest = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * spread().to(value.device)
+        if tolerance.check(expected, reference64 + rest.clamp_min(0)).status != "failed":
             return None
-    return f"{name} has a relative RMS error of {check.rel_rms_error:.2g}"
+    error = check.rel_rms_error or 0.0
+    return Wrong(f"{name} has a relative RMS error of {error:.2g}", error)
 
 
 def _is_finite(value: torch.Tensor | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +24,7 @@ from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.probes import as_timed, of_mode, probe
+from grader.grading.forward.repeats import right_again, wrong_alone
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import Structure
@@ -63,6 +64,23 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
     edits = oracle.remember(("edits", case.seed), lambda: _edits(oracle, case))
     if not edits:
         return None
+    result = _run(candidate, case, edits)
+    for mode in case.modes:
+        for index, edit in enumerate(edits, 1):
+            tapes = _tape(0, mode), _tape(index, mode)
+            fault = _fault(case, edit, result, tapes)
+            if fault is None:
+                continue
+            seen = f"after {edit.change}, {fault}"
+            wrong = wrong_alone(candidate, oracle, edit.case, seen)
+            if wrong is None and _fault(case, edit, _run(candidate, case, edits), tapes) is None:
+                wrong = right_again(seen, edit.case)
+            return of_mode(wrong or _diagnosis(edit, fault), case, mode)
+    return None
+
+
+def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
+    """Forwards of the case and of each edit in place, in each mode. Raises Stopped."""
     turns = [case, *(edit.case for edit in edits)]
     job = candidate.script(case)
     for mode in case.modes:
@@ -72,13 +90,7 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
             job.step(as_timed(candidate, "a", _tape(index, mode), training=mode))
             job.export(exports("output", _tape(index, mode), output_specs(case)))
     job.step(p.Drop())
-    result = candidate.run(job, "forward", "forwards after one element changed")
-    for mode in case.modes:
-        for index, edit in enumerate(edits, 1):
-            fault = _fault(case, edit, result, (_tape(0, mode), _tape(index, mode)))
-            if fault is not None:
-                return of_mode(_diagnosis(edit, fault), case, mode)
-    return None
+    return candidate.run(job, "forward", "forwards after one element changed")
 
 
 def _tape(turn: int, training: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
+from grader.grading.outcome import MAX_LISTED
 
 
 def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> str | None:
@@ -25,12 +26,21 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
     moved = [name for name in case.state if name in traits.learned and not torch.equal(case.state[name], before[name])]
     signs = positive(case.state, before, frozenset(moved))
     flipped = [name for name in moved if not torch.equal(signs[name], case.state[name])]
-    if flipped and _right(candidate, oracle, case, signs, output):
-        return (
-            f"it is right unless {names(flipped)} {'changes its sign' if len(flipped) == 1 else 'change their signs'}"
-        )
-    if moved and _right(candidate, oracle, case, {**case.state, **{name: before[name] for name in moved}}, output):
-        return f"it is right while {names(moved)} {'has' if len(moved) == 1 else 'have'} the constructor's values"
+
+    def telling(changed: Sequence[str], values: Mapping[str, torch.Tensor]) -> Sequence[str]:
+        """One of these parameters with which alone changed to these values the output is right, or all; else none."""
+        every = {name: values[name] for name in changed}
+        if not changed or not _right(candidate, oracle, case, {**case.state, **every}, output):
+            return ()
+        for name in changed[:MAX_LISTED] if len(changed) > 1 else ():
+            if _right(candidate, oracle, case, {**case.state, name: values[name]}, output):
+                return [name]
+        return changed
+
+    if found := telling(flipped, signs):
+        return f"it is right unless {names(found)} {'changes its sign' if len(found) == 1 else 'change their signs'}"
+    if found := telling(moved, before):
+        return f"it is right while {names(found)} {'has' if len(found) == 1 else 'have'} the constructor's values"
     return None
 
 

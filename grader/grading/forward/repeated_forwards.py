@@ -19,7 +19,7 @@ from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, first_line, fresh_tensor
+from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -106,10 +106,11 @@ def _cause(
             return raced
     if _check(turns, index, name, _run(candidate, turns)).status != "failed":
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-    new_draw = turn.case is moved and turn.training == moved.training
-    if new_draw and sealed is not None and not _is_of_earlier_values(oracle, turns[:index], moved, name, sealed):
-        if not _is_right_at_first(candidate, moved, name):
-            return explain(candidate, oracle, moved, check, sealed)
+    if turn.case is moved and sealed is not None:
+        stale = _is_of_earlier_values(oracle, turns[:index], moved, name, sealed)
+        if not stale and not _is_right_at_first(candidate, moved, name):
+            wrong = explain(candidate, oracle, moved, check, sealed)
+            return of_mode(on_another_draw(wrong), case, turn.training)
         raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
         if raced is not None:
             return raced
@@ -142,14 +143,16 @@ def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
 def _is_of_earlier_values(
     oracle: Oracle, earlier: Sequence[Turn], moved: Case, name: str, sealed: torch.Tensor
 ) -> bool:
-    """Whether an output for another draw is right for inputs or parameters of an earlier turn."""
-    case = earlier[0].case
+    """Whether an output for another draw is right for inputs or parameters of an earlier turn, and wrong for its own."""
+    case, due = earlier[0].case, moved.outputs[name].reference64
     mixed = [
         questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)
         for one, other in ((case, moved), (moved, case))
     ]
-    outputs = [*mixed, *(turn.case.outputs for turn in earlier)]
-    return any(tolerance.check(one[name], sealed).status == "passed" for one in outputs)
+    outputs = [one[name] for one in (*mixed, *(turn.case.outputs for turn in earlier))]
+    # Without parameters, or without inputs, some are what is due.
+    others = [of for of in outputs if tolerance.check(of, due.to(of.dtype)).status == "failed"]
+    return any(tolerance.check(of, sealed).status == "passed" for of in others)
 
 
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:

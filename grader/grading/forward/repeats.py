@@ -1,4 +1,4 @@
-"""Repeats a forward on the same values, to tell a race from a result that is wrong each time."""
+"""Repeats a forward alone, to tell a race and a wrong result from what earlier calls make wrong."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import Candidate, exports, output_specs
 from grader.grading.compare.outputs import check_output
+from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
@@ -20,18 +22,39 @@ def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = F
 
     With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. Raises Stopped.
     """
-    job, repeats = candidate.script(case), 4
+    repeats = 4
+    result = _repeated(candidate, case, repeats)
+    right = sum(_right(case, result, turn) for turn in range(repeats))
+    if not right or (some_wrong and right == repeats):
+        return None
+    return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
+
+
+def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) -> Diagnosis | None:
+    """The fault of a forward that runs alone: a race, or values; None if all is right then.
+
+    `message` says what was seen before. Raises Stopped.
+    """
+    raced = race(candidate, case, message, some_wrong=True)
+    if raced is not None:
+        return raced
+    result = _repeated(candidate, case, 1)
+    for name in case.outputs:
+        check, sealed = check_output(case, result, f"output:0:{name}", name), result.sealed.get(f"output:0:{name}")
+        if check.status == "failed" and sealed is not None:
+            return explain(candidate, oracle, case, check, sealed)
+    return None
+
+
+def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
+    job = candidate.script(case)
     for turn in range(repeats):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs)
         job.step(as_timed(candidate, "a", str(turn), training=case.training))
         job.export(exports("output", str(turn), output_specs(case)))
     job.step(p.Drop())
-    result = candidate.run(job, "forward", f"equal forwards of variant {case.name}")
-    right = sum(_right(case, result, turn) for turn in range(repeats))
-    if not right or (some_wrong and right == repeats):
-        return None
-    return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
+    return candidate.run(job, "forward", f"equal forwards of variant {case.name}")
 
 
 def right_again(message: str, case: Case) -> Diagnosis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
@@ -63,6 +63,8 @@ class Evaluation(NamedTuple):
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor | None]
     buffers: Mapping[str, torch.Tensor]
+    rounded: str = ""
+    """An operator whose operands or results a `Rounding` rounded; empty if none did."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,9 @@ class Pass:
     seed: int = 0
     tf32: bool = False
     substitute: Substitute = "none"
+    rounding: p.Rounding | None = None
+    rounded: tuple[Literal["forward", "backward"], ...] = ()
+    """Where the rounding applies."""
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
 
@@ -164,12 +169,17 @@ def _in_one_job(
         wanted.append(_add(job, traits, one, str(index), f"{one.model}-{index}" if len(passes) > 1 else one.model))
     job.step(p.Drop())
     result = reference.run(job)
+    forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for sources, one in zip(wanted, passes, strict=True):
+        rounded = next(forwards).rounded, next(backwards).rounded if one.wrt else ""
         specs = {source: spec for table in sources for source, spec in table.values()}
         sealed: Mapping[str, torch.Tensor | None] = Streamed(result, specs, one.in_float64)
         if not streamed:
             sealed = {source: sealed[source] for source in specs}
-        yield Evaluation(*(Named(sealed, {name: source for name, (source, _) in table.items()}) for table in sources))
+        outputs, gradients, buffers = (
+            Named(sealed, {name: source for name, (source, _) in table.items()}) for table in sources
+        )
+        yield Evaluation(outputs, gradients, buffers, max(rounded))
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
@@ -187,6 +197,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
             tf32=one.tf32,
             clone_inputs=traits.clone_inputs,
             substitute=one.substitute,
+            rounding=one.rounding if "forward" in one.rounded else None,
         )
     )
     if one.wrt:
@@ -199,6 +210,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
                 wrt=tuple(one.wrt),
                 tf32=one.tf32,
                 substitute="tf32" if one.substitute == "tf32" else "none",
+                rounding=one.rounding if "backward" in one.rounded else None,
             )
         )
     wanted = (

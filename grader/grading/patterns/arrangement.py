@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 
 import torch
 
 from grader.grading.patterns.pattern import FREE, Pattern, Subject
 
-MAX_PERMUTATIONS = math.factorial(5)
-"""Permutations that are tried: those of five dimensions."""
-
 
 def arrangement(subject: Subject) -> Pattern | None:
-    """The right values in another order."""
-    if subject.right.numel() < FREE or math.factorial(len(subject.shape)) > MAX_PERMUTATIONS:
+    """The right values in another order; of more than five dimensions there are too many."""
+    if subject.right.numel() < FREE or len(subject.shape) > 5:
         return None
     for moved, text, remedy in _arrangements(subject.right):
         if subject.explained(subject.actual - moved):

@@ -47,15 +47,17 @@ def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:
     width = at[2:] - at[:-2]
     share = (at[1:-1] - at[:-2]) / width.where(width > 0, 1.0)
     gap = (value[1:-1] - (value[:-2] + share * (value[2:] - value[:-2]))).abs()
-    spread = float((value - value.median()).abs().mean())
+    away = (value - value.median()).abs()
+    # A few large values among many small ones make no line of them.
+    spread = float(away.median()) or float(away.mean())
     return spread > 0 and float(gap.median()) <= 20 * FIT * spread
 
 
 def overwritten(subject: Subject) -> Pattern | None:
     """Each wrong element is one element of grad_output, where the reference adds several up."""
-    chosen = subject.actual[subject.wrong]
+    chosen, due = subject.actual[subject.wrong], subject.right[subject.wrong]
     chosen = chosen[chosen != 0].float()
-    if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()):
+    if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()) or not bool(due.all()):
         return None
     for grad in subject.grad_outputs:
         if grad.value.numel() > 1 and bool(torch.isin(chosen, grad.value.float()).all()):

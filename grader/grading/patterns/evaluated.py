@@ -1,9 +1,8 @@
-"""Patterns that take runs of the reference: parts of grad_output, other parameters, narrower operands."""
+"""Patterns that take runs of the reference: parts of grad_output, other parameters."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,24 +12,14 @@ from grader.grading.compare import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.pattern import FIT, Pattern, Subject, norm, number
-
-FORMATS = {"bfloat16": torch.bfloat16, "float16 or TensorFloat-32": torch.float16}
-"""Narrower types; the last two have equally many significant bits."""
-
-
-def significant_bits(dtype: torch.dtype) -> int:
-    """Bits of a number's significand, with the first."""
-    return 1 - round(math.log2(torch.finfo(dtype).eps))
+from grader.grading.patterns.pattern import FIT, Pattern, Subject, number
 
 
 def by_evaluation(oracle: Oracle, subject: Subject) -> Pattern | None:
     """The first of these patterns that explains the error. Raises ProblemError."""
     if not subject.case.values_comparable or not oracle.traits(subject.case).has_float64:
         return None
-    searches = (_narrow, _parts, _changed_parameter)
-    found = (search(oracle, subject) for search in searches)
-    return next((pattern for pattern in found if pattern is not None), None) or _spread_out(subject)
+    return _parts(oracle, subject) or _changed_parameter(oracle, subject)
 
 
 def _gradient(oracle: Oracle, subject: Subject, case: Case) -> torch.Tensor | None:
@@ -132,49 +121,3 @@ def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
         if value.dim() > 2:
             remedy = f"check the order in which the window of `{name}` is read"
             yield name, "flipped", remedy, value.flip(tuple(range(2, value.dim())))
-
-
-def _narrow(oracle: Oracle, subject: Subject) -> Pattern | None:
-    """Errors of the size of rounding to a narrower type, which correlate with those of narrower operands."""
-    size = norm(subject.right)
-    relative = subject.size / size if size else math.inf
-    for name, dtype in FORMATS.items():
-        unit = torch.finfo(dtype).eps / 2
-        if not unit / 4 <= relative <= 4 * unit:
-            continue
-        for narrow in _narrower(subject.case, significant_bits(dtype)):
-            other = _gradient(oracle, subject, narrow)
-            error = subject.right - (subject.right if other is None else other)
-            alike = -float((error * subject.error).sum()) / max(norm(error) * subject.size, 1e-300)
-            if alike > max(3 / math.sqrt(error.numel()), 0.2):
-                text = (
-                    f"has errors of the size of {name} rounding (relative {number(relative)}), which follow those of "
-                    f"operands rounded to it (correlation {alike:.2f})"
-                )
-                remedy = "keep operands of products in float32, and TensorFloat-32 off"
-                if dtype is torch.float16:
-                    remedy += ", or grade with --precision tf32"
-                return Pattern(text, remedy, "low_precision")
-    return None
-
-
-def _spread_out(subject: Subject) -> Pattern | None:
-    """Errors of the size of rounding to a narrower type, in most elements, that follow nothing known."""
-    size = norm(subject.right)
-    rms = subject.size / math.sqrt(subject.right.numel())
-    for name, dtype in FORMATS.items():
-        unit = torch.finfo(dtype).eps / 2
-        in_most = float(subject.error.abs().median()) > 0.2 * rms
-        if size and unit / 4 <= subject.size / size <= 4 * unit and in_most:
-            text = f"has errors of the size of {name} rounding (relative {number(subject.size / size)}), spread out"
-            other = ", or grade with --precision tf32" if dtype is torch.float16 else ""
-            remedy = f"keep operands and intermediate results in float32{other}; if they are, look for a missing term"
-            return Pattern(text, remedy, "low_precision")
-    return None
-
-
-def _narrower(case: Case, bits: int) -> Iterator[Case]:
-    """The case with rounded grad_outputs, which crosses no non-smooth point, then with all operands rounded."""
-    cotangents = {name: known_mistakes.rounded(value, bits) for name, value in case.cotangents.items()}
-    yield replace(case, cotangents=cotangents)
-    yield replace(known_mistakes.rounded_operands(case, bits), cotangents=cotangents)

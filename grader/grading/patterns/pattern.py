@@ -33,6 +33,8 @@ class Pattern:
     remedy: str
     code: str = "grad_wrong"
     """The code of a diagnosis of a gradient with this pattern."""
+    vague: bool = False
+    """It says where, and not what stands there."""
 
 
 @dataclass(frozen=True)

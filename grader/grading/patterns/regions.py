@@ -49,7 +49,7 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
             continue  # some value is the smallest, and the rest may be right by chance
         state, better = _state(subject, inside)
         if better or plain:
-            return Pattern(f"is {state} {text}, and right elsewhere", better or remedy)
+            return Pattern(f"is {state} {text}, and right elsewhere", better or remedy, vague=not better)
     return None
 
 
@@ -92,12 +92,21 @@ def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
 
 def _box(subject: Subject) -> Iterator[Region]:
     """The smallest box of indices around the wrong elements."""
-    kept = [of if _regular(of) else torch.ones_like(of) for of in _hit(subject.wrong)]
+    hit = _hit(subject.wrong)
+    kept = [of if _regular(of, of.sum() * FREE <= subject.wrong.sum()) else torch.ones_like(of) for of in hit]
     text = [_indices(dim, of, subject.shape) for dim, of in enumerate(kept) if not bool(of.all())]
     if text:
-        tail = any(bool(of[-1]) and not bool(of[0]) for of in kept)
-        remedy = "check the loop bounds there" if tail else "check how those indices are handled"
-        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.shape), remedy)
+        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.shape), _box_remedy(kept))
+
+
+def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
+    """A short end points to a loop's bounds, and a start that alone is right to what has no effect there."""
+    chosen = [of for of in kept if not bool(of.all())]
+    if any(bool(of[-1]) and not bool(of[0]) and 2 * int(of.sum()) <= len(of) for of in chosen):
+        return "check the loop bounds there"
+    if len(chosen) == 1 and bool(chosen[0][1:].all()):
+        return "look for a term that has no effect at index 0, such as what comes from earlier indices"
+    return "check how those indices are handled"
 
 
 def _outside_box(subject: Subject) -> Iterator[Region]:
@@ -139,8 +148,8 @@ def _values(subject: Subject) -> Iterator[Region]:
                 if int(outside.sum()) < FREE:
                     continue
                 limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
-                remedy = f"check the branch for {name} {relation} {number(limit)}"
-                yield Region(f"where {name} {relation} {number(limit)}", inside, remedy, by_index=False)
+                at = f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}"
+                yield Region(f"where {at}", inside, f"check the branch for {at}", by_index=False)
 
 
 def _between(below: float, above: float) -> float:
@@ -191,10 +200,14 @@ def _rows(subject: Subject, index: Known) -> Iterator[Region]:
             yield Region(text, chosen.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape), remedy)
 
 
-def _regular(chosen: torch.Tensor) -> bool:
-    """Whether they are few, or have equal distances: a list of most indices says nothing."""
-    gaps = chosen.nonzero().flatten().diff()
-    return 2 * int(chosen.sum()) <= len(chosen) or bool((gaps == gaps[:1]).all())
+def _regular(chosen: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether indices say something: an end, indices at equal distances, or a few with `whole` slices of elements."""
+    found, last = chosen.nonzero().flatten(), len(chosen) - 1
+    gaps = found.diff()
+    of_an_end = int(found[0]) == 0 or int(found[-1]) == last
+    if (len(found) > 2 or of_an_end) and bool((gaps == gaps[:1]).all()):
+        return True
+    return bool(whole) and 2 * len(found) <= len(chosen)
 
 
 def _hit(mask: torch.Tensor) -> list[torch.Tensor]:

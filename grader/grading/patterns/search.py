@@ -14,8 +14,8 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
+from grader.grading.patterns.narrow_sums import accumulated
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Search, Subject
-from grader.grading.patterns.precisions import accumulated
 from grader.grading.patterns.regions import region, vague_region
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -48,7 +48,6 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
         return tied or by_evaluation(oracle, subject)
     found = (search(subject) for search in SEARCHES)
     explained = next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
-    # Last, because it says where, and not what stands there.
     return explained or vague_region(subject)
 
 
@@ -73,7 +72,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     for search in (arrangement, region, missing_factor, grouped, accumulated, vague_region):
         pattern = search(subject)
         if pattern is not None:
-            return replace(pattern, remedy=SCALE) if search is grouped else pattern
+            return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
     return None
 
 

@@ -61,7 +61,8 @@ def missing_factor(subject: Subject) -> Pattern | None:
                 text = f"has the factor {known.name} once too often{times}"
                 return Pattern(text, f"multiply by {known.name} once less")
             a = factor(subject.right, subject.actual * value)
-            if a and subject.explained(subject.right - a * subject.actual * value):
+            rest = subject.right - a * subject.actual * value
+            if a and subject.explained(rest) and subject.explained(rest, subject.right):
                 text = f"is the right one divided by {known.name}"
                 return Pattern(text, f"multiply by {known.name}")
     return None
@@ -97,6 +98,8 @@ def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: st
     over = f"a sum over {_dimensions(chosen)} times {known.name}"
     b = _slope(subject.error, known.value, chosen)
     if subject.explained(subject.error - b * known.value):
+        if b.numel() == 1:
+            return _too_much(float(b), known.name)
         text = f"is off by a multiple of {known.name} {each}"
         return Pattern(text, f"look for {over} that is missing or has another factor")
     centred = known.value - known.value.mean(chosen, keepdim=True)

@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from grader.protocol import Work
-from grader.worker.checks.work_count import GATHERS, READS_NOTHING, flop_formulas, nbytes
+from grader.worker.checks.flops import flop_formulas
+from grader.worker.checks.work_count import GATHERS, READS_NOTHING, nbytes
 
 MARK = "grader::operator::"
 """Begins the name of a profiler's range around one operator; its index in `Operators.seen` follows."""

@@ -6,11 +6,9 @@ numbers and copies count as no operation, and intermediate results as no memory 
 
 from __future__ import annotations
 
-import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from grader import protocol as p
 from grader.worker.autograd.engine import vector_jacobian_product
+from grader.worker.checks.flops import flop_formulas
 from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -72,24 +71,6 @@ def _generators(device: torch.device) -> list[torch.Tensor]:
 
 class _TooLong(Exception):
     """Counting takes too long."""
-
-
-def flop_formulas() -> Mapping[Any, Callable[..., int]]:
-    """Return the formulas of FlopCounterMode, by operator.
-
-    The mode itself asks each operator for a decomposition, which takes seconds of imports. Triton, which its module
-    imports in a tenth of a second to count Triton's own kernels, is hidden from it unless it is imported already.
-    """
-    hidden = "triton" not in sys.modules
-    if hidden:
-        sys.modules["triton"] = None  # type: ignore[assignment]
-        logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it would warn
-    try:
-        from torch.utils.flop_counter import flop_registry
-    finally:
-        if hidden:
-            del sys.modules["triton"]
-    return flop_registry
 
 
 class Counter(TorchDispatchMode):

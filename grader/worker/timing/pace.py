@@ -15,7 +15,7 @@ import torch
 
 from grader.protocol import Warm, Warmed
 from grader.worker.autograd import engine
-from grader.worker.checks.work_count import flop_formulas
+from grader.worker.checks.flops import flop_formulas
 from grader.worker.memory import give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session

@@ -7,8 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grader.grading.backward import classify as classifier
-from grader.grading.backward.classify import classify, describe, with_patterns
+from grader.grading.backward import describe as describer
+from grader.grading.backward.classify import classify
+from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.vjp import Product
 from grader.grading.compare import blocks
 from grader.grading.compare.expected import EPSILON, Expected
@@ -234,9 +235,26 @@ def test_of_several_wrong_gradients_the_first_is_described_in_full():
 
 def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkeypatch):
     example = Example(1, 6, 5, 4, 1.0, torch.tanh)
-    monkeypatch.setattr(classifier, "find_pattern", lambda *_: None)
+    monkeypatch.setattr(describer, "find_pattern", lambda *_: None)
+    monkeypatch.setattr(describer, "rounding_patterns", lambda *_, **__: {})
     wrong = {"bias": example.eager["bias"] + torch.randn(example.eager["bias"].shape)}
     product = Product({**example.reordered(), **wrong}, {})
     faults = with_patterns(None, example.case(), faults_of(example, wrong), product)
     [diagnosis] = describe(faults, "small")
     assert "gradients of `x` and `weight` are right: look in the steps that they do not need" in diagnosis.message
+
+
+def test_two_single_numbers_are_no_multiples_by_chance():
+    one = torch.tensor(3.0, dtype=torch.float64)
+    assert scale_of(one * (1 + 6e-5), one) is None
+    assert scale_of(one * 1.37, one) is None
+    assert scale_of(one / 16, one) == pytest.approx(1 / 16)
+
+
+def test_what_is_unexplained_is_wrong_for_the_reason_that_is_known():
+    example = Example(1, 6, 5, 4, 1.0, torch.tanh)
+    bias = example.eager["bias"]
+    changed = {"weight": example.eager["weight"] * 2, "bias": bias + torch.randn(bias.shape)}
+    [diagnosis] = describe(faults_of(example, changed), "small")
+    assert diagnosis.code == "grad_scaled"
+    assert "gradient of `weight` is 2 times the reference's; `bias` is wrong too" in diagnosis.message

@@ -76,6 +76,15 @@ def test_inputs_that_tie_with_each_other_are_judged_together():
     assert wrong((x > y).double(), (x < y).double())
 
 
+def test_of_many_equal_elements_each_may_get_a_share():
+    """Sixteen runs choose sixteen of forty at most, so that no run moves the others."""
+    x, y = torch.ones(3, 40).double(), torch.arange(120.0).view(3, 40).remainder(7).double()
+    right = of_maximum(x)
+    of_y = Ties(lambda: [y] * 17, y)
+    assert not wrong_together([Part(tied(x), right, split(x), SLOPE), Part(of_y, y, y, SLOPE)])
+    assert wrong_together([Part(tied(x), right, right, SLOPE), Part(of_y, y, 2 * y, SLOPE)])
+
+
 def test_random_numbers_masks_and_zeros_are_no_ties():
     assert has_ties(rows().float())
     assert not has_ties(rows().bfloat16()), "rounding undoes noise"

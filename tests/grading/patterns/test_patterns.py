@@ -6,6 +6,7 @@ import torch
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.pattern import Subject
+from grader.grading.patterns.regions import vague_region
 from grader.grading.patterns.search import SEARCHES
 
 ROWS, COLUMNS = 12, 16
@@ -20,7 +21,7 @@ class Example:
         self.scale = torch.rand(COLUMNS, generator=generator).double() + 0.5
         self.target = torch.randint(0, COLUMNS, (ROWS,), generator=generator)
 
-    def found(self, actual, right=None):
+    def found(self, actual, right=None, searches=SEARCHES):
         """The text of the first pattern in a gradient of x; None without one."""
         right = self.right if right is None else right
         expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-6, 1e-7, 1.0)
@@ -38,7 +39,7 @@ class Example:
             operand_names={"input[0]": "x"},
         )
         subject = Subject(case, actual.float(), expected, "input[0]", ["x", "target"])
-        found = (search(subject) for search in SEARCHES)
+        found = (search(subject) for search in searches)
         return next((pattern.text for pattern in found if pattern is not None), None)
 
 
@@ -104,6 +105,35 @@ def test_zeros_of_both_sides_do_not_move_a_limit(seed):
     right = torch.where((example.x < 0) & (example.x > -0.3), 0.0, example.right)
     actual = torch.where(example.x < 0, -right, right)
     assert example.found(actual, right).startswith("is of the wrong sign where `x` < 0, and right elsewhere")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_missing_mask_is_no_overwritten_sum(seed):
+    """Both leave single elements of grad_output; behind the mask there should be none."""
+    example = Example(seed)
+    masked = torch.where(example.x > 0, example.g, 0.0)
+    assert example.found(example.g, masked).startswith("is not zero, as it is in the reference, where `x` < 0")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_list_of_indices_is_one_of_whole_slices(seed):
+    """Single elements that are wrong for their values say nothing about loops."""
+    example = Example(seed)
+    chosen = torch.randperm(ROWS, generator=torch.Generator().manual_seed(seed))[:4]
+    few = example.right.clone()
+    few[chosen, chosen] += 1
+    assert example.found(few, searches=[vague_region]) is None
+    slices = example.right.clone()
+    slices[:, chosen] += 1 + example.x[:, chosen].abs()
+    assert "4 of 16 columns" in (example.found(slices, searches=[vague_region]) or "")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_should_be_nothing_is_no_multiple_of_it(seed):
+    """A bias before a norm has a gradient of rounding errors: no factor makes it of a wrong one."""
+    example = Example(seed)
+    wrong = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(seed + 50)).double()
+    assert example.found(wrong, 1e-9 * example.right) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,0 +1,117 @@
+"""Words the diagnoses of wrong gradients, one for each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from grader.grading.backward.classify import NO_PATTERN, GradientFault
+from grader.grading.backward.vjp import Product
+from grader.grading.candidate import names
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import diagnose
+from grader.grading.patterns import find_pattern
+from grader.grading.patterns.rounded import rounding_patterns
+from grader.verdict.models import Diagnosis
+
+
+def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
+    """A diagnosis for each code with all its operands; `grad_wrong`, which names no mistake, comes last.
+
+    A gradient of which nothing is known is wrong for the reason that another one is, so the first diagnosis names it.
+    """
+    clear = [fault for fault in faults if fault.explained and not fault.vague]
+    vague = [fault for fault in faults if fault.explained and fault.vague]
+    leading = clear or vague or faults
+    by_code: dict[str, list[GradientFault]] = {}
+    for fault in leading:
+        by_code.setdefault(fault.code, []).append(fault)
+    groups = sorted(by_code.values(), key=lambda group: group[0].code == "grad_wrong")
+    rest = [fault for fault in faults if fault not in leading]
+    return [_diagnosis(group, variant, () if index else rest) for index, group in enumerate(groups)]
+
+
+def with_patterns(oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product) -> list[GradientFault]:
+    """The faults with what their wrong elements have in common; those with a pattern come first."""
+    wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
+    rounded = rounding_patterns(oracle, case, "gradients", wrong)
+    found = [
+        fault if rounded and fault.slight else _with_pattern(oracle, case, fault, actual)
+        for fault in faults
+        if fault.name not in rounded
+    ]
+    found += [fault.with_pattern(rounded[fault.name]) for fault in faults if fault.name in rounded]
+    known = {fault.name for fault in faults}
+    right = [
+        case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known
+    ]
+    if right:
+        found = [replace(fault, remedy=_apart(right)) if fault.remedy == NO_PATTERN else fault for fault in found]
+    return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
+
+
+def _apart(right: Sequence[str]) -> str:
+    """The remedy where nothing points to a mistake, but other gradients are right."""
+    they, do = ("they", "do") if len(right) > 1 else ("it", "does")
+    whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
+    return f"no pattern was found in the error; {whole}: look in the steps that {they} {do} not need"
+
+
+def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:
+    gradient, expected = actual.gradients[fault.name], case.gradients[fault.name]
+    if fault.explained or gradient is None or expected is None:
+        return fault
+    pattern = find_pattern(oracle, case, fault.name, gradient, expected)
+    return fault if pattern is None else fault.with_pattern(pattern)
+
+
+def _diagnosis(group: Sequence[GradientFault], variant: str, rest: Sequence[GradientFault]) -> Diagnosis:
+    """The diagnosis of gradients with one code; those in the `rest` are wrong too."""
+    detail: dict[str, object] = {"operands": _operands([*group, *rest]), "variant": variant}
+    if any(fault.factor is not None for fault in group):
+        detail["factors"] = [fault.factor for fault in group]
+    remedies = "; ".join(dict.fromkeys(fault.remedy for fault in group))
+    what, amount = "; ".join(_sentences(group)), None
+    first, *others = group
+    if first.pattern:
+        detail["pattern"] = first.pattern
+    if first.amount is not None:
+        what, amount, remedies = _at_length(first, others), first.amount, first.remedy
+    if rest:
+        what += f"; {names(_operands(rest))} {_are(rest)} wrong too"
+    where = f"variant {variant}"
+    return diagnose(first.code, what, where=where, amount=amount, remedy=remedies, stage="backward", detail=detail)
+
+
+def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
+    """The first gradient by its pattern, and the others: those with patterns of their own, then the rest."""
+    what = f"gradient of `{first.operand}` {first.pattern or f'is {first.text}'}"
+    if first.pattern and first.text:
+        what += f": {first.text}"
+    own = [other for other in others if other.pattern]
+    rest = [other for other in others if not other.pattern]
+    what += "".join(f"; that of `{other.operand}` {other.pattern}" for other in own)
+    return what + (f"; {names(_operands(rest))} {_are(rest)} wrong too" if rest else "")
+
+
+def _sentences(group: Sequence[GradientFault]) -> list[str]:
+    """A sentence for each text, with all operands that it applies to."""
+    by_text: dict[str, list[GradientFault]] = {}
+    for fault in group:
+        by_text.setdefault(fault.text, []).append(fault)
+    sentences = []
+    for text, faults in by_text.items():
+        sizes = [f"{fault.size:.3g}" for fault in faults if fault.size is not None]
+        size = f" ({faults[0].size_of} {' and '.join(sizes)})" if sizes else ""
+        subject = f"gradient{'s' * (len(faults) > 1)} of {names(_operands(faults))}"
+        sentences.append(f"{subject} {_are(faults)} {text}{size}")
+    return sentences
+
+
+def _operands(faults: Sequence[GradientFault]) -> list[str]:
+    return [fault.operand for fault in faults]
+
+
+def _are(faults: Sequence[GradientFault]) -> str:
+    return "are" if len(faults) > 1 else "is"

@@ -1,0 +1,101 @@
+"""The reference's float64 results with something in a narrower type: operands or intermediate results.
+
+A candidate whose errors follow those of one of these runs has rounded the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from grader import protocol as p
+from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.noise import is_float
+from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
+from grader.grading.oracle.oracle import Oracle
+
+
+class Format(NamedTuple):
+    """Significant bits of a narrower type, and how numbers get there."""
+
+    bits: int
+    cut: bool = False
+    """Whether the other bits are cut off instead of rounded, as tensor cores do."""
+
+    @classmethod
+    def of_type(cls, dtype: torch.dtype) -> Format:
+        """The nearest numbers of a type, however large."""
+        return cls(1 - round(math.log2(torch.finfo(dtype).eps)))
+
+    def of(self, value: torch.Tensor) -> torch.Tensor:
+        """A floating-point tensor in this format; complex numbers and others as they are."""
+        if not is_float(value):
+            return value
+        mantissa, exponent = torch.frexp(value)
+        digits = mantissa * 2.0**self.bits
+        return torch.ldexp((digits.trunc() if self.cut else digits.round()) / 2.0**self.bits, exponent)
+
+
+class Rounded(NamedTuple):
+    """A text on what is rounded, and the float64 values of a table then."""
+
+    what: str
+    values: Mapping[str, torch.Tensor | None]
+    of_an_operator: bool
+    """The results of one kind of operator of many."""
+
+
+def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[Rounded]:
+    """Yields runs with rounded operands, then with the rounded results of each kind of operator.
+
+    As many of the latter as fit into the seconds of a stage. Nothing without a float64 reference, or for what the
+    reference refuses. Raises ReferenceLost, ReferenceOutOfMemory.
+    """
+    if not case.values_comparable or not oracle.traits(case).has_float64:
+        return
+    plain = Pass(MODEL64, case.inputs, case.state, training=case.training)
+    if table == "gradients":
+        plain = replace(plain, cotangents=case.cotangents, wrt=case.wrt)
+
+    def run(one: Pass) -> Evaluation:
+        return next(oracle.ask(case, [one]))
+
+    try:
+        for what, operands in _operands(plain, to):
+            found = run(operands)
+            if operands.rounding is None or found.rounded:
+                yield Rounded(what, getattr(found, table), False)
+        end = oracle.clock() + oracle.budget.stage
+        for where in ("forward", "backward") if plain.wrt else ("forward",):
+            for turn in itertools.count():
+                rounding = p.Rounding(turn=turn, bits=to.bits, cut=to.cut)
+                found = run(replace(plain, rounding=rounding, rounded=(where,)))
+                if not found.rounded or oracle.clock() > end:
+                    break
+                what = f"the results of `{found.rounded}`" + (" in the backward" if where == "backward" else "")
+                yield Rounded(what, getattr(found, table), True)
+    except (ReferenceLost, ReferenceOutOfMemory):
+        raise
+    except ProblemError:  # by operands that it does not take
+        return
+
+
+def _operands(plain: Pass, to: Format) -> Iterator[tuple[str, Pass]]:
+    """Passes with rounded grad_outputs, with all operands rounded, and with what products multiply rounded."""
+    cotangents = {name: to.of(value) for name, value in plain.cotangents.items()}
+    if plain.wrt:
+        yield "grad_output", replace(plain, cotangents=cotangents)
+    inputs = [to.of(value) if isinstance(value, torch.Tensor) else value for value in plain.inputs]
+    state = {name: to.of(value) for name, value in plain.state.items()}
+    yield "the operands", replace(plain, inputs=inputs, state=state, cotangents=cotangents)
+    products = replace(plain, rounding=p.Rounding(bits=to.bits, cut=to.cut))
+    yield "the operands of products", replace(products, rounded=("forward",))
+    if plain.wrt:
+        yield "the operands of products in the backward", replace(products, rounded=("backward",))
+        yield "the operands of products", replace(products, rounded=("forward", "backward"))

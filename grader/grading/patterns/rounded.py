@@ -1,0 +1,121 @@
+"""Recognises errors that are those of operands or intermediate results in a narrower type.
+
+In a long sum of positive products, such errors cancel below any bound on the norm, as those of 4096 numbers do. Their
+signs and sizes still follow those of the reference with the same rounding, which float32's do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.compare.expected import EPSILON, Expected
+from grader.grading.compare.nonsmooth import MIN_ELEMENTS
+from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.roundings import Format, Rounded, roundings
+from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, factor, norm, number
+from grader.verdict.precision import TF32_BITS, Precision
+
+FORMATS = {
+    "bfloat16": Format.of_type(torch.bfloat16),
+    "float16 or TensorFloat-32": Format.of_type(torch.float16),
+    "TensorFloat-32": Format(TF32_BITS, cut=True),
+}
+"""Narrower types by what a message calls them."""
+CORRELATION = 0.5
+"""Of an error with a rounding, from which it is that rounding's. A choice: of a hundred elements, errors that have
+nothing to do with each other correlate by less than that in all but one of a million pairs."""
+
+
+class _Suspect(NamedTuple):
+    """A tensor whose error exceeds what other orders of sums explain."""
+
+    expected: Expected
+    right: torch.Tensor
+    error: torch.Tensor
+
+
+def rounding_patterns(
+    oracle: Oracle, case: Case, table: Table, actual: Mapping[str, torch.Tensor | None]
+) -> dict[str, Pattern]:
+    """By name, the pattern of each tensor whose error follows a rounding: that which it follows most."""
+    suspects = {
+        name: suspect
+        for name, value in actual.items()
+        if value is not None and case.comparable(table, name)
+        if (suspect := _suspect(getattr(case, table)[name], value)) is not None
+    }
+    found: dict[str, tuple[float, Pattern]] = {}
+    allowed = TF32_BITS if oracle.precision is Precision.TF32 else 0
+    for kind, to in FORMATS.items() if suspects else ():
+        if to.bits == allowed:
+            continue
+        for rounded in roundings(oracle, case, table, to):
+            for name, suspect in suspects.items():
+                alike = _alike(suspect, name, rounded)
+                if alike > found.get(name, (0.0,))[0]:
+                    found[name] = alike, _pattern(suspect, kind, rounded, alike)
+    return {name: pattern for name, (_, pattern) in found.items()}
+
+
+def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None:
+    if expected is None or expected.dtype is not torch.float32 or not 0 < actual.numel() <= MAX_ELEMENTS:
+        return None
+    right = expected.reference64.cpu().double()
+    error = actual.cpu().double() - right
+    size = norm(error)
+    if not math.isfinite(size) or size <= tolerance.BASELINE_FACTOR_L2 * expected.error_l2:
+        return None
+    return _Suspect(expected, right, error)
+
+
+def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
+    """How closely the error follows the gap that a rounding makes, up to 1; 0 if it may do so by chance.
+
+    Of few elements it must be the gap, which no order of sums explains.
+    """
+    values, expected, right = rounded.values.get(name), suspect.expected, suspect.right
+    if values is None:
+        return 0.0
+    gap, count = values.cpu().double() - right, right.numel()
+    error, due = suspect.error, gap
+    if count >= MIN_ELEMENTS:
+        error, due = _apart(error, right), _apart(gap, right)
+    sizes = norm(error), norm(due)
+    if not sizes[1] or not 1 / tolerance.BASELINE_FACTOR_L2 < sizes[0] / sizes[1] < tolerance.BASELINE_FACTOR_L2:
+        return 0.0
+    if float(error.abs().median()) < 0.1 * sizes[0] / math.sqrt(count):
+        return 0.0  # of few elements, as at a non-smooth point that both cross
+    alike = float((error * due).sum()) / (sizes[0] * sizes[1])
+    if alike > max(CORRELATION, 5 / math.sqrt(count)):
+        return alike
+    units = tolerance.BASELINE_FACTOR_MAX + math.sqrt(expected.reduction_length) / 4
+    residual = 0.05 if rounded.of_an_operator else 0.3  # of many roundings, one fits by chance
+    size = norm(gap)
+    fits = norm(suspect.error - gap) < residual * size and size > units * EPSILON * expected.norm
+    return alike if fits else 0.0
+
+
+def _apart(error: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """An error without its part along the result, which a missing term or a factor makes as cut operands do."""
+    shifted, centred = error - error.mean(), right - right.mean()
+    return shifted - factor(shifted, centred) * centred
+
+
+def _pattern(suspect: _Suspect, kind: str, rounded: Rounded, alike: float) -> Pattern:
+    relative = number(norm(suspect.error) / max(norm(suspect.right), 1e-300))
+    text = (
+        f"has errors of the size of {kind} rounding of {rounded.what} (relative {relative}), and follows those of the "
+        f"reference with the same rounding (correlation {alike:.2f})"
+    )
+    remedy = "keep intermediate results in float32"
+    if not rounded.of_an_operator:
+        remedy = "keep operands of products in float32, and TensorFloat-32 off"
+    if "TensorFloat-32" in kind:
+        remedy += ", or grade with --precision tf32"
+    return Pattern(text, remedy, "low_precision")

@@ -1,0 +1,73 @@
+"""Rounds operands of products, or results of one kind of operator, as a kernel in a narrower type."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from grader import protocol as p
+from grader.worker.checks.flops import flop_formulas
+
+FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
+"""Begin the names of operators whose results no input decides."""
+
+
+class RoundedResults(TorchDispatchMode):
+    """Rounds in the forward or in the backward that runs while it is active."""
+
+    def __init__(self, rounding: p.Rounding) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._rounding = rounding
+        self._products = flop_formulas()
+        self._kinds: list[str] = []
+        self.name = ""
+        """The operator that was rounded; empty if none was."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch imports its compiler, for seconds
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, turn = kwargs or {}, self._rounding.turn
+        name = function.overloadpacket.__name__
+        if turn is None:
+            if function.overloadpacket in self._products:
+                self.name = name
+                args, kwargs = tree_map_only(torch.Tensor, self._shortened, (args, kwargs))
+            return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        floats = [of for of in tree_leaves(result) if isinstance(of, torch.Tensor) and of.is_floating_point()]
+        if floats and not function.is_view and not name.startswith(FILLS):
+            if name not in self._kinds:
+                self._kinds.append(name)
+            if self._kinds.index(name) == turn:
+                self.name = name
+                for value in floats:
+                    value.copy_(self._shortened(value))
+        return result
+
+    def _shortened(self, value: torch.Tensor) -> torch.Tensor:
+        """The nearest numbers with so many significant bits, or those nearest to zero."""
+        if not value.is_floating_point():
+            return value
+        mantissa, exponent = torch.frexp(value)
+        scale = 2.0**self._rounding.bits
+        digits = mantissa * scale
+        return torch.ldexp((digits.trunc() if self._rounding.cut else digits.round()) / scale, exponent)
+
+
+@contextlib.contextmanager
+def rounded_results(rounding: p.Rounding | None) -> Iterator[RoundedResults | None]:
+    """Round while the block runs, if there is a rounding."""
+    if rounding is None:
+        yield None
+        return
+    with RoundedResults(rounding) as mode:
+        yield mode

@@ -1,0 +1,79 @@
+"""Errors that follow a rounding are recognised, however small, and float32's own are not."""
+
+import pytest
+import torch
+from torch.nn.functional import gelu, linear
+
+from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.resources import Resources
+from grader.verdict.models import Device
+from tests.expected import problem
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    with Resources() as resources:
+        yield resources.oracle(problem("linear_gelu_scale"), Device.CPU)
+
+
+def brief(value):
+    return value.half().float()
+
+
+def same(value):
+    return value
+
+
+def gradients(case, *, of_input=same, of_result=same, of_gradient=same):
+    """Gradients by autograd, with changes of the layer's input, of its result, and of that result's gradient."""
+    leaves = {name: value.clone().requires_grad_() for name, value in case.state.items()}
+    x = case.inputs[0].clone().requires_grad_()
+    z = linear(of_input(x), leaves["linear.weight"], leaves["linear.bias"])
+    z.register_hook(of_gradient)
+    z = z + (of_result(z) - z).detach()
+    y = gelu(z) * leaves["scale"]
+    found = torch.autograd.grad(y, [x, *leaves.values()], case.cotangents["output"])
+    return dict(zip(["input[0]", *leaves], found, strict=True))
+
+
+def outputs(case, *, of_result=same, of_gelu=same):
+    state = case.state
+    z = of_result(linear(case.inputs[0], state["linear.weight"], state["linear.bias"]))
+    return {"output": of_gelu(gelu(z)) * state["scale"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"of_gelu": brief}, "float16 or TensorFloat-32 rounding of the results of `gelu`"),
+        ({"of_gelu": lambda value: value.bfloat16().float()}, "bfloat16 rounding of the results of `gelu`"),
+        ({"of_result": brief}, "float16 or TensorFloat-32 rounding of the results of `addmm`"),
+    ],
+)
+def test_an_output_names_the_operator(oracle, changes, what):
+    case = oracle.case("full")
+    (pattern,) = rounding_patterns(oracle, case, "outputs", outputs(case, **changes)).values()
+    assert what in pattern.text
+    assert pattern.code == "low_precision"
+
+
+def test_a_gradient_names_the_operator_of_the_backward(oracle):
+    case = oracle.case("full")
+    found = rounding_patterns(oracle, case, "gradients", gradients(case, of_gradient=brief))
+    assert set(found) == {"input[0]", "linear.weight", "linear.bias"}
+    assert all("rounding of the results of `gelu_backward` in the backward" in one.text for one in found.values())
+
+
+@pytest.mark.parametrize("draw", range(4))
+def test_float32_in_another_order_follows_no_rounding(oracle, draw):
+    case = oracle.case("full", draw=draw)
+    order = torch.randperm(case.inputs[0].shape[1])
+
+    def reordered(x, weight):
+        return sum(x[:, part] @ weight[:, part].T for part in order.split(7))
+
+    state = case.state
+    z = reordered(case.inputs[0], state["linear.weight"]) + state["linear.bias"]
+    assert not rounding_patterns(oracle, case, "outputs", {"output": gelu(z) * state["scale"]})
+    noisy = gradients(case, of_input=lambda x: x * (1 + 2.0**-22 * torch.randn_like(x)))
+    assert not rounding_patterns(oracle, case, "gradients", noisy)
