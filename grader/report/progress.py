@@ -19,7 +19,7 @@ from grader.verdict.models import Status, Verdict
 
 
 class BatchProgress:
-    """A context manager that shows each verdict, or why there is none; `total` is None if their number is unknown."""
+    """A context manager that shows each verdict, or why there is none. `total` is None if unknown."""
 
     def __init__(self, total: int | None, *, as_json: bool) -> None:
         self._as_json = as_json

@@ -51,7 +51,10 @@ def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Functi
 
 
 def as_timed(candidate: Candidate, inputs: str, tape: str, *, training: bool) -> p.Step:
-    """A forward without a graph, by a timed call's step: what tells those apart is asked the same questions in them."""
+    """A forward without a graph, by the step of a timed call.
+
+    A submission that recognises timed calls gets the same questions in them.
+    """
     step = p.Queue if backend(candidate.device).timeline else p.Time
     return step(part="inference", model=MODEL, inputs=inputs, tape=tape, grads=tape, training=training, tf32=False)
 

@@ -143,7 +143,7 @@ def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
 def _is_of_earlier_values(
     oracle: Oracle, earlier: Sequence[Turn], moved: Case, name: str, sealed: torch.Tensor
 ) -> bool:
-    """Whether an output for another draw is right for inputs or parameters of an earlier turn, and wrong for its own."""
+    """Whether an output for another draw is wrong for it, and right for inputs or parameters of an earlier turn."""
     case, due = earlier[0].case, moved.outputs[name].reference64
     mixed = [
         questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)

@@ -16,8 +16,8 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 
 

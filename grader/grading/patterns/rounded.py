@@ -43,7 +43,7 @@ class _Suspect(NamedTuple):
 def rounding_patterns(
     oracle: Oracle, case: Case, table: Table, actual: Mapping[str, torch.Tensor | None]
 ) -> dict[str, Pattern]:
-    """By name, the pattern of each tensor whose error follows a rounding: that which it follows most."""
+    """The patterns by name of tensors whose errors follow a rounding, each by that which it follows most."""
     suspects = {
         name: suspect
         for name, value in actual.items()
@@ -102,7 +102,10 @@ def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
 
 
 def _apart(error: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """An error without its part along the result, which a missing term or a factor makes as cut operands do."""
+    """An error without its part along the result.
+
+    A missing term or a factor makes such a part, as cut operands do.
+    """
     shifted, centred = error - error.mean(), right - right.mean()
     return shifted - factor(shifted, centred) * centred
 
