@@ -36,6 +36,11 @@ def start_logging(level: str | None, file: Path | None) -> None:
         logger.addHandler(kept)
 
 
+def _is_extra(name: str) -> bool:
+    """Whether a record's field was given with it. Libraries that replace the record's class add private ones."""
+    return name not in _STANDARD_FIELDS and not name.startswith("_")
+
+
 class JsonLines(logging.Formatter):
     """A formatter that writes one JSON object per record.
 
@@ -48,7 +53,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS},
+            **{name: value for name, value in vars(record).items() if _is_extra(name)},
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)

@@ -24,12 +24,14 @@ from grader.verdict.models import Diagnosis
 def wrong_untimed(
     candidate: Candidate, oracle: Oracle, case: Case, experiment_cases: Sequence[Cases]
 ) -> list[Diagnosis]:
-    """The faults of the first of OTHER_DRAWS draws that has any.
+    """The faults of the first of OTHER_DRAWS draws that has any, if the first draw is still right.
 
     Raises Stopped.
     """
     if case.released or oracle.is_slow(case):
         return []
+    if judge_case(candidate, oracle, case)[1] is not None:
+        return []  # earlier calls are at fault, and no value of another draw
     for draw in range(1, OTHER_DRAWS + 1):
         other = oracle.case(case.variant, draw=draw)
         _, wrong = judge_case(candidate, oracle, other)

@@ -71,8 +71,9 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
             fault = _fault(case, edit, result, tapes)
             if fault is None:
                 continue
-            seen = f"after {edit.change}, {fault}"
-            wrong = wrong_alone(candidate, oracle, edit.case, seen)
+            seen, wrong = f"after {edit.change}, {fault}", None
+            if not _is_unchanged(case, result, tapes[1]):
+                wrong = wrong_alone(candidate, oracle, edit.case, seen)
             if wrong is None and _fault(case, edit, _run(candidate, case, edits), tapes) is None:
                 wrong = right_again(seen, edit.case)
             return of_mode(wrong or _diagnosis(edit, fault), case, mode)
@@ -95,6 +96,11 @@ def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
 
 def _tape(turn: int, training: bool) -> str:
     return f"t{turn}" if training else f"e{turn}"
+
+
+def _is_unchanged(case: Case, result: JobResult, tape: str) -> bool:
+    """Whether the outputs after an edit are right for the inputs before it."""
+    return all(check_output(case, result, f"output:{tape}:{name}", name).status != "failed" for name in case.outputs)
 
 
 def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) -> str | None:

@@ -108,7 +108,8 @@ def _cause(
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
     if turn.case is moved and sealed is not None:
         stale = _is_of_earlier_values(oracle, turns[:index], moved, name, sealed)
-        if not stale and not _is_right_at_first(candidate, moved, name):
+        # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
+        if not stale and not _is_right_at_first(candidate, moved, name) and _is_right_at_first(candidate, case, name):
             wrong = explain(candidate, oracle, moved, check, sealed)
             return of_mode(on_another_draw(wrong), case, turn.training)
         raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
