@@ -21,6 +21,7 @@ from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
+from grader.grading.oracle.ill_posed import ill_posed
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
 from grader.grading.oracle.pace import Pace
@@ -117,9 +118,7 @@ class Oracle(ReferenceModels):
                 yield {**run.outputs, **{f"buffer {name}": value for name, value in run.buffers.items()}}
 
         one, other = results([in_train, replace(in_train, training=False)])
-        if same(one, other):
-            return False
-        return not outputs_alike(one, other) or same(one, next(results([in_train])))
+        return not same(one, other) and (not outputs_alike(one, other) or same(one, next(results([in_train]))))
 
     def _try_fewer_rows(self) -> None:
         """Add a variant with fewer rows if the problem has one large size only and the reference takes it."""
@@ -174,6 +173,9 @@ class Oracle(ReferenceModels):
             drawn=random.drawn,
             optional=random.optional,
         )
+        known = (reason for (_, mode), reason in self.no_backward.items() if mode is training)
+        if (reason := next(known, None) or ill_posed(case)) is not None:
+            self.no_backward[variant.name, training], case = reason, case.without_gradients()
         if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
             return case
         return with_errors_like(case, self.case(ROWS, training=training))

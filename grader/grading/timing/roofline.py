@@ -118,8 +118,11 @@ def share(phase: PhaseTiming) -> float:
 
 
 def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
-    """A warning about the phase that is furthest above the roofline, if there is one."""
-    phases = {name: getattr(timing, name) for name in ("forward", "backward", "total") if getattr(timing, name)}
+    """A warning about the phase that is furthest above the roofline, if there is one.
+
+    The backward alone is none: a forward that makes the gradients while what they need exists leaves it little to do.
+    """
+    phases = {name: getattr(timing, name) for name in ("forward", "total") if getattr(timing, name)}
     if not phases:
         return ()
     name, phase = max(phases.items(), key=lambda item: share(item[1]))

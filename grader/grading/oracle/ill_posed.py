@@ -1,0 +1,32 @@
+"""Finds references whose float32 gradients are rounding noise, so that values decide nothing.
+
+For example, a norm over two values gives 1 and -1 whatever they are, and its derivative depends on their last digits.
+Behind several of those, float32 gradients are off by their own size, from one order of sums to the next.
+"""
+
+from __future__ import annotations
+
+import math
+
+from grader.grading.compare.expected import EPSILON, Expected, know_norms
+from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
+from grader.grading.oracle.case import Case
+
+
+def ill_posed(case: Case) -> str | None:
+    """Which share of the gradients rounding decides, if it decides most of them."""
+    gradients = [expected for expected in case.gradients.values() if expected is not None and expected.has_float64]
+    know_norms(gradients)
+    noise = sum(map(_is_noise, gradients))
+    if 2 * noise <= len(gradients):
+        return None
+    return f"in float32, {noise} of its {len(gradients)} gradients are off by about their own size, by rounding alone"
+
+
+def _is_noise(expected: Expected) -> bool:
+    """Whether zeros would pass.
+
+    They are right where the float64 values are far below float32's errors: a missing gradient counts there, too.
+    """
+    error, size = expected.error_l2, expected.norm
+    return BASELINE_FACTOR_L2 * error >= size >= math.sqrt(EPSILON) * error > 0
