@@ -171,6 +171,8 @@ def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False
     def make() -> Sequence[Any]:
         try:
             values = maker()
+        except torch.OutOfMemoryError:  # which says nothing about the problem
+            raise
         except Exception as error:
             raise ProblemError(f"{problem.path}: {name} raised {_one_line(error)}") from error
         if not isinstance(values, list | tuple):

@@ -61,6 +61,8 @@ class Candidate:
         """Whether its source captures CUDA graphs."""
         self.slowest_seconds = 0.0
         """Duration of the slowest job so far: with torch.compile, one that compiled."""
+        self.ran_out_of_memory = False
+        """Whether memory ran out in a job whose failure `attempt` returned."""
         self.plain_right: WeakKeyDictionary[Case, bool] = WeakKeyDictionary()
         """Whether the plain product of a case was right when it was last seen."""
         self._made: list[Made] = []
@@ -159,6 +161,7 @@ class Candidate:
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
         self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - started)
+        self.ran_out_of_memory |= result.failure is not None and result.failure.kind == "out_of_memory"
         result.lost_as(lambda error: lost(error, stage, doing))
         return result
 

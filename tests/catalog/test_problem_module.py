@@ -57,6 +57,12 @@ def test_a_file_may_place_full_itself():
     assert module.variants["full"].make_init_inputs() == [1]
 
 
+def test_a_device_without_memory_for_inputs_is_not_the_problems_fault():
+    source = KERNELBENCH + "\ndef get_inputs():\n    raise torch.OutOfMemoryError('1 GiB')\n"
+    with pytest.raises(torch.OutOfMemoryError):
+        load(source).variants["full"].make_inputs()
+
+
 def test_each_call_makes_new_inputs():
     full = load(KERNELBENCH).variants["full"]
     assert not torch.equal(full.make_inputs()[0], full.make_inputs()[0])

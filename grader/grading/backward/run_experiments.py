@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
 from grader.grading.candidate import Candidate
 from grader.grading.oracle import questions
-from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded import reference_inconsistent, with_own_values
@@ -32,7 +33,7 @@ def run_experiments(
     own_cases = with_own_values(candidate, cases)
     for experiment in experiments:
         try:
-            diagnosis = experiment.run(candidate, own_cases)
+            diagnosis = with_memory(candidate, oracle, partial(experiment.run, candidate, own_cases), "backward")
         except Stopped as stopped:
             if stopped.kill is not None or stopped.diagnosis.code != "crashed":
                 raise

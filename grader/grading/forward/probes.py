@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from grader import protocol as p
 from grader.grading.candidate import MODEL, Candidate
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import in_eval
 from grader.machine.backends import backend
@@ -94,7 +95,7 @@ def _noted(codes: Iterable[str], run: list[str]) -> Iterator[str]:
 def _probe(candidate: Candidate, oracle: Oracle, case: Case, codes: Iterable[str]) -> tuple[Diagnosis, ...]:
     diagnoses: list[Diagnosis] = []
     for one in (_PROBES[code] for code in codes if code != NARROW):
-        diagnosis = one.run(candidate, oracle, case)
+        diagnosis = with_memory(candidate, oracle, partial(one.run, candidate, oracle, case), "forward")
         if diagnosis is None:
             continue
         if diagnosis.severity != "error":

@@ -1,7 +1,8 @@
-"""The control of an experiment: a check that the reference fails says nothing about a candidate.
+"""The controls of a check: what fails for another reason than the candidate says nothing about it.
 
-For example, a model whose forward updates state that its output depends on, such as spectral normalization, gives
-another gradient each time. The control runs only after a candidate has failed a check, and once per check and case.
+Memory may have run out, or the reference fails the check too. For example, a model whose forward updates state that
+its output depends on, such as spectral normalization, gives another gradient each time. Controls run only after a
+candidate has failed a check.
 """
 
 from __future__ import annotations
@@ -15,6 +16,22 @@ from grader.grading.outcome import Stopped
 from grader.verdict.models import Diagnosis, TimeLimits
 
 Check = Callable[[Candidate], Diagnosis | None]
+
+
+def with_memory(
+    candidate: Candidate, oracle: Oracle, check: Callable[[], Diagnosis | None], stage: str
+) -> Diagnosis | None:
+    """The check's diagnosis; where the device's memory ran out, that of another try.
+
+    The reference's memory is given back before that. Raises Stopped.
+    """
+    candidate.ran_out_of_memory = False
+    diagnosis = check()
+    if diagnosis is None or not candidate.ran_out_of_memory:
+        return diagnosis
+    oracle.release()
+    candidate.release(stage)
+    return check()
 
 
 def reference_passes(oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)) -> bool:
