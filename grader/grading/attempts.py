@@ -4,7 +4,8 @@ Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
 - for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
-- likewise if it ran out in the submission, but on fewer rows only if there was less of it than the reference takes;
+- likewise if it ran out in the submission and the problem is large, but on fewer rows only if there was less of it
+  than the reference takes;
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
@@ -62,6 +63,8 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
         undecided = len(attempt.kills_before) < 2
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
+        if not record.large:  # a submission may only say so, to be asked for less
+            return None
         if position < ESSENTIAL_AT:
             return replace(attempt, scope=ESSENTIAL)
         fewer = record.memory_withheld and position + 1 < len(SCOPES)

@@ -131,6 +131,7 @@ class Grading:
             self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope)
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
+            self.record.large = plan.is_large(self.oracle, self.todo.timed)
         self.record.diagnoses += self.todo.notes
 
     def forward(self) -> bool:

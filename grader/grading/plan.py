@@ -99,7 +99,7 @@ def make(
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
     asks_more = _asks_more(scope)
-    probes = asks_more and not _is_large(oracle, cases[0])
+    probes = asks_more and not is_large(oracle, cases[0])
     differentiates = asks_more and bool(cases[0].wrt)
     return Todo(
         scope=scope,
@@ -186,7 +186,7 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     first, in_train = _case(oracle, name, training=training), oracle.case(name)
-    one_draw = _is_large(oracle, first) or oracle.is_slow(first)
+    one_draw = is_large(oracle, first) or oracle.is_slow(first)
     return Cases(
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
@@ -195,8 +195,8 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     )
 
 
-def _is_large(oracle: Oracle, case: Case) -> bool:
-    """Whether other draws of it would take too much of the device's memory, and each run of it too much time."""
+def is_large(oracle: Oracle, case: Case) -> bool:
+    """Whether further draws of the case would take too much memory, and each run of it too much time."""
     return case.nbytes + oracle.state_bytes(case) > LARGE_CASE_BYTES
 
 
@@ -222,7 +222,7 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         )
     elif scope == FULL_SIZE:
         texts.append("the submission takes the full size only, so that every check was made there")
-    if _asks_more(scope) and not _is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
+    if _asks_more(scope) and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
         seconds = oracle.seconds_of(cases[0])
         texts.append(
             f"a forward and backward of the reference take {seconds:.2g} s, so that each size has one draw, and its "

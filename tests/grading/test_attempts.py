@@ -51,8 +51,8 @@ def own_shortage():
     return Stopped(diagnose("out_of_memory", "forward: CUDA out of memory", remedy="use less", stage="forward"))
 
 
-def record():
-    return Record(None)
+def record(large=True):
+    return Record(None, large=large)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,10 @@ def test_a_shortage_in_the_reference_asks_less_step_by_step(scope, following):
 def test_a_shortage_in_the_submission_is_its_own_once_the_grader_holds_little(scope, following):
     attempt = next_attempt(Attempt(scope), record(), own_shortage())
     assert (attempt and attempt.scope) == following
+
+
+def test_a_submission_for_a_small_problem_that_says_it_is_short_is_asked_no_less():
+    assert next_attempt(Attempt(), record(large=False), own_shortage()) is None
 
 
 @pytest.mark.parametrize(
