@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 UV = $(shell command -v uv || echo $(BIN)/uv)
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 
-.PHONY: demo test test-quick test-deep check format docs bundle setup bubblewrap clean
+.PHONY: demo test test-quick test-deep check dependencies format docs bundle setup bubblewrap clean
 
 demo: setup
 	$(BIN)/grader grade submissions --db demo.db $(DEMO_FLAGS)
@@ -39,6 +39,12 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# That wheels of all dependencies exist for each Python that is supported, within the constraints.
+dependencies: setup
+	for python in 3.11 3.12 3.13 3.14; do \
+		$(UV) pip compile --quiet --only-binary :all: --constraint constraints.txt --python-version $$python \
+			--all-extras pyproject.toml >/dev/null && echo "Python $$python: every dependency has a wheel" || exit 1; done
 
 format: setup
 	$(BIN)/ruff check --fix .
