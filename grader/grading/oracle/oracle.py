@@ -174,7 +174,7 @@ class Oracle(ReferenceModels):
             optional=random.optional,
         )
         known = (reason for (_, mode), reason in self.no_backward.items() if mode is training)
-        if (reason := next(known, None) or ill_posed(case)) is not None:
+        if (reason := next(known, None) or ill_posed(case, self.modes_differ)) is not None:
             self.no_backward[variant.name, training], case = reason, case.without_gradients()
         if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
             return case
