@@ -192,6 +192,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
         constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
         keeps_outputs=questions.keeps_outputs(oracle, first if _modes_differ(oracle, name) else in_train),
+        seconds=oracle.budget.stage / 2,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,10 +33,6 @@ from grader.protocol import CompileAhead, Warmed
 from grader.sandbox import choose
 from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
 from grader.verdict.precision import Precision
-
-ALIGN_TRIES = 8
-"""Most processes that are started until one has the candidate's pace. Each takes half a second; on an H200, one in
-three has it."""
 
 
 class Resources:
@@ -130,19 +127,21 @@ class Resources:
     def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> None:
         """Move the reference to a process with the candidate's launch pace, or to the one closest to it.
 
-        The paces are equal if they differ by at most `plan.alike`. Only where launches show in the times. Raises
-        ProblemError.
+        The paces are equal if they differ by at most `plan.pace_tolerance`. Processes are started for `plan.seconds`:
+        each takes half a second, and on an H200 one in three has the pace. Only where launches show in the times.
+        Raises ProblemError.
         """
         wanted = candidate.worker.pace
-        if wanted is None or not case.values_comparable or not workload.launches_show(oracle, case):
+        if wanted is None or not case.values_comparable or not workload.launches_show(oracle, case, plan.short_ms):
             return
 
         def apart(worker: WorkerClient) -> float:
             return _apart(worker.pace, wanted)
 
         nearest, started = min(oracle.workers, key=apart), list[WorkerClient]()
+        end = time.monotonic() + plan.seconds
         try:
-            while apart(nearest) > plan.pace_tolerance and len(started) < ALIGN_TRIES:
+            while apart(nearest) > plan.pace_tolerance and time.monotonic() < end:
                 started.append(self.launcher.take(Role.REFERENCE, oracle.device))
                 started[-1].wait_ready()
                 nearest = min(nearest, started[-1], key=apart)

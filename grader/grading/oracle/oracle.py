@@ -20,7 +20,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
-from grader.grading.oracle.first_look import SEEDS, outputs_alike, same
+from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.ill_posed import ill_posed
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
@@ -194,8 +194,8 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        pace, tf32 = self._pace(variant), self.precision.meaning.tf32
-        how: dict[str, Any] = {"affords_float64": self._affords_float64 if whole else None, "pace": pace, "tf32": tf32}
+        how: dict[str, Any] = {"pace": self._pace(variant), "tf32": self.precision.meaning.tf32}
+        how["affords_float64"] = self._affords_float64 if whole else None
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
         except (ReferenceLost, ReferenceOutOfMemory):
@@ -214,7 +214,8 @@ class Oracle(ReferenceModels):
         if variant in WHOLE and self.has_fewer_rows:
             few = self.case(ROWS, training=plain.training)
             return Randomness(few.drawn, few.optional)
-        others = ask(replace(plain, seed=seed) for seed in range(1, SEEDS))
+        count = min(SEEDS, max(FEWEST_SEEDS, int(self.budget.stage / self._pace(variant).seconds[MODEL])))
+        others = ask(replace(plain, seed=seed) for seed in range(1, count))
         return randomness(eager, others, plain.wrt, reduction_lengths(plain, eager, traits))
 
     def _pace(self, variant: str) -> Pace:
@@ -249,9 +250,8 @@ class Oracle(ReferenceModels):
         few = self._seconds.get(ROWS, {})
         slower = few.get(MODEL64, 0.0) / few.get(MODEL, 1.0)
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
-        results = sum(value.nbytes for value in tensors)
         largest = max((value.nbytes for value in tensors), default=0)
-        needed = 2 * self.worker.peak_device_bytes + results + 4 * largest
+        needed = 2 * self.worker.peak_device_bytes + sum(value.nbytes for value in tensors) + 4 * largest
         fits = needed <= backend(self.device).free_bytes()
         return fits and not self.essential and slower * whole <= FLOAT64_SECONDS
 

@@ -20,10 +20,6 @@ from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
 from grader.machine.backends import backend
 
-SHORT_MS = 0.1
-"""Milliseconds of an operation, below which launch costs show. In one process a launch costs a GPU 0.1 us more than in
-another, which is a thousandth of this."""
-
 
 def shipped_error(oracle: Oracle, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
     """Relative error of eager PyTorch by tensor name; `tf32` allows TensorFloat-32 in cuDNN, its default."""
@@ -58,35 +54,42 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
 
 
 def work(oracle: Oracle, case: Case) -> p.Counted:
-    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
+    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward.
+
+    A backward that took too long to count at one size is asked at no other.
+    """
     return oracle.remember(("work", case.seed, case.training), lambda: _work(oracle, case))
 
 
 def _work(oracle: Oracle, case: Case) -> p.Counted:
+    uncounted = oracle.remember("backward takes too long to count", set[str])
+    wrt = () if uncounted else case.wrt
     oracle.ready(case)
     job = JobBuilder(oracle.worker, oracle.device)
     job.set_state(MODEL, case.state)
-    job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
+    job.put_inputs("a", case.inputs, requires_grad=bool(wrt))
     job.step(
         p.Count(
             model=MODEL,
             inputs="a",
-            cotangents=job.cotangents(case.cotangents) if case.wrt else {},
-            wrt=case.wrt,
+            cotangents=job.cotangents(case.cotangents) if wrt else {},
+            wrt=wrt,
             training=case.training,
             clone_inputs=case.clone_inputs,
         )
     )
     job.step(p.Drop())
     counted: p.Counted = oracle.run(job).of(p.Counted)[0]
+    if wrt and counted.backward is None:
+        uncounted.add(case.variant)
     return counted
 
 
-def launches_show(oracle: Oracle, case: Case) -> bool:
-    """Whether the reference's kernels are so short that launch costs show in the time of a call."""
+def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
+    """Whether the reference's kernels take less than `short_ms` on average, so that launch costs show in its time."""
     if any(map(is_large, case.inputs)):
         return False
-    return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case) < SHORT_MS)
+    return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case)) < short_ms
 
 
 def _ms_each(oracle: Oracle, case: Case) -> float:

@@ -54,12 +54,12 @@ def test_tables_and_values_that_are_not_constant_stay_in_the_first_draw():
 
 
 def rectified(state):
-    y = torch.relu(torch.linspace(-1, 1, 8) * state["w"]) / state["v"].sqrt()
+    y = torch.relu(torch.linspace(-1, 1, 64) * state["w"]) / state["v"].sqrt()
     return [{"output": y * state["power"].log()}]
 
 
 def test_a_parameter_that_must_be_positive_alone_keeps_its_sign():
-    state = {"w": torch.ones(8), "v": torch.ones(8), "power": torch.tensor([2.0])}
+    state = {"w": torch.ones(64), "v": torch.ones(64), "power": torch.tensor([2.0])}
     limited, moved, (outputs,) = first_training(state, traits("w", "v", "power"), rectified)
     assert (moved["w"] < 0).any()
     assert (moved["v"] > 0).all()

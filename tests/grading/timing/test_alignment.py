@@ -12,13 +12,15 @@ from grader.grading import plan, selftest
 from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import evaluate
 from grader.grading.oracle.models import WORKERS_KEPT
-from grader.grading.resources import ALIGN_TRIES, Resources
+from grader.grading.resources import Resources
 from grader.grading.timing import workload
 from grader.grading.timing.rounds import QUICK
 from grader.protocol import Warmed
 from grader.verdict.models import Device, Problem
 
 SHORT, _, LONG = selftest.problems(Device.CPU, find_problems().problem(selftest.CONVOLUTION))
+START_SECONDS = QUICK.seconds / 2
+"""What a process takes to start, here."""
 WAITS = """
 
 import time
@@ -52,12 +54,14 @@ class Worker:
 
 def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_tolerance=0.03, comparable=True):
     """Paces of the processes that the reference was moved to, and how many were started for it."""
-    monkeypatch.setattr(workload, "launches_show", lambda oracle, case: shows)
+    monkeypatch.setattr(workload, "launches_show", lambda oracle, case, short_ms: shows)
     held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
 
     def take(role, device):
         started.append(Worker(*next(coming)))
         return started[-1]
+
+    monkeypatch.setattr("time.monotonic", lambda: START_SECONDS * len(started))
 
     moved_to = []
     oracle = SimpleNamespace(workers=held, device=Device.CUDA)
@@ -85,13 +89,14 @@ def test_an_earlier_process_is_used_again(monkeypatch):
 
 
 def test_processes_are_started_until_one_is_like_the_candidate(monkeypatch):
-    fresh = [(0.00160, 0.0150), (0.00170, 0.0156), (0.00172, 0.0149), (0.00170, 0.0150)]
-    assert align(monkeypatch, held=[(0.00161, 0.0150)], fresh=fresh) == ([fresh[2]], 3)
+    fresh = [(0.00160, 0.0150), (0.00172, 0.0149), (0.00170, 0.0150)]
+    assert align(monkeypatch, held=[(0.00161, 0.0150)], fresh=fresh) == ([fresh[1]], 2)
 
 
 def test_without_a_like_process_the_nearest_is_used(monkeypatch):
-    fresh = [(0.0010 + 0.0001 * (n == 3), 0.0150) for n in range(ALIGN_TRIES)]
-    assert align(monkeypatch, held=[(0.0009, 0.0150)], fresh=fresh) == ([fresh[3]], ALIGN_TRIES)
+    fresh = [(0.0010 + 0.0001 * (n == 1), 0.0150) for n in range(2)]
+    assert QUICK.seconds / START_SECONDS == 2
+    assert align(monkeypatch, held=[(0.0009, 0.0150)], fresh=fresh) == ([fresh[1]], 2)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +108,12 @@ def test_nothing_is_started_where_launches_do_not_show(monkeypatch, wanted, show
 
 
 @pytest.mark.alone
-def test_launches_show_only_in_calls_of_short_kernels(resources, monkeypatch):
-    monkeypatch.setattr(workload, "SHORT_MS", 10.0)  # a CPU's operation may wait for its threads
+def test_launches_show_only_in_calls_of_short_kernels(resources):
+    short_ms = 10.0  # a CPU's operation may wait for its threads
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
     for problem, shows in ((SHORT, True), (slow, False)):
         oracle = resources.oracle(problem, Device.CPU)
-        assert workload.launches_show(oracle, oracle.case(plan.variants(oracle)[-1])) is shows
+        assert workload.launches_show(oracle, oracle.case(plan.variants(oracle)[-1]), short_ms) is shows
 
 
 def test_answers_of_a_reference_stand_after_a_move(resources):

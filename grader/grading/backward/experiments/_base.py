@@ -30,6 +30,8 @@ class Cases:
     """Its grad_output is constant along one dimension, so that it can be expanded."""
     keeps_outputs: bool
     """The reference's next forward leaves the previous output as it was."""
+    seconds: float
+    """Time for the parts of one experiment that are as many as there is time for."""
     in_eval: Cases | None = None
     """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
     where it can: a submission may tell the modes apart."""

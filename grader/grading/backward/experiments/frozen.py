@@ -19,10 +19,7 @@ MAX_SUBSETS = 48
 """Subsets that are tried. Of more, a third are random halves of the operands: one in four freezes one of two given
 operands and not the other."""
 SUBSETS_OF_A_JOB = 12
-"""Subsets that one job tries at most, so that FROZEN_SECONDS is looked at in between."""
-FROZEN_SECONDS = 3.0
-"""Seconds after which no further job starts. torch.compile takes seconds for each new subset, as for any new condition:
-a job has no more subsets than would fit if each took as long as the slowest job so far."""
+"""Subsets that one job tries at most, so that the time is looked at in between."""
 NEEDS = "check ctx.needs_input_grad"
 
 
@@ -33,12 +30,15 @@ NEEDS = "check ctx.needs_input_grad"
     rank=70,
 )
 def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """All inputs and all parameters are frozen in both modes, each other subset in a drawn one."""
+    """All inputs and all parameters are frozen in both modes, each other subset in a drawn one.
+
+    Later ones are left out if there is no time.
+    """
     present = [name for name, expected in cases.first.gradients.items() if expected is not None]
     drawn = random.Random(cases.first.seed)  # no submission can foresee it, and asked again, it asks the same
     groups, rest = _subsets(present, drawn)
     turns = [*product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
-    for mode, frozen, answer in _with_frozen(candidate, turns):
+    for mode, frozen, answer in _with_frozen(candidate, turns, cases.seconds):
         diagnosis = _wrong(candidate, mode.first, frozen, answer)
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
@@ -59,14 +59,18 @@ def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: An
 
 
 def _with_frozen(
-    candidate: Candidate, turns: Sequence[tuple[Cases, tuple[str, ...]]]
+    candidate: Candidate, turns: Sequence[tuple[Cases, tuple[str, ...]]], seconds: float
 ) -> Iterator[tuple[Cases, tuple[str, ...], Answer]]:
-    """Each mode and subset with its answer, while there is time and none raises."""
+    """Each mode and subset with its answer, until one raises; no job starts after so many seconds.
+
+    torch.compile takes seconds for each new subset, as for any new condition: a job has no more subsets than would fit
+    if each took as long as the slowest job so far.
+    """
     started = time.monotonic()
-    fitting = int(FROZEN_SECONDS / max(candidate.slowest_seconds, 1e-9))
+    fitting = int(seconds / max(candidate.slowest_seconds, 1e-9))
     of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
     for first in range(0, len(turns), of_a_job):
-        if time.monotonic() - started > FROZEN_SECONDS:
+        if time.monotonic() - started > seconds:
             return
         some = turns[first : first + of_a_job]
         parts = [one_product(candidate, mode.first, frozen=frozen) for mode, frozen in some]
