@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from grader.grading.timing.statistics import Round, speedup, verdict_of
+from grader.grading.timing.statistics import Round, Verdict, speedup, verdict_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.verdict.stages import PhaseTiming
@@ -68,6 +68,8 @@ class Samples:
 
     device: Device
     rounds: list[Pairs] = field(default_factory=list)
+    launches: bool = False
+    """The times contain those of launches."""
 
     def reported(self) -> list[Round]:
         """Rounds by the workers' clocks."""
@@ -125,7 +127,7 @@ class Samples:
             return replace(time, interval=time.interval - time.waited)
 
         pairs = [tuple((running(r), running(c)) for r, c in of_round) for of_round in self.rounds]
-        return Samples(self.device, cast(list[Pairs], pairs))
+        return Samples(self.device, cast(list[Pairs], pairs), self.launches)
 
     def steady(self) -> float:
         """The difference that may be between two processes' overheads."""
@@ -161,23 +163,27 @@ class Samples:
 
 def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
     """The figure, and whether the reported times are shorter than the referee's clock allows."""
-    device, reported, refereed = samples.device, samples.reported(), samples.refereed()
+    reported, refereed = samples.reported(), samples.refereed()
     typical = statistics.median(sum(r.candidate_ms) / 2 for r in reported)
     excess = samples.excess()
     excused = min(max(samples.noise(), samples.steady()), NOISE_SHARE * typical)
     if excess > max(excused, AGREEMENT * (typical + excess)):
-        timing = _phase(refereed, "referee", device)
+        timing = _phase(refereed, "referee", samples)
         if max(timing.candidate_ms, timing.reference_ms) <= samples.resolution():  # equal because both are unresolved
             timing = timing.model_copy(update={"verdict": "inconclusive"})
         return timing, samples.accuse() and samples.without_waits().accuse()
-    timing, low = _phase(reported, "worker", device), speedup(refereed).ci_low
+    timing, low = _phase(reported, "worker", samples), speedup(refereed).ci_low
     if low < timing.ci_low:
-        verdict = verdict_of(low, timing.ci_high, timing.rounds, device, timing.reference_ms)
+        verdict = _verdict(samples, low, timing.ci_high, timing.reference_ms)
         timing = timing.model_copy(update={"ci_low": low, "verdict": verdict})
     return timing, False
 
 
-def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], device: Device) -> PhaseTiming:
+def _verdict(samples: Samples, low: float, high: float, reference_ms: float) -> Verdict:
+    return verdict_of(low, high, len(samples.rounds), samples.device, reference_ms, launches=samples.launches)
+
+
+def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> PhaseTiming:
     figures = speedup(rounds)
     candidate_ms = [value for r in rounds for value in r.candidate_ms]
     reference_ms = [value for r in rounds for value in r.reference_ms]
@@ -188,7 +194,7 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], device:
         speedup=figures.speedup,
         ci_low=figures.ci_low,
         ci_high=figures.ci_high,
-        verdict=verdict_of(figures.ci_low, figures.ci_high, len(rounds), device, typical_ms),
+        verdict=_verdict(samples, figures.ci_low, figures.ci_high, typical_ms),
         rounds=len(rounds),
         candidate_samples_ms=tuple(map(_rounded, candidate_ms)),
         reference_samples_ms=tuple(map(_rounded, reference_ms)),

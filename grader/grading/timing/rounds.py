@@ -116,9 +116,14 @@ class Rounds:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
         self._pair.start = "full queue" if missed.reference else "at once"
 
+    @property
+    def launches(self) -> bool:
+        """Whether times contain those of launches, because calls cannot be queued."""
+        return self._pair.start != "queued"
+
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """A note if launches were timed."""
-        if self._pair.start == "queued":
+        if not self.launches:
             return ()
         what = "a call waits for the GPU before all of it is queued, so both sides are timed with their launches"
         remedy = "do not wait for the device in forward or backward: no .item(), no synchronize()"
@@ -187,6 +192,8 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
             enough |= plan.stops_when_hopeless and ranking.ci_high < HOPELESS
         if enough or (late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
             break
+    for of_figure in samples.values():
+        of_figure.launches = rounds.launches
     return samples
 
 

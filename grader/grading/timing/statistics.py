@@ -87,11 +87,17 @@ def students_t(degrees: int) -> float:
     return few.get(degrees) or z + sum(g / degrees**n for n, g in enumerate(orders, 1))
 
 
-def verdict_of(low: float, high: float, rounds: int, device: Device, reference_ms: float) -> Verdict:
-    """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call."""
+def verdict_of(
+    low: float, high: float, rounds: int, device: Device, reference_ms: float, *, launches: bool = False
+) -> Verdict:
+    """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call.
+
+    `launches`: whether the times contain those of launches.
+    """
     precision = backend(device).timing.precision
     margin = precision.margin_at(reference_ms)
-    different = margin + (precision.process_spread if rounds < MANY_ROUNDS else 0.0)
+    spread = precision.launch_spread if launches else precision.process_spread
+    different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
     precise = (high - low) / (high + low) <= precision.half_width
     if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return "slower" if high < HOPELESS else "inconclusive"

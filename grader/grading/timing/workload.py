@@ -86,7 +86,7 @@ def _work(oracle: Oracle, case: Case) -> p.Counted:
 
 
 def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
-    """Whether the reference's kernels take less than `short_ms` on average, so that launch costs show in its time."""
+    """Whether launch costs show in the reference's time: its kernels take less than `short_ms` on average."""
     if any(map(is_large, case.inputs)):
         return False
     return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case)) < short_ms

@@ -31,6 +31,8 @@ class Precision:
     """Relative."""
     process_spread: float = 0.0
     """Relative: by this much more than the margin must two sides differ after a few rounds of one pair of processes."""
+    launch_spread: float = 0.0
+    """The same where launches are timed, which depend on the host."""
 
     def margin_at(self, ms: float) -> float:
         """Relative margin for a call of so many milliseconds."""

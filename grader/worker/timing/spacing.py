@@ -28,14 +28,11 @@ class Spacers:
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
         """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
+        freed = self._note_freed() if device.type == "cuda" else 0
+        self._blocks.clear()
         if device.type == "cuda":
-            freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if not self._calls_bytes or freed > self._calls_bytes + ROUNDING_BYTES:
-                self._calls_bytes = freed
-            self.clear()
             give_back_memory(device, 0, host=False)
             time.sleep(clearing_seconds(freed))
-        self.clear()
         self._blocks += [_bytes(size, device) for size in sizes]
         # So that a queued call finds its pages mapped and in the GPU's tables, small tensors' included.
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -43,8 +40,17 @@ class Spacers:
                 _bytes(size, device).fill_(NOT_A_NUMBER)
 
     def clear(self) -> None:
-        """Free all blocks."""
+        """Free all blocks, before the memory of a sample's calls is given back as well."""
+        if self._blocks and self._blocks[0].is_cuda:
+            self._note_freed()
         self._blocks.clear()
+
+    def _note_freed(self) -> int:
+        """Bytes that the allocator holds for nobody; the most of them are what a sample's calls take."""
+        freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        if not self._calls_bytes or freed > self._calls_bytes + ROUNDING_BYTES:
+            self._calls_bytes = freed
+        return freed
 
 
 def _bytes(count: int, device: torch.device) -> torch.Tensor:

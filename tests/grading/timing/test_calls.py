@@ -36,3 +36,16 @@ def test_a_gpus_memory_does_not_fill_up():
     held.clear()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() <= before
+
+
+@pytest.mark.gpu
+def test_pages_are_ready_where_each_side_gives_its_memory_back():
+    held, device = Spacers(), torch.device("cuda")
+    torch.cuda.empty_cache()
+    for turn in range(4):
+        held.renew((8 << 20, 3 << 20), device)
+        found = torch.cuda.memory_reserved()
+        torch.ones(64 << 20, device=device)
+        assert not turn or torch.cuda.memory_reserved() == found
+        held.clear()
+        torch.cuda.empty_cache()

@@ -92,6 +92,20 @@ def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low,
     assert verdict_of(low, high, rounds, Device.CUDA, 4.2) == verdict
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "rounds", "verdict"),
+    [
+        (1.148, 1.625, 3, "inconclusive"),
+        (1.35, 1.62, 3, "faster"),
+        (0.70, 0.85, 4, "inconclusive"),
+        (0.60, 0.75, 4, "slower"),
+        (1.148, 1.2, 7, "faster"),
+    ],
+)
+def test_with_launches_a_difference_is_more_than_two_hosts_differ_by(low, high, rounds, verdict):
+    assert verdict_of(low, high, rounds, Device.CUDA, 12.0, launches=True) == verdict
+
+
 @pytest.mark.parametrize("noise", [0.001, 0.005])
 def test_a_quick_timing_finds_no_difference_between_equal_programs(noise):
     processes = Processes(offset=0.014, noise=noise, held_up=0.02)
