@@ -13,7 +13,9 @@ from grader.protocol import clearing_seconds
 from grader.worker.memory import give_back_memory
 
 ROUNDING_BYTES = 32 << 20
-"""Bytes by which a caching allocator's segments may exceed what was requested."""
+"""Bytes by which later calls may exceed earlier ones without being learned from anew."""
+SMALL_SEGMENT = 2 << 20
+"""Bytes of the allocator's segments for small tensors."""
 NOT_A_NUMBER = 0xFF
 """Byte that new pages are filled with: a value that a timed call reads and did not write is NaN."""
 
@@ -23,8 +25,8 @@ class Spacers:
     """The blocks, kept until they are renewed or cleared."""
 
     _blocks: list[torch.Tensor] = field(default_factory=list)
-    _calls_bytes: int = 0
-    """On a GPU: the most bytes that a sample's calls allocated and freed."""
+    _segments: list[int] = field(default_factory=list)
+    """On a GPU: the sizes in bytes of what a sample's calls allocated and freed, of the largest so far."""
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
         """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
@@ -36,8 +38,9 @@ class Spacers:
         self._blocks += [_bytes(size, device) for size in sizes]
         # So that a queued call finds its pages mapped and in the GPU's tables, small tensors' included.
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
-            for size in (self._calls_bytes, 1):
-                _bytes(size, device).fill_(NOT_A_NUMBER)
+            # All at once: each would else be cut from the one before.
+            for segment in [_bytes(size, device) for size in (*self._segments, 1)]:
+                segment.fill_(NOT_A_NUMBER)
 
     def clear(self) -> None:
         """Free all blocks, before the memory of a sample's calls is given back as well."""
@@ -48,9 +51,16 @@ class Spacers:
     def _note_freed(self) -> int:
         """Bytes that the allocator holds for nobody; the most of them are what a sample's calls take."""
         freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        if not self._calls_bytes or freed > self._calls_bytes + ROUNDING_BYTES:
-            self._calls_bytes = freed
+        if not self._segments or freed > sum(self._segments) + ROUNDING_BYTES:
+            segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+            sizes = sorted((int(of["total_size"]) for of in segments if not of["allocated_size"]), reverse=True)
+            self._segments = [part for size in sizes for part in _requests(size)]
         return freed
+
+
+def _requests(segment: int) -> list[int]:
+    """Sizes that PyTorch's allocator makes such a segment for; it serves up to 1 MiB from segments of 2 MiB."""
+    return [segment // 2] * 2 if segment <= SMALL_SEGMENT else [segment]
 
 
 def _bytes(count: int, device: torch.device) -> torch.Tensor:
