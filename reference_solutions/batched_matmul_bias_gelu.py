@@ -1,20 +1,21 @@
-"""Small matrix products -> bias -> GELU in one Triton kernel, which makes dz backward; then cuBLAS's products.
+"""Small matrix products -> bias -> GELU in one Triton kernel; backward a kernel that scales by GELU's derivative, then
+cuBLAS's products.
 
-Fused: everything forward; backward the derivative of GELU and bias's gradient, in a kernel that makes the values
-before GELU again from x, whose rows are short, so that neither direction writes or reads them. Triton rather than
-CUDA: its products become wgmma instructions with pipelined loads, which take a CUDA kernel of many hundred lines.
+Fused: everything forward, where a training step also writes GELU's derivative, made from the same exponential;
+backward dz with bias's gradient. Triton rather than CUDA: its products become wgmma instructions with pipelined loads,
+which take a CUDA kernel of many hundred lines.
 
 Bytes at full size, with O = 101 MB for the output and X = 25 MB for the input:
 
               eager                                        here
-    forward   3 O + X    (product 1, GELU 2)               1 O + X
-    backward  6 O + 2 X  (GELU 3, bias 1, dx 1, dw 1)      4 O + 3 X  (g, dz written and read twice; x twice, dx)
-    kept      1 O + X                                      X, which is there anyway
+    forward   3 O + X    (product 1, GELU 2)               1 O + X, in a training step 2 O + X
+    backward  6 O + 2 X  (GELU 3, bias 1, dx 1, dw 1)      5 O + 2 X  (g, derivative, dz written and read twice; x, dx)
+    kept      1 O + X                                      1 O + X
 
-Measured on one H200, caches flushed: the kernel takes 123 us forward and 169 us backward in these blocks, 169 and 258
-in blocks of 128 by 128; cuBLAS's two products 93 us, the sum of the partials 13 us. Forward, eager takes 251 us and
-torch.compile's default 279 us; both ways, 473 and 499. What bounds the kernel is the arithmetic of GELU on 50 M
-elements, and that a program loads nothing while it computes it, not memory: a copy of the output takes 51 us.
+Measured on one H200, caches flushed, before the derivative was kept: the kernel takes 123 us forward in these blocks,
+169 in blocks of 128 by 128; cuBLAS's two products 93 us. What bounds the kernel is the arithmetic of GELU on 50 M
+elements, and that a program loads nothing while it computes it, not memory: a copy of the output takes 51 us. To make
+the values before GELU again in the backward took 169 us, which is why the derivative is kept, rounded once.
 
 Why the backward is right: with z = x w + b, Phi and phi the normal distribution's cumulative and density,
 
@@ -32,7 +33,8 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 BLOCKS = {"ROWS": 64, "OUTER": 128, "INNER": 64, "num_warps": 4, "num_stages": 3}
-BACKWARD = {"ROWS": 64, "OUTER": 64, "INNER": 64, "num_warps": 4, "num_stages": 3}
+SHARES = 64
+"""Of the rows in the backward, each with a partial sum of bias's gradient."""
 
 
 @triton.jit
@@ -48,10 +50,10 @@ def normal(z):
 
 @triton.jit
 def product_gelu(
-    gs, xs, weights, biases, ys, dbiases, rows, inner, outer,
-    ROWS: tl.constexpr, OUTER: tl.constexpr, INNER: tl.constexpr, BACKWARD: tl.constexpr,
+    xs, weights, biases, ys, derivatives, rows, inner, outer,
+    ROWS: tl.constexpr, OUTER: tl.constexpr, INNER: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Writes gelu(z) to ys; backward dz, and to dbiases the sum of its rows."""
+    """Writes gelu(z) to ys; with KEEP its derivative to derivatives."""
     block = tl.program_id(2).to(tl.int64)
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     o = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
@@ -71,46 +73,65 @@ def product_gelu(
     cumulative, bell = normal(z)
     at = (block * rows + r[:, None]) * outer + o[None, :]
     inside = (r[:, None] < rows) & (o[None, :] < outer)
-    if BACKWARD:
+    y = (z * cumulative).to(tl.bfloat16)
+    if KEEP:
+        derivative = (cumulative + z * bell * 0.3989422804014327).to(tl.bfloat16)
+        tl.store(derivatives + at, derivative, mask=inside)
+    tl.store(ys + at, y, mask=inside)
+
+
+@triton.jit
+def scale_gradient(
+    gs, derivatives, dzs, dbiases, rows, outer, WANT_BIAS: tl.constexpr, ROWS: tl.constexpr, OUTER: tl.constexpr
+):
+    """A program takes some columns of every `num_programs(1)`-th tile of a block's rows."""
+    block = tl.program_id(2).to(tl.int64)
+    o = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
+    total = tl.zeros((ROWS, OUTER), tl.float32)
+    for row in range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
+        r = row + tl.arange(0, ROWS)
+        at = (block * rows + r[:, None]) * outer + o[None, :]
+        inside = (r[:, None] < rows) & (o[None, :] < outer)
         g = tl.load(gs + at, mask=inside, other=0.0).to(tl.float32)
-        y = g * (cumulative + z * bell * 0.3989422804014327)
+        dz = g * tl.load(derivatives + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dzs + at, dz.to(tl.bfloat16), mask=inside)
+        total += dz
+    if WANT_BIAS:
         partial = (tl.program_id(1) * tl.num_programs(2) + block) * outer + o
-        tl.store(dbiases + partial, tl.sum(y, axis=0), mask=o < outer)
-    else:
-        y = z * cumulative
-    tl.store(ys + at, y.to(tl.bfloat16), mask=inside)
-
-
-def launch(g, x, weight, bias, y, dbias, blocks):
-    """`g` and `dbias` are None in the forward."""
-    batch, rows, outer = y.shape
-    grid = (triton.cdiv(outer, blocks["OUTER"]), triton.cdiv(rows, blocks["ROWS"]), batch)
-    product_gelu[grid](g, x, weight, bias, y, dbias, rows, x.shape[2], outer, BACKWARD=g is not None, **blocks)
+        tl.store(dbiases + partial, tl.sum(total, axis=0), mask=o < outer)
 
 
 class ProductGelu(torch.autograd.Function):
     """gelu(x @ weight + bias), a product for each block"""
 
     @staticmethod
-    def forward(ctx, x, weight, bias):
+    def forward(ctx, x, weight, bias, differentiate):
         x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
-        y = x.new_empty(*x.shape[:2], weight.shape[2])
-        launch(None, x, weight, bias, y, None, BLOCKS)
-        ctx.save_for_backward(x, weight, bias)
+        (batch, rows, inner), outer = x.shape, weight.shape[2]
+        keep = differentiate and any(ctx.needs_input_grad)
+        y = x.new_empty(batch, rows, outer)
+        derivative = torch.empty_like(y) if keep else None
+        grid = (triton.cdiv(outer, BLOCKS["OUTER"]), triton.cdiv(rows, BLOCKS["ROWS"]), batch)
+        product_gelu[grid](x, weight, bias, y, derivative, rows, inner, outer, KEEP=keep, **BLOCKS)
+        ctx.save_for_backward(*(x, weight, bias, derivative) if keep else ())
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        x, weight, bias = ctx.saved_tensors
-        want_x, want_weight, want_bias = ctx.needs_input_grad
-        dz = torch.empty(g.shape, dtype=g.dtype, device=g.device)
-        dbias = x.new_empty(triton.cdiv(x.shape[1], BACKWARD["ROWS"]), *bias.shape, dtype=torch.float32)
-        launch(g.contiguous(), x, weight, bias, dz, dbias, BACKWARD)
+        x, weight, bias, derivative = ctx.saved_tensors
+        want_x, want_weight, want_bias, _ = ctx.needs_input_grad
+        batch, rows, outer = derivative.shape
+        dz = torch.empty_like(derivative)
+        shares = min(SHARES, triton.cdiv(rows, 8))
+        dbias = x.new_empty(shares, *bias.shape, dtype=torch.float32) if want_bias else None
+        grid = (triton.cdiv(outer, 256), shares, batch)
+        scale_gradient[grid](g.contiguous(), derivative, dz, dbias, rows, outer, want_bias, 8, 256)
         return (
             torch.bmm(dz, weight.transpose(1, 2)) if want_x else None,
             torch.bmm(x.transpose(1, 2), dz) if want_weight else None,
             dbias.sum(0).to(bias.dtype) if want_bias else None,
+            None,
         )
 
 
@@ -121,4 +142,4 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter((0.1 * torch.randn(blocks, 1, outer)).to(torch.bfloat16))
 
     def forward(self, x):
-        return ProductGelu.apply(x, self.weight, self.bias)
+        return ProductGelu.apply(x, self.weight, self.bias, torch.is_grad_enabled())

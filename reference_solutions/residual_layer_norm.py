@@ -1,4 +1,4 @@
-"""Residual add -> LayerNorm in one Triton kernel forward and one backward.
+"""Residual add -> LayerNorm in one Triton kernel forward; backward one, and a small one that adds up its sums.
 
 Fused: everything. Triton rather than CUDA: a row is one block of registers of any width, and so are the two sums over
 rows that a program keeps; the layout and the reductions need no code here, and memory bounds both kernels anyway.
@@ -7,11 +7,8 @@ Bytes at full size, with C = 67 MB for one tensor of rows:
 
               eager                                                     here
     forward    5 C  (add 3, LayerNorm 2)                                3 C
-    backward   5 C  (grad_output and the sum twice, dh once)            4 C  (x, residual, grad_output, dh)
-    kept       1 C  (the sum)                                           0    (x and residual are there anyway)
-
-Measured on one H200, whose copies reach 4.27 TB/s: the forward's kernel takes 49 us and the backward's 65 us, 4.1
-TB/s or 96% of that each.
+    backward   5 C  (grad_output and the sum twice, dh once)            3 C  (output, grad_output, dh)
+    kept       1 C  (the sum)                                           0    (x, residual and output are there anyway)
 
 Why the backward is right: with n = (h - mean) * r, r = 1 / sqrt(var + eps), and means over a row's columns,
 
@@ -19,6 +16,12 @@ Why the backward is right: with n = (h - mean) * r, r = 1 / sqrt(var + eps), and
     dL/dweight = sum over rows of g * n        dL/dbias = sum over rows of g
 
 because dmean/dh_j = 1 / columns and dr/dh_j = -r^2 n_j / columns. dL/dx = dL/dresidual = dL/dh, one tensor for both.
+
+Where n comes from: n = (output - bias) / weight reads one tensor, n = (x + residual - mean) * r two. The output is
+n * weight + bias with one rounding, so the first is off by at most 2^-24 (2 |n| + |bias / weight|), as little as the
+second where |bias| <= |weight|. In the other columns, and if the output was changed since, n comes from x and residual;
+the kernel decides for each column, and loads nothing that it does not use.
+
 Each program adds up the rows that it takes in a fixed order and writes one partial sum of each kind; a sum of those
 in a fixed order makes the gradients the same in every run.
 """
@@ -52,29 +55,60 @@ def layer_norm(xs, residuals, weights, biases, ys, means, inverses, rows, column
 
 
 @triton.jit
+def add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
 def layer_norm_backward(
-    gs, xs, residuals, weights, means, inverses, dhs, dweights, dbiases, rows, columns, BLOCK: tl.constexpr
-):
-    """A program differentiates every `num_programs`-th row and sums what these give to weight and bias."""
+    gs, ys, xs, residuals, weights, biases, means, inverses, dhs, partials, rows, columns, unchanged,
+    WANT_ROWS: tl.constexpr, WANT_SUMS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A program differentiates every `num_programs`-th row and sums what these give to weight and bias.
+
+    `unchanged` is whether ys still has the output.
+    """
     c = tl.arange(0, BLOCK)
     inside = c < columns
-    weight = tl.load(weights + c, mask=inside, other=0.0)
+    weight = tl.load(weights + c, mask=inside, other=1.0)
+    bias = tl.load(biases + c, mask=inside, other=0.0)
+    size = tl.abs(weight)
+    inverts = (tl.abs(bias) <= size) & (size > 1e-18) & (size < 1e18) & (unchanged != 0)
+    inverted = 1.0 / tl.where(inverts, weight, 1.0)
+    with_y, with_x = inside & inverts, inside & (inverts == 0)
     dweight = tl.zeros((BLOCK,), tl.float32)
     dbias = tl.zeros((BLOCK,), tl.float32)
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
         i = tl.cast(row, tl.int64) * columns + c
-        h = tl.load(xs + i, mask=inside, other=0.0) + tl.load(residuals + i, mask=inside, other=0.0)
         g = tl.load(gs + i, mask=inside, other=0.0)
+        y = tl.load(ys + i, mask=with_y, other=0.0)
+        h = tl.load(xs + i, mask=with_x, other=0.0) + tl.load(residuals + i, mask=with_x, other=0.0)
         inverse = tl.load(inverses + row)
-        n = tl.where(inside, (h - tl.load(means + row)) * inverse, 0.0)
-        dn = g * weight
-        dh = inverse * (dn - tl.sum(dn, axis=0) / columns - n * (tl.sum(dn * n, axis=0) / columns))
-        tl.store(dhs + i, dh, mask=inside)
+        n = tl.where(inverts, (y - bias) * inverted, (h - tl.load(means + row)) * inverse)
+        n = tl.where(inside, n, 0.0)
+        if WANT_ROWS:
+            dn = g * weight
+            of_dn, of_product = tl.reduce((dn, dn * n), 0, add_pairs)
+            dh = inverse * (dn - of_dn / columns - n * (of_product / columns))
+            tl.store(dhs + i, dh, mask=inside)
         dweight += g * n
         dbias += g
-    partial = tl.program_id(0) * columns + c
-    tl.store(dweights + partial, dweight, mask=inside)
-    tl.store(dbiases + partial, dbias, mask=inside)
+    if WANT_SUMS:
+        partial = partials + tl.program_id(0) * 2 * columns + c
+        tl.store(partial, dweight, mask=inside)
+        tl.store(partial + columns, dbias, mask=inside)
+
+
+@triton.jit
+def add_partials(partials, sums, count, size, PARTIALS: tl.constexpr, BLOCK: tl.constexpr):
+    """A program adds up some columns of the (count, size) partials."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((PARTIALS, BLOCK), tl.float32)
+    for start in range(0, count, PARTIALS):
+        p = start + tl.arange(0, PARTIALS)
+        at = p[:, None] * size + c[None, :]
+        total += tl.load(partials + at, mask=(p[:, None] < count) & (c[None, :] < size), other=0.0)
+    tl.store(sums + c, tl.sum(total, axis=0), mask=c < size)
 
 
 def shape(columns):
@@ -88,28 +122,35 @@ class ResidualLayerNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, residual, weight, bias, eps):
-        x, residual = x.contiguous(), residual.contiguous()
+        x, residual, weight, bias = x.contiguous(), residual.contiguous(), weight.contiguous(), bias.contiguous()
         columns, rows = x.shape[-1], x.numel() // x.shape[-1]
         y = torch.empty_like(x)
         means, inverses = x.new_empty(rows), x.new_empty(rows)
         grid = (min(rows, PROGRAMS),)
         layer_norm[grid](x, residual, weight, bias, y, means, inverses, rows, columns, eps, **shape(columns))
-        ctx.save_for_backward(x, residual, weight, means, inverses)
+        ctx.save_for_backward(x, residual, weight, bias, means, inverses)
+        # not by save_for_backward, which would forbid to change the output
+        ctx.y, ctx.version = y.detach(), y._version
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        x, residual, weight, means, inverses = ctx.saved_tensors
+        x, residual, weight, bias, means, inverses = ctx.saved_tensors
         want_x, want_residual, want_weight, want_bias, _ = ctx.needs_input_grad
+        want_rows, want_sums = want_x or want_residual, want_weight or want_bias
         columns, rows = x.shape[-1], x.numel() // x.shape[-1]
         programs = min(rows, PROGRAMS)
-        dh = torch.empty_like(x)
-        partials = x.new_empty(2, programs, columns)
+        dh = torch.empty_like(x) if want_rows else None
+        partials = x.new_empty(programs, 2, columns) if want_sums else None
         layer_norm_backward[(programs,)](
-            g.contiguous(), x, residual, weight, means, inverses, dh, *partials, rows, columns, **shape(columns)
-        )
-        dweight, dbias = partials.sum(1)
+            g.contiguous(), ctx.y, x, residual, weight, bias, means, inverses, dh, partials, rows, columns,
+            int(ctx.y._version == ctx.version), want_rows, want_sums, **shape(columns),
+        )  # fmt: skip
+        dweight = dbias = None
+        if want_sums:
+            dweight, dbias = sums = x.new_empty(2, columns)
+            add_partials[(triton.cdiv(2 * columns, 16),)](partials, sums, programs, 2 * columns, 256, 16)
         return (
             dh if want_x else None,
             dh if want_residual else None,
