@@ -86,12 +86,13 @@ def make(
     variant: str | None,
     quick: bool,
     scope: Scope = EVERY_SIZE,
+    sparing: bool = False,
 ) -> Todo:
-    """The plan for one submission, with its cases made. Raises UserError, ProblemError.
+    """The plan for one submission, with its cases made; `sparing` memory. Raises UserError, ProblemError.
 
     UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
     """
-    oracle.essential = not _asks_more(scope)
+    oracle.spares_memory = sparing or not _asks_more(scope)
     chosen = _sizes(oracle, variant, scope)
     cases = _cases(oracle, chosen, quick=quick, scope=scope)
     if not all(case.outputs for case in cases):

@@ -55,7 +55,7 @@ class Oracle(ReferenceModels):
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._answers: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
-        self.essential = False
+        self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
         self.no_backward: dict[tuple[str, bool], str] = {}
         """Why the reference cannot be differentiated, by variant and mode."""
@@ -253,7 +253,7 @@ class Oracle(ReferenceModels):
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * self.worker.peak_device_bytes + results + 4 * largest
         fits = needed <= backend(self.device).free_bytes()
-        return fits and not self.essential and slower * whole <= FLOAT64_SECONDS
+        return fits and not self.spares_memory and slower * whole <= FLOAT64_SECONDS
 
     def differentiates_in_eval(self, case: Case) -> bool:
         """Whether the reference's backward runs in eval() too; cuDNN's for recurrent networks does not."""
