@@ -154,7 +154,7 @@ class Grading:
 
     def backward(self) -> bool:
         """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
-        if not self.todo.differentiated:
+        if not (self.todo.differentiated or self.todo.noise):
             self.record.backward = BackwardResult(status=StageStatus.SKIPPED)
             return True
         with self.record.stage("backward"):
@@ -163,6 +163,7 @@ class Grading:
                 self.oracle,
                 self.todo.differentiated,
                 self.todo.experiments,
+                noise=self.todo.noise,
                 seconds=self.oracle.budget.stage,
             )
             peak = {"peak_device_bytes": self.memory.peak_bytes}
