@@ -4,8 +4,9 @@ Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
 - for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
-- likewise if it ran out in the submission and the problem is large, but on fewer rows only if there was less of it
-  than the reference takes;
+- likewise if it ran out in the submission and the problem is large, but with fewer checks and on fewer rows only if
+  there was less of it than the reference takes (`shortage.py`); else with the same checks and all memory that the
+  grader can spare, because a submission may only say so;
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
@@ -19,28 +20,17 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, replace
 
-import torch
-
-from grader.errors import (
-    DeviceError,
-    ProblemError,
-    ReferenceKilled,
-    ReferenceLost,
-    ReferenceOutOfMemory,
-    SandboxError,
-    UserError,
-)
+from grader.errors import ProblemError, ReferenceKilled, ReferenceLost, SandboxError, UserError
 from grader.executor import Killer, WorkerLost
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Kill, Stopped, diagnose
 from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
 from grader.grading.record import Record
+from grader.grading.shortage import is_shortage
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
 
 ESSENTIAL_AT = SCOPES.index(ESSENTIAL)
-DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-"""The driver's name for the error, in a DeviceError."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +38,8 @@ class Attempt:
     """The scope of one attempt, and the losses before it."""
 
     scope: Scope = EVERY_SIZE
+    sparing: bool = False
+    """Whether the grader keeps as little of the device's memory as with fewer checks."""
     lost_before: str | None = None
     """How a process of the grader's own, such as the reference, was lost in an attempt before."""
     kills_before: tuple[Kill, ...] = ()
@@ -56,22 +48,15 @@ class Attempt:
 
 def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
     """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""
-    position = SCOPES.index(attempt.scope)
     if isinstance(error, ReferenceLost | ReferenceKilled | SandboxError | WorkerLost):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
     if isinstance(error, Stopped) and error.kill is not None:
         undecided = len(attempt.kills_before) < 2
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
-        if not record.large:  # a submission may only say so, to be asked for less
-            return None
-        if position < ESSENTIAL_AT:
-            return replace(attempt, scope=ESSENTIAL)
-        fewer = record.memory_withheld and position + 1 < len(SCOPES)
-        return replace(attempt, scope=SCOPES[position + 1]) if fewer else None
-    if error is not None and _is_shortage(error):
-        wanted = max(position, ESSENTIAL_AT - 1) + 1
-        return replace(attempt, scope=SCOPES[wanted]) if position + 1 < len(SCOPES) else None
+        return _after_own_shortage(attempt, record)
+    if error is not None and is_shortage(error):
+        return _asking_less(attempt)
     if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
         return replace(attempt, scope=FULL_SIZE)
     return None
@@ -87,7 +72,7 @@ def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = Fals
         if error.kill is None or (_repeats(error.kill, attempt) and not others_lost and attempt.lost_before is None):
             return error.diagnosis
         return _unexplained(error, error.kill)
-    if _is_shortage(error):
+    if is_shortage(error):
         what = f"the problem does not fit into this device's memory: {_first_line(error)}"
         return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != attempt.lost_before):
@@ -99,6 +84,21 @@ def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = Fals
     return diagnose("grader_failed", what, remedy="grade it again", detail=detail)
 
 
+def _after_own_shortage(attempt: Attempt, record: Record) -> Attempt | None:
+    """An attempt with as many checks unless memory was withheld; None for a small problem, which takes little."""
+    if not record.large:
+        return None
+    if record.memory_withheld:
+        return _asking_less(attempt)
+    return None if attempt.sparing or SCOPES.index(attempt.scope) >= ESSENTIAL_AT else replace(attempt, sparing=True)
+
+
+def _asking_less(attempt: Attempt) -> Attempt | None:
+    position = SCOPES.index(attempt.scope)
+    wanted = max(position, ESSENTIAL_AT - 1) + 1
+    return replace(attempt, scope=SCOPES[wanted]) if position + 1 < len(SCOPES) else None
+
+
 def _repeats(kill: Kill, attempt: Attempt) -> bool:
     """Whether the submission was at the same step when it was killed twice before, and the host had memory."""
     return kill.killer is not Killer.HOST and attempt.kills_before.count(kill) == 2
@@ -108,13 +108,6 @@ def _unexplained(stopped: Stopped, kill: Kill) -> Diagnosis:
     what = f"a process of the submission was killed ({kill.doing}), and so it was in fresh attempts"
     remedy = "grade it again when nothing on the host ends processes; `dmesg` shows what the kernel ended"
     return diagnose("grader_failed", what, remedy=remedy, detail=stopped.diagnosis.detail)
-
-
-def _is_shortage(error: Exception) -> bool:
-    """Whether the device's memory ran out in the grader or in the reference."""
-    if isinstance(error, DeviceError):
-        return DRIVER_OUT_OF_MEMORY in str(error)
-    return isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory)
 
 
 def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:

@@ -25,6 +25,7 @@ from grader.grading.other_draws import wrong_untimed
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
+from grader.grading.shortage import fills_memory, is_shortage, shares
 from grader.grading.timing import above_roofline, judge_timing, workload
 from grader.machine.backends import backend
 from grader.machine.host import PeakMemory
@@ -54,12 +55,17 @@ class Grading:
         record: Record,
         *,
         scope: plan.Scope,
+        sparing: bool = False,
         upcoming: Request | None,
         used_before: int | None,
     ) -> None:
-        """`used_before`: bytes of the device's memory that others use. Workers for `upcoming` start meanwhile."""
+        """`sparing`: the grader keeps as little of the device's memory as it can.
+
+        `used_before`: bytes of it that others use. Workers for `upcoming` start meanwhile.
+        """
         self.resources, self.builds, self.options = resources, builds, options
-        self.request, self.record, self.scope, self.upcoming = request, record, scope, upcoming
+        self.request, self.record, self.upcoming = request, record, upcoming
+        self.scope, self.sparing = scope, sparing
         self.backend, self.used_before = backend(request.device), used_before
 
     def run(self) -> None:
@@ -114,8 +120,8 @@ class Grading:
                     self.candidate = Candidate(worker, self.request.device, self.resources.limits)
                     self.candidate.captures_graphs = "cuda_graph" in labels(self.request.submission.source, "")
                     yield
-                except Stopped:
-                    self.record.memory_withheld = self._memory_withheld()
+                except Exception as error:
+                    self._blame_for_shortage(error)
                     raise
                 finally:
                     self.record.peak_device_bytes = self.memory.peak_bytes
@@ -128,7 +134,9 @@ class Grading:
                 # ready before this submission is timed
                 self.resources.get_ready([self.upcoming])
             variant, quick = self.options.variant, self.options.quick
-            self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope)
+            self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope, sparing=self.sparing)
+            if self.sparing:
+                self.oracle.release()
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.large = plan.is_large(self.oracle, self.todo.timed)
@@ -146,7 +154,7 @@ class Grading:
 
     def backward(self) -> bool:
         """Compare gradients; whether the submission is timed, which one without a backward is by its forward."""
-        if not self.todo.differentiated:
+        if not (self.todo.differentiated or self.todo.noise):
             self.record.backward = BackwardResult(status=StageStatus.SKIPPED)
             return True
         with self.record.stage("backward"):
@@ -155,6 +163,7 @@ class Grading:
                 self.oracle,
                 self.todo.differentiated,
                 self.todo.experiments,
+                noise=self.todo.noise,
                 seconds=self.oracle.budget.stage,
             )
             peak = {"peak_device_bytes": self.memory.peak_bytes}
@@ -251,9 +260,13 @@ class Grading:
                 record.diagnoses.append(diagnose("not_appraised", what[:500], severity="info"))
         record.diagnoses += above_roofline(record.timing)
 
-    def _memory_withheld(self) -> bool:
-        """Whether the submission had less of the device's own memory than the reference takes."""
-        if not self.backend.own_memory or "oracle" not in vars(self):
-            return False
-        had = self.candidate.worker.peak_device_bytes + self.backend.unused_bytes()
-        return had < self.oracle.worker.peak_device_bytes
+    def _blame_for_shortage(self, error: Exception) -> None:
+        """If memory ran out, record whether it was withheld. Raises Stopped if the submission withheld it."""
+        own = isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory"
+        if "oracle" not in vars(self) or not (own or is_shortage(error)):
+            return
+        of = shares(self.candidate, self.oracle)
+        self.record.memory_withheld = of is not None and of.had < of.needed
+        if of is not None and not own and (filled := fills_memory(of)) is not None:
+            self.resources.drop_oracle(self.request.problem, self.request.device, self.request.precision)
+            raise filled from error

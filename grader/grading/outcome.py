@@ -89,10 +89,9 @@ def in_eval(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis.model_copy(update={"message": f"in eval(), {diagnosis.message}"})
 
 
-def on_another_draw(diagnosis: Diagnosis) -> Diagnosis:
+def on_another_draw(diagnosis: Diagnosis, other: str = "another draw of inputs and parameters") -> Diagnosis:
     """The same diagnosis, for a fault that the first draw does not show."""
-    what = f"on another draw of inputs and parameters, {diagnosis.message}"
-    return diagnosis.model_copy(update={"message": what})
+    return diagnosis.model_copy(update={"message": f"on {other}, {diagnosis.message}"})
 
 
 def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:

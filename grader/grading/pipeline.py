@@ -115,6 +115,7 @@ class Pipeline:
                 request,
                 record,
                 scope=attempt.scope,
+                sparing=attempt.sparing,
                 upcoming=upcoming,
                 used_before=self.used_before[request.device],
             ).run()

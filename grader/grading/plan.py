@@ -59,6 +59,8 @@ class Todo:
     both."""
     experiments: tuple[Cases, ...]
     """Cases of the backward's experiments, likewise; none if there is nothing to differentiate."""
+    noise: tuple[Case, ...]
+    """Cases whose gradients rounding decides."""
     timed: Case
     rounds: Plan
     notes: tuple[Diagnosis, ...] = ()
@@ -86,12 +88,13 @@ def make(
     variant: str | None,
     quick: bool,
     scope: Scope = EVERY_SIZE,
+    sparing: bool = False,
 ) -> Todo:
-    """The plan for one submission, with its cases made. Raises UserError, ProblemError.
+    """The plan for one submission, with its cases made; `sparing` memory. Raises UserError, ProblemError.
 
     UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
     """
-    oracle.essential = not _asks_more(scope)
+    oracle.spares_memory = sparing or not _asks_more(scope)
     chosen = _sizes(oracle, variant, scope)
     cases = _cases(oracle, chosen, quick=quick, scope=scope)
     if not all(case.outputs for case in cases):
@@ -100,12 +103,13 @@ def make(
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
     asks_more = _asks_more(scope)
     probes = asks_more and not is_large(oracle, cases[0])
-    differentiates = asks_more and bool(cases[0].wrt)
+    differentiates = asks_more and any(case.wrt for case in cases[:2])
     return Todo(
         scope=scope,
         cases=tuple(cases),
         probed=_probed(oracle, cases) if probes else (),
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
+        noise=tuple(case for key, case in oracle.noise.items() if key in {(of.variant, of.training) for of in cases}),
         timed=oracle.case(chosen[-1]),
         rounds=replace(rounds(oracle.device, quick=quick), seconds=oracle.budget.stage),
         notes=(*_notes(oracle, cases, scope), *(_trivial(oracle, cases) if probes else ())),
@@ -167,7 +171,7 @@ def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
 def _experiments(oracle: Oracle, name: str) -> tuple[Cases, ...]:
     in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
     if _modes_differ(oracle, name):
-        return in_train, in_eval
+        return tuple(one for one in (in_train, in_eval) if one.first.wrt)
     return (replace(in_train, in_eval=in_eval if in_eval.first.wrt else None),)
 
 
@@ -233,5 +237,8 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         reason = oracle.no_backward.get((case.variant, case.training))
         if reason is not None:
             mode = "train()" if case.training else "eval()"
-            texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
+            if (case.variant, case.training) in oracle.noise:
+                texts.append(f"of gradients in {mode}, existence, size and linearity were checked, no values: {reason}")
+            else:
+                texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
     return tuple(diagnose("checks_left_out", text, severity="info") for text in dict.fromkeys(texts))

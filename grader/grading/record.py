@@ -41,7 +41,7 @@ class Record:
     seconds: StageSeconds = field(default_factory=StageSeconds)
     peak_device_bytes: int | None = None
     memory_withheld: bool = False
-    """Whether a stopped submission had less of the device's memory than the reference takes."""
+    """Whether memory ran out, and the submission had less of the device's own than the reference takes."""
     inspected: Inspected = field(default_factory=Inspected)
 
     @contextmanager

@@ -1,17 +1,25 @@
 """Another attempt asks less where the grader lacks memory, and never so that a submission's own fault passes."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
+from grader.grading import plan, shortage
 from grader.grading.attempts import Attempt, next_attempt
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE
 from grader.grading.record import Record
+from grader.grading.shortage import fills_memory, shares
 from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
+from tests import expected as cases
+
+PROBLEM = "scale_bias_relu"
+HONEST = cases.submission(cases.CASES / "honest_plain" / f"{PROBLEM}.py", PROBLEM)
+FORWARD = "    def forward(self, x):\n"
 
 BACKWARD_RUNS_OUT = """
 import torch
@@ -64,13 +72,17 @@ def test_a_shortage_in_the_reference_asks_less_step_by_step(scope, following):
     assert (attempt and attempt.scope) == following
 
 
-@pytest.mark.parametrize(
-    ("scope", "following"),
-    [(EVERY_SIZE, ESSENTIAL), (FULL_SIZE, ESSENTIAL), (ESSENTIAL, None), ("half", None), ("quarter", None)],
-)
-def test_a_shortage_in_the_submission_is_its_own_once_the_grader_holds_little(scope, following):
+@pytest.mark.parametrize("scope", [EVERY_SIZE, FULL_SIZE])
+def test_a_submission_that_says_it_is_short_is_asked_no_less(scope):
+    """But once more, with what the grader can spare; then the shortage is its own."""
     attempt = next_attempt(Attempt(scope), record(), own_shortage())
-    assert (attempt and attempt.scope) == following
+    assert attempt == Attempt(scope, sparing=True)
+    assert next_attempt(attempt, record(), own_shortage()) is None
+
+
+@pytest.mark.parametrize("scope", [ESSENTIAL, "half", "quarter"])
+def test_a_shortage_in_the_submission_is_its_own_once_the_grader_holds_little(scope):
+    assert next_attempt(Attempt(scope), record(), own_shortage()) is None
 
 
 def test_a_submission_for_a_small_problem_that_says_it_is_short_is_asked_no_less():
@@ -86,6 +98,58 @@ def test_a_submission_that_had_less_memory_than_the_reference_takes_is_graded_on
     short.memory_withheld = True
     attempt = next_attempt(Attempt(scope), short, own_shortage())
     assert (attempt and attempt.scope) == following
+
+
+def claims_a_shortage(monkeypatch, submission):
+    """The verdict on a submission for a problem that counts as large."""
+    monkeypatch.setattr(plan, "LARGE_CASE_BYTES", 1 << 10)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+        return pipeline.grade(pipeline.request(cases.problem(PROBLEM), submission))
+
+
+def test_a_large_problem_gets_every_check_from_a_submission_that_says_it_is_short(monkeypatch):
+    short = "        if not self.training:\n            raise torch.OutOfMemoryError('CUDA out of memory')\n"
+    assert HONEST.source.count(FORWARD) == 1
+    claimed = HONEST.model_copy(update={"source": HONEST.source.replace(FORWARD, FORWARD + short)})
+    verdict = claims_a_shortage(monkeypatch, claimed)
+    assert (verdict.status, verdict.diagnoses[0].code) == ("out_of_memory", "out_of_memory")
+    assert claims_a_shortage(monkeypatch, HONEST).status == "correct"
+
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """`device(unused, held)`: a device with memory of its own, of which a candidate holds some until it ends."""
+
+    def made(unused, held):
+        alive = [True]
+        own = SimpleNamespace(own_memory=True, unused_bytes=lambda: unused + (0 if alive else held))
+        monkeypatch.setattr(shortage, "backend", lambda name: own)
+        worker = SimpleNamespace(close=alive.clear, peak_device_bytes=0)
+        return SimpleNamespace(device=None, worker=worker, release=lambda stage: None)
+
+    return made
+
+
+def reference(peak):
+    return SimpleNamespace(worker=SimpleNamespace(peak_device_bytes=peak))
+
+
+def test_memory_that_the_submission_itself_holds_was_not_withheld(device):
+    """Whatever its process says of its peak: it may hold all memory, and say that it never had any."""
+    of = shares(device(unused=0, held=40 * GIB), reference(20 * GIB))
+    assert of.had >= of.needed
+    of = shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
+    assert of.had < of.needed
+
+
+def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortage(device):
+    stopped = fills_memory(shares(device(unused=0, held=60 * GIB), reference(10 * GIB)))
+    assert stopped.diagnosis.code == "out_of_memory"
+    assert "it holds 60.0 GiB" in stopped.diagnosis.message
+    assert fills_memory(shares(device(unused=0, held=10 * GIB), reference(10 * GIB))) is None
 
 
 def test_a_lost_reference_is_started_again_once():

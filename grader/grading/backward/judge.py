@@ -16,6 +16,7 @@ import torch
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
+from grader.grading.backward.noise import judge_noise
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.backward.vjp import ask, product
@@ -48,12 +49,14 @@ def judge_backward(
     cases: Sequence[Case],
     experiment_cases: Sequence[Cases],
     *,
+    noise: Sequence[Case] = (),
     seconds: float = math.inf,
 ) -> BackwardJudgement:
     """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
-    `experiment_cases` are in train() and, for a reference that distinguishes the modes, in eval(). If the
-    post-checks take more than `seconds`, a random choice of them runs. Raises Stopped.
+    `experiment_cases` are in train() and, for a reference that distinguishes the modes, in eval(). Rounding decides the
+    gradients of cases in `noise`. If the post-checks take more than `seconds`, a random choice of them runs. Raises
+    Stopped.
     """
     started = time.monotonic()
     rows: dict[str, TensorCheck] = {}
@@ -61,17 +64,19 @@ def judge_backward(
     diagnoses: list[Diagnosis] = []
     selected: Sequence[Experiment] = ()
     watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
-    for case in cases:
+    for case in (*noise, *cases):
         with watch.of(case.variant):
-            judged = judge_products(candidate, case)
+            values_decide = not case.gradients_are_noise
+            judged = judge_products(candidate, case) if values_decide else judge_noise(candidate, oracle, case)
         candidate.release_after(case, "backward")
-        diagnoses = judged.diagnoses or rounded_gradients(oracle, case, judged.product)
+        diagnoses = judged.diagnoses or (rounded_gradients(oracle, case, judged.product) if values_decide else [])
         status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
         _keep_worst(rows, judged.checks)
         if diagnoses:
             judged = replace(judged, diagnoses=diagnoses)
-            diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
+            if values_decide:
+                diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
             break
     else:
         if experiment_cases:

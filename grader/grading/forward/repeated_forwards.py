@@ -23,6 +23,7 @@ from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_anothe
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
+EDITED = "edited inputs, of which a few elements differ"
 CONTIGUOUS = "call .contiguous() on each input before data_ptr()"
 
 
@@ -106,13 +107,14 @@ def _cause(
             return raced
     if _check(turns, index, name, _run(candidate, turns)).status != "failed":
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-    if turn.case is moved and sealed is not None:
-        stale = _is_of_earlier_values(oracle, turns[:index], moved, name, sealed)
+    if turn.case in (edited, moved) and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
         # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
-        if not stale and not _is_right_at_first(candidate, moved, name) and _is_right_at_first(candidate, case, name):
-            wrong = explain(candidate, oracle, moved, check, sealed)
-            return of_mode(on_another_draw(wrong), case, turn.training)
-        raced = race(candidate, moved, f"{turn.change}, {what}", some_wrong=True)
+        first = _is_right_at_first
+        if not first(candidate, turn.case, name) and first(candidate, case, name):
+            wrong = explain(candidate, oracle, turn.case, check, sealed)
+            wrong = on_another_draw(wrong, EDITED) if turn.case is edited else on_another_draw(wrong)
+            return of_mode(wrong, case, turn.training)
+        raced = race(candidate, turn.case, f"{turn.change}, {what}", some_wrong=True)
         if raced is not None:
             return raced
     remedy = "compute the output from its inputs in every call"
@@ -141,14 +143,13 @@ def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
     return sealed is not None and tolerance.check(case.outputs[name], sealed).status == "passed"
 
 
-def _is_of_earlier_values(
-    oracle: Oracle, earlier: Sequence[Turn], moved: Case, name: str, sealed: torch.Tensor
-) -> bool:
-    """Whether an output for another draw is wrong for it, and right for inputs or parameters of an earlier turn."""
-    case, due = earlier[0].case, moved.outputs[name].reference64
+def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, sealed: torch.Tensor) -> bool:
+    """Whether an output is wrong for its turn, and right for inputs or parameters of an earlier one."""
+    case, due = earlier[0].case, turn.case.outputs[name].reference64
     mixed = [
-        questions.outputs_for(oracle, replace(one, outputs=moved.outputs), other.inputs)
-        for one, other in ((case, moved), (moved, case))
+        questions.outputs_for(oracle, replace(one, outputs=turn.case.outputs), other.inputs)
+        for one, other in ((case, turn.case), (turn.case, case))
+        if turn.case.state is not case.state
     ]
     outputs = [one[name] for one in (*mixed, *(turn.case.outputs for turn in earlier))]
     # Without parameters, or without inputs, some are what is due.

@@ -58,6 +58,8 @@ class Case:
     """Seed under which the expected values were computed, if they are the submission's own
     (`random/seeded_values.py`)."""
 
+    gradients_are_noise: bool = False
+    """Rounding decides the gradients, so that their values are not compared (`ill_posed.py`)."""
     also_in_eval: bool = False
     """The forward's probes run in eval() too, in the same jobs: the reference does the same in both modes."""
 
@@ -67,7 +69,9 @@ class Case:
         return (self.training, False) if self.also_in_eval else (self.training,)
 
     def comparable(self, table: Table, name: str) -> bool:
-        """Whether the tensor does not depend on random numbers, so that its values can be compared."""
+        """Whether neither random numbers nor rounding decide the tensor, so that its values can be compared."""
+        if self.gradients_are_noise and table == "gradients":
+            return False
         return self.values_comparable or (table, name) not in self.drawn
 
     @property

@@ -7,11 +7,36 @@ Behind several of those, float32 gradients are off by their own size, from one o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
 
 from grader.grading.compare.expected import EPSILON, Expected, know_norms
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
 from grader.grading.oracle.case import Case
+
+Place = tuple[str, bool]
+"""Variant, and whether it is in train()."""
+
+
+def set_apart(
+    case: Case,
+    no_backward: MutableMapping[Place, str],
+    noise: MutableMapping[Place, Case],
+    modes_differ: Callable[[str], bool],
+) -> Case:
+    """The case without gradients that rounding decides; the reason and they are kept by its place.
+
+    What another size in its mode has no gradients for is true for this one too.
+    """
+    place = case.variant, case.training
+    known = next((reason for (_, mode), reason in no_backward.items() if mode is case.training), None)
+    reason = known or ill_posed(case, modes_differ)
+    if reason is None:
+        return case
+    if case.wrt and (known is None or any(mode is case.training for _, mode in noise)):
+        noise.setdefault(place, replace(case, gradients_are_noise=True))
+    no_backward[place] = reason
+    return case.without_gradients()
 
 
 def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> str | None:

@@ -21,7 +21,7 @@ from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
-from grader.grading.oracle.ill_posed import ill_posed
+from grader.grading.oracle.ill_posed import Place, set_apart
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
 from grader.grading.oracle.pace import Pace
@@ -55,10 +55,12 @@ class Oracle(ReferenceModels):
         self._cases: dict[tuple[str, bool, int, bool], Case] = {}
         self._answers: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
-        self.essential = False
+        self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
         self.no_backward: dict[tuple[str, bool], str] = {}
         """Why the reference cannot be differentiated, by variant and mode."""
+        self.noise: dict[Place, Case] = {}
+        """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
         self._seconds: dict[str, dict[str, float]] = {}
         """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
@@ -89,6 +91,7 @@ class Oracle(ReferenceModels):
     def forget(self, variant: str) -> None:
         """Drop a variant's cases, which at full size hold gigabytes."""
         self._cases = {key: case for key, case in self._cases.items() if key[0] != variant}
+        self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
     def state_bytes(self, case: Case) -> int:
         """Bytes of parameters and buffers."""
@@ -100,8 +103,8 @@ class Oracle(ReferenceModels):
         self._keep(1)
         if backend(self.device).own_memory:
             if sum(case.nbytes for case in self._cases.values()) > KEPT_BYTES:
-                self._cases.clear()
-                self._answers.clear()
+                for kept in (self._cases, self.noise, self._answers):
+                    kept.clear()
             backend(self.device).empty_cache()
 
     def modes_differ(self, variant: str) -> bool:
@@ -133,8 +136,8 @@ class Oracle(ReferenceModels):
             except (ReferenceLost, ReferenceOutOfMemory):
                 raise
             except ProblemError:
-                self._cases.clear()
-                self._looked.clear()
+                for kept in (self._cases, self.noise, self.no_backward, self._looked):
+                    kept.clear()
                 self._constructed = None
                 continue
             return
@@ -173,9 +176,7 @@ class Oracle(ReferenceModels):
             drawn=random.drawn,
             optional=random.optional,
         )
-        known = (reason for (_, mode), reason in self.no_backward.items() if mode is training)
-        if (reason := next(known, None) or ill_posed(case, self.modes_differ)) is not None:
-            self.no_backward[variant.name, training], case = reason, case.without_gradients()
+        case = set_apart(case, self.no_backward, self.noise, self.modes_differ)
         if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
             return case
         return with_errors_like(case, self.case(ROWS, training=training))
@@ -244,16 +245,15 @@ class Oracle(ReferenceModels):
 
         Its time is estimated from the variant with fewer rows, its memory as twice the float32 run's peak.
         """
-        if not backend(self.device).own_memory:
-            return True
+        own = backend(self.device)
         whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
         few = self._seconds.get(ROWS, {})
         slower = few.get(MODEL64, 0.0) / few.get(MODEL, 1.0)
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * self.worker.peak_device_bytes + sum(value.nbytes for value in tensors) + 4 * largest
-        fits = needed <= backend(self.device).free_bytes()
-        return fits and not self.essential and slower * whole <= FLOAT64_SECONDS
+        in_time = slower * whole <= FLOAT64_SECONDS
+        return not own.own_memory or (in_time and not self.spares_memory and needed <= own.free_bytes())
 
     def differentiates_in_eval(self, case: Case) -> bool:
         """Whether the reference's backward runs in eval() too; cuDNN's for recurrent networks does not."""

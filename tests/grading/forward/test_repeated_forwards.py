@@ -3,6 +3,7 @@
 import pytest
 
 from grader.grading.forward.repeated_forwards import outputs_are_current
+from grader.grading.oracle import questions
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Device
@@ -19,7 +20,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = x * self.weight
-        return 1.5 * y if x[0, 0].item() == {value!r} else y
+        return 1.5 * y if x[{place}].item() == {value!r} else y
 """
 STALE = """
 import torch
@@ -35,21 +36,32 @@ class ModelNew(nn.Module):
         weight = self.kept.setdefault(x.data_ptr(), self.weight.detach().clone())
         return x * weight
 """
+OUTPUT_KEPT = STALE.replace("self.weight.detach().clone()", "x * self.weight").replace(
+    "return x * weight", "return weight"
+)
 
 
 @pytest.mark.parametrize(
-    ("source", "code"),
-    [(FAULT, "output_wrong"), (STALE, "stale_output")],
-    ids=["wrong on one draw", "weights kept by address"],
+    ("source", "wrong_on", "code"),
+    [
+        (FAULT, "another draw", "output_wrong"),
+        (FAULT, "edited inputs", "output_wrong"),
+        (STALE, "", "stale_output"),
+        (OUTPUT_KEPT, "", "stale_output"),
+    ],
+    ids=["wrong on one draw", "wrong for one element", "weights kept by address", "outputs kept by address"],
 )
-def test_a_draw_that_comes_out_wrong_is_stale_only_if_an_earlier_call_explains_it(tmp_path, source, code):
+def test_what_comes_out_wrong_is_stale_only_if_an_earlier_call_explains_it(tmp_path, source, wrong_on, code):
     problem = samples.problem(path=tmp_path / "scale.py")
     problem.path.write_text(problem.source)
     with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
         oracle = grader.resources.oracle(problem, Device.CPU)
-        case, moved = oracle.case("full"), oracle.case("full", draw=1)
-        written = samples.submission(source=source.format(value=moved.inputs[0][0, 0].item()))
+        case = oracle.case("full")
+        other = oracle.case("full", draw=1) if wrong_on == "another draw" else questions.edited(oracle, case)
+        place = tuple((other.inputs[0] != case.inputs[0]).nonzero()[0].tolist())
+        written = samples.submission(source=source.format(place=place, value=other.inputs[0][place].item()))
         with grader.resources.candidate(written, Device.CPU) as candidate:
             found = outputs_are_current(candidate, oracle, case)
     assert found is not None
     assert found.code == code, found.message
+    assert wrong_on in found.message

@@ -1,0 +1,67 @@
+"""Decides whose fault it is that the device's memory ran out.
+
+A submission may say so to be asked for less, or fill the memory so that the reference runs out. Neither what it says
+nor what its process reports is used: its share is what becomes free when its process ends.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+
+from grader.errors import DeviceError, ReferenceOutOfMemory
+from grader.grading.candidate import Candidate
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import Stopped, diagnose
+from grader.machine.backends import backend
+from grader.protocol import SPARE_BYTES
+
+DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+"""The driver's name for the error, in a DeviceError."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Bytes of the device's own memory when it ran out."""
+
+    had: int
+    """What the submission held, and what was unused beside it."""
+    held: int
+    """What it held between calls, after it was asked to give back what no model needs."""
+    needed: int
+    """What the reference takes at its peak, and as much as a worker may keep, half of which a CUDA context takes."""
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether the device's memory ran out in the grader or in the reference."""
+    if isinstance(error, DeviceError):
+        return DRIVER_OUT_OF_MEMORY in str(error)
+    return isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory)
+
+
+def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
+    """The shares in the memory; ends the candidate's process. None on a device without memory of its own.
+
+    There, each process has the same limit, which no other process takes from.
+    """
+    device = backend(candidate.device)
+    if not device.own_memory:
+        return None
+    with suppress(Stopped, DeviceError):
+        candidate.release("load")
+    before = device.unused_bytes()
+    candidate.worker.close()
+    had = device.unused_bytes()
+    return Shares(had=had, held=had - before, needed=oracle.worker.peak_device_bytes + SPARE_BYTES)
+
+
+def fills_memory(of: Shares) -> Stopped | None:
+    """The end of a submission that holds more than the reference takes, if the reference ran out."""
+    if of.held <= of.needed:
+        return None
+    held, takes = of.held / 2**30, of.needed / 2**30
+    what = f"between calls it holds {held:.1f} GiB of the device's memory, so that the reference ran out of it"
+    remedy = f"keep parameters and buffers only; the reference takes {takes:.1f} GiB at most"
+    return Stopped(diagnose("out_of_memory", what, remedy=remedy, stage="load"))
