@@ -60,6 +60,8 @@ BUILT_ON_CPU = "language_cpp/right_load language_cpp/wrong_backward_load"
 """Compiled anew for each grading: the other grader adds a comment to the source."""
 ENGINE = "benchmarks.shared_gpu:once_timed"
 HALF_GPU = 0.5
+VERDICTS_SHARE = 0.5
+"""Most of the time for the verdicts, if times are taken too."""
 PATIENCE_SECONDS = 20.0
 """Time for a process to end its sandboxes."""
 Work = tuple[Problem, Submission]
@@ -92,7 +94,8 @@ def main() -> None:
             given.out.write_text(json.dumps(found, indent=1))
 
         if given.only != "times":
-            compare_verdicts(device, end, note)
+            share = 1.0 if given.only else VERDICTS_SHARE
+            compare_verdicts(device, end - (1.0 - share) * given.seconds, note)
         if given.only != "verdicts":
             compare_times(device, end, note)
 
@@ -111,15 +114,17 @@ def compare_verdicts(device: Device, end: float, note: Callable[[str, Any], None
     names = (ON_GPU if device is Device.CUDA else ON_CPU).split()
     works = [work(name) for name in names]
     answers: dict[str, dict[str, list[Any]]] = {"one": {}, "two": {}}
-    for side, grade in (("one", by_one_grader), ("two", by_two_actors)):
+    todo = dict(zip(names, works, strict=True))
+    for side, grade, until in (("one", by_one_grader, (time.monotonic() + end) / 2), ("two", by_two_actors, end)):
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as cache:
             options = GraderOptions(device=device.value, quick=True, seconds=30.0, build_cache=Path(cache))
-            for name, verdict in grade(dict(zip(names, works, strict=True)), options, end):
+            for name, verdict in grade(todo, options, until):
                 answers[side][name] = result(verdict)
                 note(f"verdicts of {side}", answers[side])
                 print(f"{side}  {name:<42} {verdict.status:<18} {time.monotonic() - began:6.1f} s", flush=True)
         note(f"seconds of {side}", round(time.monotonic() - began, 1))
+        todo = {name: todo[name] for name in answers["one"]}
     both = [name for name in names if name in answers["one"] and name in answers["two"]]
     differ = [name for name in both if answers["one"][name][:2] != answers["two"][name][:2]]
     note("compared", len(both))
