@@ -94,6 +94,8 @@ Work = tuple[Problem, str]
 """A problem and the name of a mutant."""
 NOT_JUDGED = {Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.NOT_RUN, Status.GRADER_ERROR}
 """On a GPU that is shared with the evaluator, these say nothing about the source."""
+ENDING_SECONDS = 5.0
+"""Time for a process to end after its output."""
 ENGINE = "benchmarks.shared_gpu:once_timed"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
@@ -215,8 +217,11 @@ def _answer(
         process.stdin.write(json.dumps(one) + "\n")
         process.stdin.flush()
         line = lines.get(timeout=max(0.0, min(chosen.each, seconds)))
-        answer: dict[str, Any] | None = json.loads(line) if line else None
-        return answer
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_SECONDS)
     return None
 
 
