@@ -1,12 +1,13 @@
 """Verdicts in half precision beside those of KernelBench's evaluator, on drawn problems of level 1.
 
-    python -m benchmarks.precisions --checkout DIR [--precision bf16] [--count 10] [--seed 0] [--seconds 140] --out FILE
+    python -m benchmarks.precisions --checkout DIR [--precision bf16] [--count 10] [--seed 0] [--seconds 190] --out FILE
 
 Each problem's reference is graded as a submission, and so are mutants of it: `float32` computes in float32 and rounds
 once, `scaled` is 0.6% too large, which passes a tolerance of 1e-2, `wrong` is 5% too large, `detached` has no graph.
-The evaluator runs 5 correctness trials and compares the forward alone, beside the grader, in a process of its own. Of
-the drawn problems, those with the smallest inputs come first. Each answer is appended to FILE at once, and those in it
-are not repeated. What takes longer than --each seconds is left, and says so. The table shows where the two differ.
+The evaluator runs 5 correctness trials and compares the forward alone, beside the grader, in processes of its own: its
+inputs are drawn on one core. The grader times two rounds only. Of the drawn problems, those with the smallest inputs
+come first. Each answer is appended to FILE at once, and those in it are not repeated. What takes longer than --each
+seconds is left, and says so. The table shows where the two differ.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from typing import IO, Any
 
 import torch
 
-from benchmarks.deadline import Late, deadline
 from benchmarks.kernelbench_evaluator import as_submission
 from benchmarks.kernelbench_rows import rows
-from grader import Grader, Problem
+from grader import GraderPool, Problem
 from grader.catalog.problems import find_problems
-from grader.verdict.models import Status, Verdict
+from grader.errors import NotGraded
+from grader.verdict.models import Device, Status, Verdict
 
 MUTANTS = {
     "reference": "return y",
@@ -91,6 +92,11 @@ for line in sys.stdin:
 """
 Work = tuple[Problem, str]
 """A problem and the name of a mutant."""
+NOT_JUDGED = {Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.NOT_RUN, Status.GRADER_ERROR}
+"""On a GPU that is shared with the evaluator, these say nothing about the source."""
+ENDING_SECONDS = 5.0
+"""Time for a process to end after its output."""
+ENGINE = "benchmarks.shared_gpu:once_timed"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -101,7 +107,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing more after this many")
-    parser.add_argument("--each", type=float, default=60.0, help="seconds of one problem in either grader")
+    parser.add_argument("--each", type=float, default=90.0, help="seconds of one submission in either grader")
+    parser.add_argument("--evaluators", type=int, default=3, help="processes of the evaluator")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("precisions.jsonl"))
     chosen = parser.parse_args()
@@ -126,18 +133,21 @@ def main() -> None:
     def remaining() -> float:
         return float(chosen.seconds) - (time.monotonic() - begin)
 
+    waiting = queue.SimpleQueue[Work]()
+    for pair in left("evaluator"):
+        waiting.put(pair)
+
     def evaluate() -> None:
-        for (problem, mutant), answer in ask_evaluator(left("evaluator"), chosen, remaining):
+        for (problem, mutant), answer in ask_evaluator(waiting, chosen, remaining):
             note(problem, mutant, "evaluator", answer)
 
-    beside = threading.Thread(target=evaluate)
-    beside.start()
-    for problem, pairs in itertools.groupby(left("ours"), key=lambda pair: pair[0]):
-        if remaining() > 0:
-            mutants = [mutant for _, mutant in pairs]
-            for mutant, answer in ask_ours(problem, mutants, chosen, min(chosen.each, remaining())):
-                note(problem, mutant, "ours", answer)
-    beside.join()
+    beside = [threading.Thread(target=evaluate) for _ in range(chosen.evaluators)]
+    for thread in beside:
+        thread.start()
+    for (problem, mutant), answer in ask_ours(left("ours"), chosen, remaining):
+        note(problem, mutant, "ours", answer)
+    for thread in beside:
+        thread.join()
     print(table(rows([chosen.out])))
 
 
@@ -150,59 +160,82 @@ def input_bytes(problem: Problem) -> int:
 
 
 def ask_ours(
-    problem: Problem, mutants: Sequence[str], chosen: argparse.Namespace, seconds: float
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(mutant, answer) of each mutant that is graded in time."""
-
-    work = [(problem, source(problem, mutant)) for mutant in mutants]
-    left = iter(mutants)
-    try:
-        with deadline(seconds), Grader(device=chosen.device, precision=chosen.precision, quick=True) as grader:
-            for verdict in grader.grade_many(work):
-                yield next(left), ours(verdict)
-    except Late:
-        for mutant in left:
-            yield mutant, {"status": "late", "forward": None, "why": f"not graded in {seconds:.0f} s"}
+    work: Sequence[Work], chosen: argparse.Namespace, remaining: Callable[[], float]
+) -> Iterator[tuple[Work, dict[str, Any]]]:
+    """The answer to each mutant that is graded before the time ends, one after another in one process."""
+    if not work or remaining() <= 0:
+        return
+    place: dict[str, Any] = {"workers": 1} if Device(chosen.device) is Device.CPU else {"gpus": "0"}
+    options = {"device": chosen.device, "precision": chosen.precision, "quick": True, "limit_seconds": chosen.each}
+    with GraderPool(**place, **options, engine=ENGINE) as pool:
+        futures = [pool.submit((problem, source(problem, mutant))) for problem, mutant in work]
+        for pair, future in zip(work, futures, strict=True):
+            try:
+                yield pair, ours(future.result(max(0.0, remaining())))
+            except NotGraded as error:
+                yield pair, {"status": "late", "forward": None, "why": str(error)}
+            except TimeoutError:
+                return
 
 
 def ask_evaluator(
-    work: Sequence[Work], chosen: argparse.Namespace, remaining: Callable[[], float]
+    waiting: queue.SimpleQueue[Work], chosen: argparse.Namespace, remaining: Callable[[], float]
 ) -> Iterator[tuple[Work, dict[str, Any]]]:
-    """The answer to each mutant, from one process until it ends or is late; then from another."""
-    left = list(work)
-    while left and remaining() > 0:
-        with tempfile.TemporaryFile("w+") as errors, _evaluator(left, chosen, errors) as process:
+    """Answers to mutants that are waiting, from one process until it ends or is late; then from another."""
+    ended = False
+    while not ended and remaining() > 0:
+        with tempfile.TemporaryFile("w+") as errors, _evaluator(chosen, errors) as process:
             lines: queue.Queue[str] = queue.Queue()
             threading.Thread(target=_read, args=(process, lines), daemon=True).start()
             answer: dict[str, Any] | None = {}
-            while left and answer is not None:
-                seconds = max(0.0, min(chosen.each, remaining()))
-                answer, why = None, f"not evaluated in {seconds:.0f} s"
-                with contextlib.suppress(queue.Empty):
-                    line = lines.get(timeout=seconds)
-                    answer = json.loads(line) if line else None
+            while answer is not None and remaining() > 0:
+                try:
+                    pair = waiting.get_nowait()
+                except queue.Empty:
+                    ended = True
+                    break
+                answer, why = _answer(process, lines, pair, chosen, remaining()), "no answer in time"
+                if answer is None and process.poll() is not None:
                     errors.seek(0)
                     why = f"the evaluator ended: {errors.read()[-300:]}"
-                yield left.pop(0), answer or {"correct": None, "why": why}
+                if answer is not None or remaining() > 0:
+                    yield pair, answer or {"correct": None, "why": why}
             process.kill()
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it may have ended before it read the last line
+                process.stdin.close()
 
 
-def _evaluator(work: Sequence[Work], chosen: argparse.Namespace, errors: IO[str]) -> subprocess.Popen[str]:
-    """A process of the evaluator, which prints a line for each mutant."""
-    with tempfile.TemporaryFile("w+") as given:  # a pipe may be full while nobody reads it
-        for problem, mutant in work:
-            one = {"reference": problem.source, "source": source(problem, mutant), "dtype": DTYPES[chosen.precision]}
-            given.write(json.dumps(one) + "\n")
-        given.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-c", EVALUATE],
-            stdin=given,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=tempfile.gettempdir(),
-            env={**os.environ, "PYTHONPATH": str(chosen.checkout.resolve() / "src")},
-        )
+def _answer(
+    process: subprocess.Popen[str], lines: queue.Queue[str], pair: Work, chosen: argparse.Namespace, seconds: float
+) -> dict[str, Any] | None:
+    """The process's answer; None if it ends or is late."""
+    problem, mutant = pair
+    one = {"reference": problem.source, "source": source(problem, mutant), "dtype": DTYPES[chosen.precision]}
+    assert process.stdin is not None
+    with contextlib.suppress(queue.Empty, BrokenPipeError):
+        process.stdin.write(json.dumps(one) + "\n")
+        process.stdin.flush()
+        line = lines.get(timeout=max(0.0, min(chosen.each, seconds)))
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_SECONDS)
+    return None
+
+
+def _evaluator(chosen: argparse.Namespace, errors: IO[str]) -> subprocess.Popen[str]:
+    """A process of the evaluator, which answers each line with a line."""
+    return subprocess.Popen(
+        [sys.executable, "-c", EVALUATE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        cwd=tempfile.gettempdir(),
+        env={**os.environ, "PYTHONPATH": str(chosen.checkout.resolve() / "src")},
+    )
 
 
 def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
@@ -227,7 +260,8 @@ def source(problem: Problem, mutant: str) -> str:
 
 def ours(verdict: Verdict) -> dict[str, Any]:
     """The status, whether the forward passed, and the first diagnosis."""
-    forward = verdict.status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
+    right = verdict.status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
+    forward = None if verdict.status in NOT_JUDGED else right
     first = verdict.diagnoses[0].message if verdict.diagnoses else ""
     error = None if verdict.forward is None else verdict.forward.rel_rms_error
     return {"status": verdict.status.value, "forward": forward, "why": first[:400], "rel_rms_error": error}

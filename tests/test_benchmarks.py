@@ -1,16 +1,22 @@
 """Benchmarks pass code to child processes as text, which the type checker does not see."""
 
 import json
+import queue
 import time
+from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
-from benchmarks import precisions
+from benchmarks import precisions, shared_gpu
 from benchmarks.build import build
 from benchmarks.deadline import Late, deadline
 from benchmarks.kernelbench_page import page
 from benchmarks.kernelbench_rows import known, merged, rows, table
+from grader import Problem
 from grader.catalog.files import shipped
+from grader.verdict.models import Device, Status
+from tests import samples
 
 
 def test_a_cold_build_our_way_is_timed():
@@ -80,3 +86,58 @@ def test_answers_in_half_precision_are_joined_by_mutant():
         other = {**of, "by": "evaluator", "correct": correct, "why": "passed"}
         assert precisions.table([other, one]).splitlines()[1].endswith(shown)
     assert precisions.table([one]).splitlines()[1].endswith("wrong_output  None")
+
+
+EVALUATOR = """
+import json, os, sys, time
+for line in sys.stdin:
+    mutant = json.loads(line)["source"]
+    if "detach" in mutant:
+        print("no memory", file=sys.stderr)
+        os._exit(1)
+    time.sleep(60 if "1.05" in mutant else 0)
+    print(json.dumps({"correct": "1.006" not in mutant, "why": "compared"}), flush=True)
+"""
+
+
+def test_an_evaluator_that_ends_or_is_late_is_replaced(monkeypatch, tmp_path):
+    monkeypatch.setattr(precisions, "EVALUATE", EVALUATOR)
+    source = "class Model:\n    pass\n"
+    problem = Problem(id="1_A", path=Path("1_A.py"), source=source)
+    waiting = queue.SimpleQueue()
+    for mutant in ("detached", "reference", "wrong", "scaled"):
+        waiting.put((problem, mutant))
+    chosen = Namespace(checkout=tmp_path, each=5.0, precision="bf16")
+    answers = precisions.ask_evaluator(waiting, chosen, lambda: 100.0)
+    assert [(mutant, answer["correct"], answer["why"].strip()) for (_, mutant), answer in answers] == [
+        ("detached", None, "the evaluator ended: no memory"),
+        ("reference", True, "compared"),
+        ("wrong", None, "no answer in time"),
+        ("scaled", False, "compared"),
+    ]
+
+
+def test_what_says_nothing_of_a_forward_is_no_difference():
+    """The evaluator beside the grader holds memory of the same GPU."""
+    for status, forward in (("correct", True), ("wrong_output", False), ("out_of_memory", None)):
+        assert precisions.ours(samples.verdict(status=Status(status)))["forward"] is forward
+
+
+def test_other_statuses_or_codes_on_a_shared_gpu_are_named(monkeypatch, capsys, tmp_path):
+    def grade(status):
+        return lambda works, options, end: ((name, samples.verdict(status=Status(status[name]))) for name in works)
+
+    one = dict.fromkeys(shared_gpu.ON_CPU.split(), "correct")
+    first = next(iter(one))
+    monkeypatch.setattr(shared_gpu, "by_one_grader", grade(one))
+    monkeypatch.setattr(shared_gpu, "by_two_actors", grade({**one, first: "wrong_backward"}))
+    noted = {}
+    shared_gpu.compare_verdicts(Device.CPU, time.monotonic() + 60, noted.__setitem__)
+    assert noted["compared"] == len(one)
+    assert noted["differ"] == [first]
+    assert f"1 differ ['{first}']" in capsys.readouterr().out
+
+
+def test_the_submissions_for_a_shared_gpu_are_there():
+    names = f"{shared_gpu.ON_GPU} {shared_gpu.BUILT_ON_CPU}".split()
+    assert {shared_gpu.work(name)[1].path for name in names} == {str(shared_gpu.CASES / f"{name}.py") for name in names}

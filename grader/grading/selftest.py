@@ -111,24 +111,29 @@ def run(resources: Resources, device: Device, convolution: Problem, runs: int) -
     """Each comparison as it is made. Raises ProblemError if a reference fails against itself."""
     for count in range(1, runs + 1):
         for problem in problems(device, convolution):
-            for planted in (0.0, planted_share(device)):
-                # Only the forward is slowed: the slowdown would be a smaller share of the total.
-                judged = time_alone(resources, problem, itself(problem, planted=planted), device, training=not planted)
-                if judged.result.status is not StageStatus.PASSED:
-                    raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
-                for figure in ("forward",) if planted else ("forward", "backward", "total"):
-                    phase: PhaseTiming = getattr(judged.result, figure)
-                    yield Comparison(
-                        problem.id,
-                        count,
-                        planted,
-                        figure,
-                        phase.reference_ms,
-                        phase.speedup,
-                        phase.ci_low,
-                        phase.ci_high,
-                        phase.verdict,
-                    )
+            yield from compared(resources, device, problem, count)
+
+
+def compared(resources: Resources, device: Device, problem: Problem, count: int) -> Iterator[Comparison]:
+    """The comparisons of one problem in run number `count`. Raises ProblemError."""
+    for planted in (0.0, planted_share(device)):
+        # Only the forward is slowed: the slowdown would be a smaller share of the total.
+        judged = time_alone(resources, problem, itself(problem, planted=planted), device, training=not planted)
+        if judged.result.status is not StageStatus.PASSED:
+            raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
+        for figure in ("forward",) if planted else ("forward", "backward", "total"):
+            phase: PhaseTiming = getattr(judged.result, figure)
+            yield Comparison(
+                problem.id,
+                count,
+                planted,
+                figure,
+                phase.reference_ms,
+                phase.speedup,
+                phase.ci_low,
+                phase.ci_high,
+                phase.verdict,
+            )
 
 
 def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
