@@ -17,7 +17,7 @@ from grader.grading.backward import judge_backward, judge_small_inputs
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.forward.narrow import judge_other_inputs
+from grader.grading.forward.narrow import judge_other_inputs, wrong_on_small
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -223,8 +223,9 @@ class Grading:
             right = self.record.backward is not None and self.record.backward.status is StageStatus.PASSED
             with self.record.stage("inspection"):
                 given = self.candidate, self.oracle, self.todo.cases
-                judges = (judge_other_inputs, judge_small_inputs) if right else (judge_other_inputs,)
-                any(self.record.add_late(judge(*given)) for judge in judges)
+                narrow = judge_other_inputs(*given)
+                if not self.record.add_late(narrow) and right and not wrong_on_small(narrow):
+                    self.record.add_late(judge_small_inputs(*given))
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

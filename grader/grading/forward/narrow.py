@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -24,6 +24,8 @@ from grader.grading.oracle.other_inputs import NEAR_RANGE, SCALED_DOWN, SMALL_PA
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
+CHANGES = "changes"
+"""The key of a diagnosis's detail with the changes of the inputs."""
 ERROR = "relative_error"
 """The key of a diagnosis's detail with the relative RMS error for small inputs."""
 EPSILON = {SCALED_DOWN, SMALL_PARAMETERS}
@@ -57,6 +59,11 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     return diagnosis
 
 
+def wrong_on_small(diagnosis: Diagnosis | None) -> bool:
+    """Whether outputs are wrong for small inputs, so that the gradients there follow from them."""
+    return diagnosis is not None and SCALED_DOWN in cast(list[str], diagnosis.detail.get(CHANGES, ()))
+
+
 def _diagnosis(wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: Case) -> Diagnosis | None:
     if not wrong:
         return None
@@ -65,7 +72,7 @@ def _diagnosis(wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: 
     small = next((change for change in wrong if change in EPSILON), None)
     if small is not None and telling and not telling & set(wrong):
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
-        remedy = "add the reference's epsilon, of the same size and in the same place"
+        remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"
         return diagnose("output_wrong", what, where=where, remedy=remedy, detail={ERROR: wrong[small].error})
     what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
@@ -73,7 +80,7 @@ def _diagnosis(wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: 
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
         where=where,
         remedy="handle them too",
-        detail={"changes": list(wrong)},
+        detail={CHANGES: list(wrong)},
     )
 
 

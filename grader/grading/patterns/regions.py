@@ -31,8 +31,31 @@ def region(subject: Subject) -> Pattern | None:
 
 
 def vague_region(subject: Subject) -> Pattern | None:
-    """A region outside of which every element is right, and inside of which nearly all are wrong somehow."""
-    return _region(subject, plain=True)
+    """A region outside of which every element is right, and inside of which nearly all are wrong somehow.
+
+    Or indices outside of which wrong elements would lie as well, if they lay anywhere.
+    """
+    return _region(subject, plain=True) or _scattered(subject)
+
+
+def _scattered(subject: Subject) -> Pattern | None:
+    """Indices that hold all wrong elements, some in each dimension that tells anything."""
+    wrong, hit = subject.wrong, _hit(subject.wrong)
+    count, elements = int(wrong.sum()), wrong.numel()
+    if not 0 < count < elements or not wrong.dim():
+        return None
+    share = -math.log1p(-count / elements)
+    for dim, of in enumerate(hit):
+        right = (len(of) - int(of.sum())) * elements // len(of)
+        # Elsewhere, all would be right by chance with the probability e^(-share * right).
+        if share * right < 2 * FREE or not _regular(of, of.sum() * FREE <= count):
+            hit[dim] = torch.ones_like(of)
+    places = [_indices(dim, of, subject.shape) for dim, of in enumerate(hit) if not bool(of.all())]
+    if not places:
+        return None
+    size = math.prod(int(of.sum()) for of in hit)
+    text = f"is wrong at {' and '.join(places)} only, in {count} of {size} elements there"
+    return Pattern(text, _box_remedy(hit), vague=True)
 
 
 def _region(subject: Subject, *, plain: bool) -> Pattern | None:
@@ -100,8 +123,16 @@ def _box(subject: Subject) -> Iterator[Region]:
 
 
 def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
-    """A short end points to a loop's bounds, and a start that alone is right to what has no effect there."""
+    """A short end points to a loop's bounds, a half to what is made of it alone, as by a gate.
+
+    A start that alone is right points to what has no effect there.
+    """
     chosen = [of for of in kept if not bool(of.all())]
+    if any(
+        2 * int(of.sum()) == len(of) > 2 and (bool(of[: len(of) // 2].all()) or bool(of[len(of) // 2 :].all()))
+        for of in chosen
+    ):
+        return "check what is computed from that half alone"
     if any(bool(of[-1]) and not bool(of[0]) and 2 * int(of.sum()) <= len(of) for of in chosen):
         return "check the loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
@@ -139,7 +170,7 @@ def _values(subject: Subject) -> Iterator[Region]:
     wrong, right = subject.wrong, ~subject.wrong & _telling(subject)
     if int(wrong.sum()) < FREE or int(right.sum()) < FREE:
         return
-    for known in subject.like():
+    for known in _with_differences(list(subject.like())):
         for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
             for sign, relation in ((1.0, ">"), (-1.0, "<")):
                 edge = float((sign * value)[wrong].min())
@@ -150,6 +181,13 @@ def _values(subject: Subject) -> Iterator[Region]:
                 limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
                 at = f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}"
                 yield Region(f"where {at}", inside, f"check the branch for {at}", by_index=False)
+
+
+def _with_differences(like: Sequence[Known]) -> Iterator[Known]:
+    """Known tensors, then the differences of two, on which a loss depends."""
+    yield from like
+    for one, other in itertools.islice(itertools.combinations(like, 2), MAX_LISTED):
+        yield Known(f"{one.name} - {other.name}", one.value - other.value)
 
 
 def _between(below: float, above: float) -> float:
