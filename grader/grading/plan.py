@@ -238,7 +238,7 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         if reason is not None:
             mode = "train()" if case.training else "eval()"
             if (case.variant, case.training) in oracle.noise:
-                texts.append(f"of gradients in {mode}, existence, size and linearity were checked, no values: {reason}")
+                texts.append(f"of gradients in {mode}, existence and linearity were checked, no values: {reason}")
             else:
                 texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
     return tuple(diagnose("checks_left_out", text, severity="info") for text in dict.fromkeys(texts))
