@@ -1,4 +1,4 @@
-"""Grades on a server from Python: the methods of `Grader`, over HTTP, without torch and without a GPU.
+"""Grades on a server from Python, over HTTP, without torch and without a GPU.
 
 It uses the standard library's HTTP client: a batch is one request, and its verdicts are one stream.
 """

@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class GraderPool(GradesMany):
-    """One process for each GPU, or several for the CPU, with the methods of `Grader`. A context manager.
+    """One process for each GPU, or several for the CPU: a context manager.
+
+    It has the methods of `Grader` except `profile`.
 
         with GraderPool(gpus="all", quick=True) as pool:
             for verdict in pool.grade_many(work):  # in the order in which they are reached
