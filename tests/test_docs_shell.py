@@ -1,20 +1,31 @@
 """README's and the docs' shell blocks, run as printed: a page's blocks in order in one fresh shell.
 
-A block that no test can run has the reason above it: `<!-- not run: needs a GPU -->`.
+A block that no test can run has the reason above it: `<!-- not run: needs a GPU -->`. Commands that import torch run in
+this process, which has imported it and shares one worker template; the others are processes.
 """
 
+import contextlib
 import json
+import logging
 import os
 import re
+import select
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+import grader.cli
 from db import Store
+from grader.executor import worker_template
+from grader.grading import plan
+from grader.grading.timing.rounds import Plan
 from grader.verdict.models import Status
 from tests import samples
 
@@ -65,6 +76,74 @@ SHOWN = {
 BLOCKS = {name: list(blocks(path.read_text())) for name, path in PAGES.items() if name != RECORDED}
 
 
+COMMAND = """\
+#!{python} -ISX utf8
+import array, json, os, socket, sys
+if not {{"grade", "problems", "profile"}} & set(sys.argv):
+    os.execv("{python}", ["{python}", "-m", "grader", *sys.argv[1:]])
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect("{socket}")
+    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+    sys.exit(int(server.recv(10) or b"1"))
+"""
+"""Hands a command that imports torch, with its files, to the process of the tests."""
+
+
+class Shell:
+    """A shell whose `grader` runs here."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(folder / "socket"))
+        self._listener.listen()
+
+    def run(self, script, environment):
+        """(exit status, stdout, stderr) of a script."""
+        with self._listener, (self._folder / "out").open("w") as out, (self._folder / "err").open("w") as err:
+            command = ["bash", "-exc", script]
+            with subprocess.Popen(command, cwd=self._folder, env=environment, stdout=out, stderr=err) as process:
+                while process.poll() is None:
+                    if select.select([self._listener], [], [], 0.05)[0]:
+                        self._answer()
+        return process.returncode, *((self._folder / name).read_text() for name in ("out", "err"))
+
+    def _answer(self):
+        with self._listener.accept()[0] as client:
+            request, fds, _, _ = socket.recv_fds(client, 1 << 20, 3)
+            client.send(str(run_here(*json.loads(request), fds)).encode())
+
+
+def run_here(arguments, folder, environment, fds):
+    """The exit status of a command with these files, in this process."""
+    logger, handler = logging.getLogger("grader"), signal.getsignal(signal.SIGTERM)
+    with contextlib.ExitStack() as stack:
+        for name, fd in zip(("stdin", "stdout", "stderr"), fds, strict=True):
+            file = stack.enter_context(os.fdopen(fd, "r" if name == "stdin" else "w", encoding="utf-8"))
+            stack.enter_context(mock.patch.object(sys, name, file))
+        stack.enter_context(mock.patch.object(sys, "argv", arguments))
+        stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
+        stack.enter_context(mock.patch.object(logger, "handlers", []))
+        stack.enter_context(contextlib.chdir(folder))
+        stack.callback(logger.setLevel, logger.level)
+        stack.callback(signal.signal, signal.SIGTERM, handler)
+        try:
+            grader.cli.main()
+        except SystemExit as ended:
+            return ended.code or 0
+        finally:
+            for one in logger.handlers:
+                one.close()
+
+
+@pytest.fixture
+def gradings_are_short(monkeypatch):
+    """One round of timing, as nobody looks at it, and no worker template but that of all tests."""
+    monkeypatch.setattr(plan, "thorough", lambda device: Plan(min_rounds=1, max_rounds=1, seconds=0.0))
+    monkeypatch.setattr(worker_template, "start_ahead", lambda sandbox, device: None)
+
+
 @pytest.fixture
 def folder(tmp_path, request):
     """What the pages speak of: submissions, a checkout of KernelBench with a run, problems, databases."""
@@ -84,7 +163,7 @@ def folder(tmp_path, request):
         "batch.jsonl": json.dumps({"problem": SHIPPED, "source": FAILS_AT_ONCE, "author": "ann"}) + "\n",
         "urgent.jsonl": json.dumps({"problem": SHIPPED, "source": FAILS_AT_ONCE, "author": "bob"}) + "\n",
         "bin/generate": "#!/bin/sh\ncat batch.jsonl\n",
-        "bin/grader": f'#!/bin/sh\nexec {sys.executable} -m grader "$@"\n',
+        "bin/grader": COMMAND.format(python=sys.executable, socket=tmp_path / "socket"),
         "intro.txt": "Kernels.\n",
         "README.md": "Kernels.\n",
     }
@@ -119,7 +198,7 @@ def fill(database):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [name for name, found in BLOCKS.items() if any(not reason for _, reason in found)])
-def test_the_shell_blocks_of_a_page_run_as_printed(page, folder):
+def test_the_shell_blocks_of_a_page_run_as_printed(page, folder, gradings_are_short):
     script = "\n".join(block for block, reason in BLOCKS[page] if not reason)
     if page == "README.md":
         script += f"{sys.executable} -m pytest -q mine\n"  # the test that `grader init` writes
@@ -130,11 +209,9 @@ def test_the_shell_blocks_of_a_page_run_as_printed(page, folder):
         # Other pages and tests build the same sources.
         "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
     }
-    done = subprocess.run(
-        ["bash", "-exc", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert [line for line in SHOWN.get(page, ()) if line not in " ".join(done.stdout.split())] == []
+    status, shown, errors = Shell(folder).run(script, environment)
+    assert status == 0, errors[-3000:]
+    assert [line for line in SHOWN.get(page, ()) if line not in " ".join(shown.split())] == []
 
 
 def test_most_blocks_are_run():

@@ -66,12 +66,12 @@ def gpu_board(page):
 
 
 def test_every_page_opens_without_complaint_and_payloads_stay_inert(opened, folder):
+    page = opened("index.html")
     for path in sorted(folder.rglob("*.html")):
-        page = opened(path.relative_to(folder).as_posix())
+        page.goto(path.as_uri())
         assert page.title() != "owned"
         assert page.locator("img, iframe, [onerror], [onload]").count() == 0
         assert page.locator("script").count() == 1
-        page.close()
 
 
 def test_a_table_is_sorted_by_click_and_by_key_and_says_so(opened):
