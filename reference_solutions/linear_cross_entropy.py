@@ -20,6 +20,12 @@ count:
     products                3 of 1.08 TFLOP                                          3 p of 1.08 TFLOP
     kept                    4 L, in float32 two tensors                              1 L, bfloat16
 
+Measured on one H200 (torch 2.11.0, triton 3.6.0, 2026-11-25): a step with 1214 rows that count took 2.82 ms,
+torch.compile's 4.43 ms, 1.57x; forward alone 0.91 and 1.70 ms. With 711 rows that count, each kernel alone in these
+blocks, TFLOP/s of 3 p: logits 540 us, and 557 us where they are kept (692 and 670), finish_rows 111 us (3.3 TB/s),
+weight's gradient 551 us (677), hidden's 514 us (727). cuBLAS, told by the host, takes 471, 543 and 474 us, and 1244 us
+for the logits of all rows.
+
 Why the backward is right: for a row with logits z, target t and N rows that count,
 
     loss = mean over rows of logsumexp(z) - z_t        dL/dz_j = grad_output * (softmax(z)_j - [j = t]) / N
@@ -43,8 +49,8 @@ PROGRAMS = 132
 PARTS = 8
 """Of the vocabulary in the product for hidden's gradient, whose tiles would else be fewer than the multiprocessors."""
 LOGITS = {"ROWS": 128, "COLUMNS": 256, "INNER": 64, "FLATTEN": True, "num_warps": 8, "num_stages": 3}
-WEIGHT = {"ROWS": 128, "COLUMNS": 256, "INNER": 64, "FLATTEN": True, "num_warps": 8, "num_stages": 3}
-HIDDEN = {"ROWS": 128, "COLUMNS": 256, "INNER": 64, "FLATTEN": False, "num_warps": 8, "num_stages": 4}
+WEIGHT = {"ROWS": 128, "COLUMNS": 256, "INNER": 32, "FLATTEN": True, "num_warps": 8, "num_stages": 5}
+HIDDEN = {"ROWS": 128, "COLUMNS": 256, "INNER": 64, "FLATTEN": False, "num_warps": 8, "num_stages": 3}
 
 
 @triton.jit
@@ -96,7 +102,7 @@ def finish_rows(
 ):  # fmt: skip
     """A program takes a row: its loss; with KEEP, it replaces the row's logits by softmax - one-hot.
 
-    Rows that fill up the last tile become zeros, so that products over whole tiles are right.
+    Rows that fill up the last tile of ROWS become zeros, so that products over tiles that divide it are right.
     """
     row = tl.program_id(0).to(tl.int64)
     count = tl.load(counts)
@@ -226,7 +232,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         )  # fmt: skip
         finish_rows[(size,)](
             logits, peaks, totals, of_targets, row_targets, losses, count, vocabulary, padded(vocabulary), column_tiles,
-            triton.next_power_of_2(column_tiles), block[0], 4096, keep, num_warps=8,
+            triton.next_power_of_2(column_tiles), block[0], 8192, keep, num_warps=16,
         )  # fmt: skip
         ctx.save_for_backward(*(rows, logits, weight, targets, counted) if keep else ())
         ctx.shape = hidden.shape
