@@ -120,7 +120,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
 
 
 def used(output: object) -> object:
-    """Return what an operation makes of an output that carries a graph: a loss never differentiates the output itself.
+    """Return what an operation makes of an output that carries a graph, as a loss has it.
 
     Whatever replaces autograd for the output alone does not do so for this, and a grad_output passes it unchanged.
     """
