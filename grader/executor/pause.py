@@ -122,15 +122,18 @@ def idle(stopped: Members, members: Members) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unless_ended(roots: set[int]) -> Iterator[None]:
-    """Ignore NeverStill if a process that carries the others has ended: something outside killed it.
+    """Ignore NeverStill if a process that carries the others is ending: something outside killed it.
 
-    What that looks like from the socket says more about the cause.
+    What that looks like from the socket says more about the cause. To end takes CPU time itself.
     """
     try:
         yield
     except NeverStill:
-        if all(map(_alive, roots)):
-            raise
+        deadline = time.monotonic() + 20 * STANDSTILL_SECONDS
+        while all(map(_alive, roots)):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def tree(roots: set[int]) -> set[int]:

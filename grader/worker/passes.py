@@ -100,7 +100,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         for g in grad_outputs.values():
             g.requires_grad_()
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
-    pairs = [(y, g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
+    pairs = [(used(y), g.to(y.dtype) if isinstance(y, torch.Tensor) else g) for y, g in pairs]
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
@@ -117,6 +117,15 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         double_backward=again,
         rounded=rounding.name if rounding else "",
     )
+
+
+def used(output: object) -> object:
+    """Return what an operation makes of an output that carries a graph, as a loss has it.
+
+    Whatever replaces autograd for the output alone does not do so for this, and a grad_output passes it unchanged.
+    """
+    carries = isinstance(output, torch.Tensor) and output.requires_grad
+    return torch.ops.aten.alias.default(output) if carries else output
 
 
 @handles(p.Trace)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from grader.executor import pause
 from grader.executor import shared_memory as sealing
 from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
@@ -373,11 +374,23 @@ def test_a_worker_that_is_killed_while_it_is_paused_did_nothing(resources, means
         await_spinning(worker._process.roots)
         with worker.paused(untrusted=True):
             for pid in worker._process.roots:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended with the first one
+                    os.kill(pid, signal.SIGKILL)
             wait_for(lambda: not any(alive(pid) for pid in worker._process.roots))
         with pytest.raises(WorkerLost) as lost:
             worker.run([Drop()], 60.0)
         assert (lost.value.status, lost.value.killer) == (Status.CRASHED, Killer.UNKNOWN)
+
+
+def test_what_a_killed_worker_takes_to_end_is_not_its_own(monkeypatch):
+    """It uses the CPU to free its memory, and is not gone at once."""
+    looks = iter([True, True, False])
+    monkeypatch.setattr(pause, "_alive", lambda pid: next(looks))
+    with pause.unless_ended({1}):
+        raise NeverStill("used the CPU for 13 ms while it was stopped")
+    monkeypatch.setattr(pause, "_alive", lambda pid: True)
+    with pytest.raises(NeverStill), pause.unless_ended({1}):
+        raise NeverStill("used the CPU for 13 ms while it was stopped")
 
 
 def test_timers_that_end_frozen_processes_are_noticed(resources):

@@ -195,7 +195,9 @@ def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: 
         return None
     wrong = [fault.name for fault in judged.faults]
     before = judged.product.gradients
-    for moved in [name for name in case.wrt if is_float(case.operand(name))][:MAX_LISTED]:
+    floats = [name for name in case.wrt if is_float(case.operand(name))][:MAX_LISTED]
+    # Noise that carries an element over a non-smooth point changes a gradient that keeps the operand too: ask again.
+    for moved in floats * 4:
         other = _moved(oracle, case, moved)
         due = known_mistakes.gradients(oracle, other, "none")
         result = candidate.attempt(ask(candidate, other), "backward", f"backward with another {moved}")

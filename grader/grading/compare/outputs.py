@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -16,6 +16,9 @@ from grader.grading.outcome import diagnose, usual_remedy
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import TensorCheck
+
+USUAL_TENSORS = ("", "Tensor", "Parameter")
+"""Type names of tensors that compute as tensors do, and that of None."""
 
 
 def check_output(case: Case, result: JobResult, source: str, name: str) -> TensorCheck:
@@ -89,8 +92,10 @@ def shape_text(shape: Sequence[int] | None) -> str:
     return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"
 
 
-def judge_structure(case: Case, result: JobResult, device: Device) -> Diagnosis | None:
-    """A diagnosis if number, kind, shape, dtype or device of the outputs is not the reference's."""
+def judge_structure(
+    case: Case, result: JobResult, device: Device, reference: Callable[[], Sequence[p.TensorInfo]]
+) -> Diagnosis | None:
+    """A diagnosis if number, kind, shape, dtype or device of the outputs is not that of the `reference`."""
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
     due = (*case.outputs, *sorted(case.others))
     if set(outputs) != set(due):
@@ -103,6 +108,12 @@ def judge_structure(case: Case, result: JobResult, device: Device) -> Diagnosis 
         code, what = _differs(name, outputs[name], expected, device)
         if code is not None:
             return _diagnosis(code, what, case)
+    unusual = {name: info.type_name for name, info in outputs.items() if info.type_name not in USUAL_TENSORS}
+    usual = {info.name: info.type_name for info in reference()} if unusual else {}
+    for name in case.outputs:
+        if name in unusual and unusual[name] != usual.get(name):
+            what = f"{name} is a {unusual[name]}, a subclass of torch.Tensor that may change what is computed from it"
+            return _diagnosis("output_structure", what, case, "return a plain tensor: y.as_subclass(torch.Tensor)")
     return None
 
 
@@ -121,5 +132,5 @@ def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) 
     return None, ""
 
 
-def _diagnosis(code: str, what: str, case: Case) -> Diagnosis:
-    return diagnose(code, what, where=f"variant {case.name}", remedy=usual_remedy(code))
+def _diagnosis(code: str, what: str, case: Case, remedy: str | None = None) -> Diagnosis:
+    return diagnose(code, what, where=f"variant {case.name}", remedy=remedy or usual_remedy(code))

@@ -1,4 +1,4 @@
-"""Returns a subclass that computes when somebody copies it, 20 ms later than the clock in this process stops.
+"""Returns a tensor whose own detach() computes, when somebody copies it, 20 ms later than the clock in this process stops.
 
 Attack surface: clocks that stop when forward returns.
 Why it fails: it is copied out within the bracket, so that the referee's clock has it.
@@ -8,15 +8,6 @@ import time
 
 import torch
 from torch import nn
-
-
-class Later(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        with torch._C.DisableTorchFunctionSubclass():
-            if function is torch.Tensor.detach and hasattr(args[0], "compute"):
-                return args[0].compute()
-            return function(*args, **(kwargs or {}))
 
 
 class ModelNew(nn.Module):
@@ -33,6 +24,6 @@ class ModelNew(nn.Module):
             time.sleep(0.02)
             return torch.relu(x * self.scale + self.bias)
 
-        y = x.new_empty(x.shape).as_subclass(Later)
-        y.compute = compute
+        y = x.new_empty(x.shape)
+        y.detach = compute
         return y
