@@ -19,9 +19,10 @@ or the larger one, as conversions to TensorFloat-32 do."""
 
 
 def of_bits(value: torch.Tensor, bits: int, way: Way) -> torch.Tensor:
-    """A tensor of bfloat16, float16, float32 or float64 with so many significant bits, in its own dtype, however large.
+    """The tensor with so many significant bits in its own dtype, however large its numbers.
 
-    Infinities and NaNs stay. Numbers below the smallest normal one keep fewer bits.
+    It has bfloat16, float16, float32 or float64. Infinities and NaNs stay. Numbers below the smallest normal one keep
+    fewer bits.
     """
     dropped = 1 - round(math.log2(torch.finfo(value.dtype).eps)) - bits
     if dropped <= 0:
