@@ -1,20 +1,26 @@
-"""Finds the tensors of a reference that depend on random numbers.
+"""Finds references whose values decide nothing: random ones, and those that rounding decides.
 
 A seed counts if some tensor then differs by more than rounding. A draw that decays, such as the random initial state of
 a long recurrence, changes last bits only; a submission's rounding may do the same. Once one tensor differs by more, a
 difference in any bit counts in all, because a small random branch may be all that another tensor depends on.
+
+Float32 gradients may be rounding noise. For example, a norm over two values gives 1 and -1 whatever they are, and its
+derivative depends on their last digits. Behind several of those, gradients are off by their own size, from one order of
+sums to the next.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
 from grader.grading.compare import tolerance
-from grader.grading.compare.expected import Expected
-from grader.grading.oracle.case import Table
+from grader.grading.compare.expected import EPSILON, Expected, know_norms
+from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
+from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Evaluation, differing
 from grader.grading.oracle.first_look import absent
 
@@ -67,3 +73,28 @@ def _is_rounding(
         name=name, shape=tuple(one.shape), dtype=one.dtype, reference64=one, reduction_length=lengths[table](one)
     )
     return tolerance.check(expected, two).status == "passed"
+
+
+def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> str | None:
+    """The share of the gradients that rounding decides, if it decides most of them; None if it does not.
+
+    None too if train() and eval() do not differ for the variant: a missing backward would show in neither. Random
+    numbers and ties, which decide as much, have rules of their own.
+    """
+    if not case.values_comparable:
+        return None
+    gradients = [expected for expected in case.gradients.values() if expected is not None and expected.has_float64]
+    know_norms(gradients)
+    noise = sum(map(_is_noise, gradients))
+    if 2 * noise <= len(gradients) or not modes_differ(case.variant):
+        return None
+    return f"in float32, {noise} of its {len(gradients)} gradients are off by about their own size, by rounding alone"
+
+
+def _is_noise(expected: Expected) -> bool:
+    """Whether zeros would pass, though float64 has other values.
+
+    Values far below float32's errors are zeros, and another gradient is wrong there.
+    """
+    error, size = expected.error_l2, expected.norm
+    return expected.ties is None and BASELINE_FACTOR_L2 * error >= size >= math.sqrt(EPSILON) * error > 0
