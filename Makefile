@@ -11,6 +11,9 @@ DEMO_FLAGS ?= --quick
 TEST_FLAGS ?= -n auto --dist worksteal
 BUNDLE_PYTHON ?= 3.12
 
+# Hundreds of processes import the same modules, and pytest rewrites its own.
+export PYTHONDONTWRITEBYTECODE =
+
 BIN := $(VENV)/bin
 # uv resolves torch in seconds, pip takes minutes. Where uv is missing, pip installs it.
 UV = $(shell command -v uv || echo $(BIN)/uv)
@@ -67,9 +70,9 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(INSTALL) --editable '.[dev]'
 	nvcc=$$($(BIN)/python -m grader.machine.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
-	@# Byte-compile here what programs and workers import, even under PYTHONDONTWRITEBYTECODE: workers cannot write into the
-	@# environment, and for torch.compile each would compile its modules anew, which takes five seconds.
-	$(BIN)/python -W ignore -c 'import sys; sys.dont_write_bytecode = False; \
+	@# Byte-compile here what programs and workers import: workers cannot write into the environment, and for
+	@# torch.compile each would compile its modules anew, which takes five seconds.
+	$(BIN)/python -W ignore -c '\
 		import alembic.command, cuda.bindings.driver, fastapi, hypothesis, jinja2, playwright.sync_api, prometheus_client, \
 		pyarrow, pydantic, pygments, rich.progress, sqlmodel, typer, uvicorn, yaml; \
 		import torch._dynamo, torch._inductor.compile_fx, torch.utils.cpp_extension, torch.utils.flop_counter; \

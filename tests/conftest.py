@@ -17,13 +17,12 @@ from grader.machine.toolchain import find_cuda_home, find_toolchain
 def one_worker_template():
     """Graders that one test process starts share a worker template: to import torch takes two seconds of a core each.
 
-    A grader that would make another template, as in a test that changes its environment, still makes its own.
+    A grader that would make another template, as in a test that changes its environment, still makes its own. None is
+    started ahead.
     """
     kept, take = {}, worker_template.take
 
     def shared():
-        if worker_template._ahead:
-            return take()
         of = (
             *(worker_template.MODULE, tempfile.gettempdir(), find_toolchain(), host.thread_count()),
             *worker_environment().items(),
@@ -35,6 +34,7 @@ def one_worker_template():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_template, "take", shared)
+        patch.setattr(worker_template, "start_ahead", lambda sandbox, device: None)
         yield
     for template in kept.values():
         worker_template.WorkerTemplate.close(template)

@@ -21,15 +21,9 @@ from grader import AsyncClient, Client, GraderError, Status, UserError
 from grader.errors import NotGraded
 from grader.serve import batches as route
 from tests import samples
-from tests.report.serving import ROOT, Server
+from tests.report.serving import CHEAP, ROOT, Server
 
 TOKEN = "a token that tests know"
-CHEAP = """
-import grader.pool.pool
-grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
-import grader.cli
-grader.cli.main()
-"""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """README's and the docs' shell blocks, run as printed: a page's blocks in order in one fresh shell.
 
-A block that no test can run has the reason above it: `<!-- not run: needs a GPU -->`. Commands that import torch run in
-this process, which has imported it and shares one worker template; the others are processes.
+A block that no test can run has the reason above it: `<!-- not run: needs a GPU -->`. Commands run in this process,
+which has imported torch and shares one worker template; what asks for the shell is a process that the shell started.
 """
 
 import contextlib
@@ -23,7 +23,6 @@ import pytest
 
 import grader.cli
 from db import Store
-from grader.executor import worker_template
 from grader.grading import plan
 from grader.grading.timing.rounds import Plan
 from grader.verdict.models import Status
@@ -79,7 +78,7 @@ BLOCKS = {name: list(blocks(path.read_text())) for name, path in PAGES.items() i
 COMMAND = """\
 #!{python} -ISX utf8
 import array, json, os, socket, sys
-if not {{"grade", "problems", "profile"}} & set(sys.argv):
+if "--install-completion" in sys.argv:
     os.execv("{python}", ["{python}", "-m", "grader", *sys.argv[1:]])
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
     server.connect("{socket}")
@@ -87,7 +86,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
     server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
     sys.exit(int(server.recv(10) or b"1"))
 """
-"""Hands a command that imports torch, with its files, to the process of the tests."""
+"""Hands a command, with its files, to the process of the tests."""
 
 
 class Shell:
@@ -139,9 +138,8 @@ def run_here(arguments, folder, environment, fds):
 
 @pytest.fixture
 def gradings_are_short(monkeypatch):
-    """One round of timing, as nobody looks at it, and no worker template but that of all tests."""
+    """One round of timing, as nobody looks at it."""
     monkeypatch.setattr(plan, "thorough", lambda device: Plan(min_rounds=1, max_rounds=1, seconds=0.0))
-    monkeypatch.setattr(worker_template, "start_ahead", lambda sandbox, device: None)
 
 
 @pytest.fixture

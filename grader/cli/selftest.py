@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from grader.verdict.models import Device
+
 if TYPE_CHECKING:
     from grader.grading.selftest import Comparison
-
-
-class SelftestDevice(StrEnum):
-    """Devices that a selftest can measure."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 def selftest(
@@ -26,7 +20,7 @@ def selftest(
     ] = False,
     runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Fresh processes for each comparison.")] = 3,
     device: Annotated[
-        SelftestDevice | None, typer.Option("--device", help="Device to test; by default the GPU if there is one.")
+        Device | None, typer.Option("--device", help="Device to test; by default the GPU if there is one.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with every figure on stdout.")] = False,
 ) -> None:
@@ -51,9 +45,8 @@ def selftest(
     from grader.grading.resources import Resources
     from grader.machine.allocator import keep_freed_memory
     from grader.machine.backends import default_device
-    from grader.verdict.models import Device
 
-    chosen = Device(device.value) if device is not None else default_device()
+    chosen = device or default_device()
     convolution = find_problems(()).problem(own.CONVOLUTION)
     comparisons = []
     keep_freed_memory()

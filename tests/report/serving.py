@@ -16,6 +16,13 @@ from threading import Thread
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
+CHEAP = """
+import grader.pool.pool
+grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
+import grader.cli
+grader.cli.main()
+"""
+"""The command line with a grader that needs no workers."""
 
 
 class Server:

@@ -88,7 +88,7 @@ def test_a_comparison_is_chosen_from_a_verdicts_page(site, page):
 def test_a_submission_leads_to_its_verdict_and_only_with_the_token(tmp_path, page):
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "tiny.py").write_text(PROBLEM)
-    arguments = ("--submit", "--problems", str(tmp_path / "problems"))
+    arguments = ("--submit", "--problems", str(tmp_path / "problems"), "--quick", "--workers", "1", "--device", "cpu")
     with Server(tmp_path / "grader.db", *arguments, GRADER_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path)) as server:
         page.goto(server.address)
         page.get_by_role("link", name="Submit").click()

@@ -20,7 +20,7 @@ LINEAR = "ignores_grad_output"
 
 
 def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
-    """One product of an ill-posed case (`oracle/ill_posed.py`), and the experiment. Raises Stopped."""
+    """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
     judged = judge_products(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged

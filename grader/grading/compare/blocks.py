@@ -16,9 +16,9 @@ from grader.grading.compare.together import CHUNK_ELEMENTS, HOST_ELEMENTS, Pack,
 NARROW_RMS = (1e-9, 1e14)
 """Root mean squares between which squares can be summed in float32. The differences are about 1e-7 of these values,
 and their squares must not underflow (1e-38) or overflow (3e38)."""
-SUM_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 25}
-"""Squares summed in float32 at a time, by device, for a result of five digits. A GPU sums in a tree, so it may sum
-more."""
+SUM_ELEMENTS = {True: 1 << 17, False: 1 << 25}
+"""Squares summed in float32 at a time on the CPU and elsewhere, for a result of five digits. A GPU sums in a tree, so
+it may sum more."""
 
 
 class BlockErrors(NamedTuple):
@@ -81,7 +81,7 @@ def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, f
     digits and take a fraction of its time. The outputs of timed calls are compared by this function alone.
     """
     if reference.dtype is torch.float32:
-        length = SUM_ELEMENTS[candidate.device.type]
+        length = SUM_ELEMENTS[candidate.device.type == "cpu"]
         parts = (torch.split(whole.reshape(-1), length) for whole in (candidate, reference))
         norms = _norms((c - g, g) for c, g in zip(*parts, strict=True))
         least, most = (rms * math.sqrt(reference.numel()) for rms in NARROW_RMS)

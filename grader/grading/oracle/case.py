@@ -59,7 +59,7 @@ class Case:
     (`random/seeded_values.py`)."""
 
     gradients_are_noise: bool = False
-    """Rounding decides the gradients, so that their values are not compared (`ill_posed.py`)."""
+    """Rounding decides the gradients, so that their values are not compared (`comparability.py`)."""
     also_in_eval: bool = False
     """The forward's probes run in eval() too, in the same jobs: the reference does the same in both modes."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from grader.grading.compare.together import elementwise
+from grader.protocol.fewer_bits import Way, of_bits
+from grader.verdict.precision import TF32_BITS
 
 
 def cut(value: Any, bits: int) -> Any:
@@ -17,7 +19,7 @@ def cut(value: Any, bits: int) -> Any:
 
 def cut_each(values: Iterable[Any], bits: int) -> list[Any]:
     """The `cut` of each. Nothing leaves its range, changes its sign or becomes zero."""
-    return _of_bits(values, lambda of: of & -(1 << (24 - bits)))
+    return _of_bits(values, bits, "cut")
 
 
 def rounded(value: Any) -> Any:
@@ -27,14 +29,14 @@ def rounded(value: Any) -> Any:
 
 def rounded_each(values: Iterable[Any]) -> list[Any]:
     """The `rounded` of each."""
-    return _of_bits(values, lambda of: (of + (1 << 12)) & ~((1 << 13) - 1))
+    return _of_bits(values, TF32_BITS, "away")
 
 
-def _of_bits(values: Iterable[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
-    """Values in which float32 tensors have these of their bits."""
+def _of_bits(values: Iterable[Any], bits: int, way: Way) -> list[Any]:
+    """Values in which float32 tensors have so many of their bits."""
     found = list(values)
     chosen = [i for i, of in enumerate(found) if isinstance(of, torch.Tensor) and of.dtype == torch.float32]
-    new = elementwise(lambda flat: function(flat.view(torch.int32)).view(torch.float32), [found[i] for i in chosen])
+    new = elementwise(lambda flat: of_bits(flat, bits, way), [found[i] for i in chosen])
     for index, value in zip(chosen, new, strict=True):
         found[index] = value
     return found

@@ -17,15 +17,14 @@ from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.comparability import Place, Randomness, randomness, set_apart
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
-from grader.grading.oracle.ill_posed import Place, set_apart
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
 from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.randomness import Randomness, randomness
 from grader.grading.oracle.reduction_lengths import reduction_lengths
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
@@ -57,7 +56,7 @@ class Oracle(ReferenceModels):
         self.budget = budget or Budget()
         self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
-        self.no_backward: dict[tuple[str, bool], str] = {}
+        self.no_backward: dict[Place, str] = {}
         """Why the reference cannot be differentiated, by variant and mode."""
         self.noise: dict[Place, Case] = {}
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""

@@ -19,6 +19,7 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
+from grader.protocol.fewer_bits import of_bits
 
 
 class Format(NamedTuple):
@@ -35,11 +36,7 @@ class Format(NamedTuple):
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
         """A floating-point tensor in this format; complex numbers and others as they are."""
-        if not is_float(value):
-            return value
-        mantissa, exponent = torch.frexp(value)
-        digits = mantissa * 2.0**self.bits
-        return torch.ldexp((digits.trunc() if self.cut else digits.round()) / 2.0**self.bits, exponent)
+        return of_bits(value, self.bits, "cut" if self.cut else "to even") if is_float(value) else value
 
 
 class Rounded(NamedTuple):

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from grader import protocol as p
+from grader.protocol.fewer_bits import of_bits
 from grader.worker.checks.flops import flop_formulas
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
@@ -57,10 +58,7 @@ class RoundedResults(TorchDispatchMode):
         """The nearest numbers with so many significant bits, or those nearest to zero."""
         if not value.is_floating_point():
             return value
-        mantissa, exponent = torch.frexp(value)
-        scale = 2.0**self._rounding.bits
-        digits = mantissa * scale
-        return torch.ldexp((digits.trunc() if self._rounding.cut else digits.round()) / scale, exponent)
+        return of_bits(value, self._rounding.bits, "cut" if self._rounding.cut else "to even")
 
 
 @contextlib.contextmanager

@@ -11,16 +11,8 @@ def codes(phase, mode):
 
 
 @pytest.mark.parametrize("phase", ["cause", "post-check"])
-def test_experiments_run_by_rank(phase):
-    ranks = [one.rank for one in experiments(phase, "train")]
-    assert ranks == sorted(set(ranks))
+def test_the_modes_share_experiments(phase):
     assert set(codes(phase, "eval")) <= set(codes(phase, "train"))
-
-
-@pytest.mark.parametrize("phase", ["cause", "post-check"])
-def test_what_spoils_later_experiments_runs_before_them(phase):
-    lasting = [one.lasting for one in experiments(phase, "train")]
-    assert lasting == sorted(lasting, reverse=True)
 
 
 @pytest.mark.parametrize("one", experiments("post-check", "train"), ids=lambda one: one.code)
@@ -31,15 +23,24 @@ def test_an_experiment_says_what_it_asks_and_what_to_change(one):
     assert not one.remedy.endswith(".")
 
 
-def test_an_experiment_is_declared_beside_its_function(monkeypatch):
+@pytest.mark.parametrize(
+    ("rank", "lasting", "before", "after"),
+    [
+        (15, True, "saved_tensor_mutated", "inconsistent_with_forward"),
+        (65, False, "stale_saved_state", "ignores_needs_input_grad"),
+        (1, False, "accumulation_broken", "ignores_grad_output"),
+    ],
+)
+def test_an_experiment_is_declared_beside_its_function(monkeypatch, rank, lasting, before, after):
+    """Those that spoil later experiments run first, whatever the ranks."""
     monkeypatch.setattr(_base, "_EXPERIMENTS", dict(_base._EXPERIMENTS))
-
-    @_base.experiment("grad_zero", question="It is not zero.", remedy="write it", rank=15, modes=("train",))
-    def not_zero(candidate, cases):
-        return None
-
+    declare = _base.experiment(
+        "grad_zero", question="It is not zero.", remedy="write it", rank=rank, modes=("train",), lasting=lasting
+    )
+    declare(lambda candidate, cases: None)
     order = codes("post-check", "train")
-    assert order.index("saved_tensor_mutated") < order.index("grad_zero") < order.index("inconsistent_with_forward")
+    assert order[order.index("grad_zero") - 1] == before
+    assert order[order.index("grad_zero") + 1] == after
     assert "grad_zero" not in codes("post-check", "eval")
     with pytest.raises(AssertionError, match="has an experiment already"):
-        _base.experiment("grad_zero", question="?", remedy="?", rank=16)(not_zero)
+        _base.experiment("grad_zero", question="?", remedy="?", rank=16)(lambda candidate, cases: None)

@@ -60,7 +60,8 @@ class Experiment:
     """The general remedy, for a worker that is lost during the experiment."""
     run: Function
     rank: int
-    """Experiments run by ascending rank: those that explain what later ones would see come first."""
+    """Lasting experiments run first, and each kind by ascending rank: those that explain what later ones would see
+    come first."""
     modes: frozenset[Mode]
     phases: frozenset[Phase]
     lasting: bool
@@ -101,7 +102,7 @@ def experiment(
 def experiments(phase: Phase, mode: Mode) -> tuple[Experiment, ...]:
     """The experiments of a phase and mode, in the order in which they run."""
     chosen = (one for one in _EXPERIMENTS.values() if phase in one.phases and mode in one.modes)
-    return tuple(sorted(chosen, key=lambda one: one.rank))
+    return tuple(sorted(chosen, key=lambda one: (not one.lasting, one.rank)))
 
 
 def first_wrong(

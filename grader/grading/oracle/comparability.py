@@ -1,0 +1,125 @@
+"""Finds references whose values decide nothing: random ones, and those that rounding decides.
+
+A seed counts if some tensor then differs by more than rounding. A draw that decays, such as the random initial state of
+a long recurrence, changes last bits only; a submission's rounding may do the same. Once one tensor differs by more, a
+difference in any bit counts in all, because a small random branch may be all that another tensor depends on.
+
+Float32 gradients may be rounding noise. For example, a norm over two values gives 1 and -1 whatever they are, and its
+derivative depends on their last digits. Behind several of those, gradients are off by their own size, from one order of
+sums to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from grader.grading.compare import tolerance
+from grader.grading.compare.expected import EPSILON, Expected, know_norms
+from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
+from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.evaluation import Evaluation, differing
+from grader.grading.oracle.first_look import absent
+
+Place = tuple[str, bool]
+"""Variant, and whether it is in train()."""
+
+
+class Randomness(NamedTuple):
+    """Differences between forwards and backwards under other seeds; none, if only by rounding."""
+
+    drawn: frozenset[tuple[Table, str]] = frozenset()
+    """The tensors that depend on the seed."""
+    optional: frozenset[str] = frozenset()
+    """Operands that have a gradient under some seeds only."""
+
+    @property
+    def matters(self) -> bool:
+        """Whether values cannot be compared between seeds."""
+        return bool(self.drawn or self.optional)
+
+
+def randomness(
+    eager: Evaluation,
+    others: Iterable[Evaluation],
+    wrt: Sequence[str],
+    lengths: Mapping[Table, Callable[[torch.Tensor], float]],
+) -> Randomness:
+    """The randomness that runs under other seeds show, beside the `eager` one.
+
+    `lengths` returns the longest reduction behind a tensor, by table.
+    """
+    drawn, optional, rounding = set[tuple[Table, str]](), set[str](), True
+    for other in others:
+        found = differing(eager, other)
+        optional |= {name for name in wrt if absent(eager.gradients[name]) != absent(other.gradients[name])}
+        rounding = rounding and all(_is_rounding(eager, other, *one, lengths) for one in found - drawn)
+        drawn |= found
+    return Randomness() if rounding and not optional else Randomness(frozenset(drawn), frozenset(optional))
+
+
+def _is_rounding(
+    eager: Evaluation,
+    other: Evaluation,
+    table: Table,
+    name: str,
+    lengths: Mapping[Table, Callable[[torch.Tensor], float]],
+) -> bool:
+    """Whether two runs of a tensor differ by what is allowed to a submission if the baseline error is 0."""
+    one, two = getattr(eager, table)[name], getattr(other, table)[name]
+    if one is None or two is None:
+        return False
+    expected = Expected(
+        name=name, shape=tuple(one.shape), dtype=one.dtype, reference64=one, reduction_length=lengths[table](one)
+    )
+    return tolerance.check(expected, two).status == "passed"
+
+
+def set_apart(
+    case: Case,
+    no_backward: MutableMapping[Place, str],
+    noise: MutableMapping[Place, Case],
+    modes_differ: Callable[[str], bool],
+) -> Case:
+    """The case without gradients that rounding decides; the reason and they are kept by its place.
+
+    What another size in its mode has no gradients for is true for this one too.
+    """
+    place = case.variant, case.training
+    known = next((reason for (_, mode), reason in no_backward.items() if mode is case.training), None)
+    reason = known or ill_posed(case, modes_differ)
+    if reason is None:
+        return case
+    if case.wrt and (known is None or any(mode is case.training for _, mode in noise)):
+        noise.setdefault(place, replace(case, gradients_are_noise=True))
+    no_backward[place] = reason
+    return case.without_gradients()
+
+
+def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> str | None:
+    """The share of the gradients that rounding decides, if it decides most of them; None if it does not.
+
+    None too if train() and eval() do not differ for the variant: a missing backward would show in neither. Random
+    numbers and ties, which decide as much, have rules of their own.
+    """
+    if not case.values_comparable:
+        return None
+    gradients = [expected for expected in case.gradients.values() if expected is not None and expected.has_float64]
+    know_norms(gradients)
+    noise = sum(map(_is_noise, gradients))
+    if 2 * noise <= len(gradients) or not modes_differ(case.variant):
+        return None
+    return f"in float32, {noise} of its {len(gradients)} gradients are off by about their own size, by rounding alone"
+
+
+def _is_noise(expected: Expected) -> bool:
+    """Whether zeros would pass, though float64 has other values.
+
+    Values far below float32's errors are zeros, and another gradient is wrong there.
+    """
+    error, size = expected.error_l2, expected.norm
+    return expected.ties is None and BASELINE_FACTOR_L2 * error >= size >= math.sqrt(EPSILON) * error > 0
