@@ -72,9 +72,8 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	nvcc=$$($(BIN)/python -m grader.machine.toolchain) && { test -z "$$nvcc" || $(INSTALL) "$$nvcc"; }
 	@# Byte-compile here what programs and workers import: workers cannot write into the environment, and for
 	@# torch.compile each would compile its modules anew, which takes five seconds.
-	$(BIN)/python -W ignore -c '\
-		import alembic.command, cuda.bindings.driver, fastapi, hypothesis, jinja2, playwright.sync_api, prometheus_client, \
-		pyarrow, pydantic, pygments, rich.progress, sqlmodel, typer, uvicorn, yaml; \
+	$(BIN)/python -W ignore -c 'import alembic.command, cuda.bindings.driver, fastapi, hypothesis, jinja2, \
+		playwright.sync_api, prometheus_client, pyarrow, pydantic, pygments, rich.progress, sqlmodel, typer, uvicorn, yaml; \
 		import torch._dynamo, torch._inductor.compile_fx, torch.utils.cpp_extension, torch.utils.flop_counter; \
 		import grader.cli.grading, grader.grading.pipeline, grader.report.site.pages, grader.serve.run' 2>/dev/null
 	touch $@
