@@ -83,7 +83,9 @@ CODES: dict[str, Code] = {
     "output_dtype": Code("forward", "An output's dtype differs from the reference's.", "Match the reference's dtype."),
     "output_device": Code("forward", "An output is on another device.", "Return tensors on the input's device."),
     "output_wrong": Code("forward", "An output's values are wrong.", "See the worst element and the relative error."),
-    "output_nan": Code("forward", "NaN or infinity, unlike the reference.", "Look for reads of unwritten memory."),
+    "output_nan": Code(
+        "forward", "NaN or infinity, unlike the reference.", "Look for 1/0, log(0), overflow and unwritten memory."
+    ),
     "gelu_tanh_for_erf": Code("forward", "GELU's tanh approximation where the reference uses erf.", "Use erff."),
     "gelu_erf_for_tanh": Code("forward", "GELU's erf where the reference uses the tanh approximation.", "Use tanhf."),
     "output_distribution": Code(

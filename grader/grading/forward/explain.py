@@ -79,7 +79,9 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
     if "NaN or infinity" not in output.wrong:
         return None
-    return diagnose("output_nan", output.wrong, where=output.where, remedy="look for reads of unwritten memory")
+    return diagnose(
+        "output_nan", output.wrong, where=output.where, remedy="look for 1/0, log(0), overflow and unwritten memory"
+    )
 
 
 def _parameters(output: Mismatch) -> Diagnosis | None:
