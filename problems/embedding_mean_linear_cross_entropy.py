@@ -52,7 +52,6 @@ def get_variants():
     return {
         "small": (lambda: [500, 32, 40, 0.1], lambda: _inputs(32, 8, 500, 40)),
         "odd": (lambda: [301, 37, 53, 0.2], lambda: _inputs(29, 7, 301, 53)),
-        "frequent": (lambda: [5, 36, 17, 0.1], lambda: _inputs(13, 21, 5, 17)),
         "batch1": (lambda: [1000, 64, 100, 0.1], lambda: _inputs(1, 33, 1000, 100)),
         "cpu": (lambda: [20000, 128, 500, 0.1], lambda: _inputs(2048, 64, 20000, 500)),
     }

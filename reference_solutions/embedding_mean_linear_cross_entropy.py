@@ -8,7 +8,6 @@ three products of 2.1 GFLOP in float32, which PyTorch's flags keep from TensorFl
 
                           eager                                                here
     lookup and mean       3 E  (gather 2, mean 1)                              1 E  (partly from the L2 cache)
-    record of lookups                                                          3 MB
     its backward          3 E + 2 W  (expand 1, scatter 1 or 2, fill)          1 E + 1 W  (E from the L2 cache)
     loss                  3 L  (log-softmax 2, smoothing 1)                    1 L
     its backward          7 L  (6, bias 1)                                     2 L
@@ -18,13 +17,11 @@ Why the backward is right. For the loss of a sample with logits z, target t, C c
     loss = logsumexp(z) - (1 - e) z_t - e mean(z)        dloss/dz_j = softmax(z)_j - (1 - e) [j = t] - e / C
 
 and 0 for both where the target is ignored, whatever grad_output is. For the mean of T looked-up rows, row v of the
-embedding's gradient is 1 / T of the sum of grad_pooled over every appearance of v. The lookup counts the appearances of
-each row and records the bags of the first 32; in the backward each row is the work of one warp, which adds in the order
-of the bags and writes the row, zeros included: no sort, no atomic additions of floats, no fill, and the same result in
-every run.
-On an H100, with a sort in the backward and a block for each sample's loss: lookup 0.058 ms (4.6 TB/s), products 0.051,
-0.058 and 0.049 ms (41, 36 and 43 TFLOP/s in float32), half of a step; the embedding's gradient 0.044 ms (7 TB/s, from
-the L2 cache), the sort 0.02 ms, the loss 0.014 and 0.015 ms. What replaced the sort and the blocks is not timed yet.
+embedding's gradient is 1 / T of the sum of grad_pooled over every appearance of v. A counting sort finds the
+appearances; each row is the work of one warp, which adds in the order of the bags and writes the row, zeros included:
+no atomic additions of floats, no fill, and the same result in every run.
+On an H100: lookup 0.058 ms (4.6 TB/s), products 0.051, 0.058 and 0.049 ms (41, 36 and 43 TFLOP/s in float32), the
+embedding's gradient 0.044 ms (7 TB/s, from the L2 cache), the sort 0.02 ms, the loss 0.014 and 0.015 ms.
 """
 
 import torch
@@ -35,19 +32,17 @@ from torch.utils.cpp_extension import load_inline
 CPP_SOURCE = """
 #include <tuple>
 
-using torch::Tensor;
+torch::Tensor embedding_mean_forward(const torch::Tensor& tokens, const torch::Tensor& weight);
 
-std::tuple<Tensor, Tensor, Tensor> embedding_mean_forward(const Tensor& tokens, const Tensor& weight, bool record);
+torch::Tensor embedding_mean_backward(
+    const torch::Tensor& grad_pooled, const torch::Tensor& tokens, int64_t num_embeddings);
 
-Tensor embedding_mean_backward(
-    const Tensor& grad_pooled, const Tensor& tokens, const Tensor& counts, const Tensor& found);
+std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_forward(
+    const torch::Tensor& logits, const torch::Tensor& targets, double smoothing, int64_t ignored);
 
-std::tuple<Tensor, Tensor> smoothed_loss_forward(
-    const Tensor& logits, const Tensor& targets, double smoothing, int64_t ignored);
-
-std::tuple<Tensor, Tensor> smoothed_loss_backward(
-    const Tensor& grad_loss, const Tensor& logits, const Tensor& targets, const Tensor& log_normalizers,
-    double smoothing, int64_t ignored);
+std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_backward(
+    const torch::Tensor& grad_loss, const torch::Tensor& logits, const torch::Tensor& targets,
+    const torch::Tensor& log_normalizers, double smoothing, int64_t ignored);
 """
 
 CUDA_SOURCE = r"""
@@ -56,28 +51,50 @@ CUDA_SOURCE = r"""
 #include <algorithm>
 #include <tuple>
 
+#include <kernels/counting_sort.cuh>
 #include <kernels/host.cuh>
-#include <kernels/lookups.cuh>
 #include <kernels/rows.cuh>
 
 namespace {
 
 using namespace host;
-using namespace lookups;
-using pointwise::kThreads;
+using namespace pointwise;
 using rows::Max;
-using rows::over_warp;
 using rows::Sum;
 
 constexpr int kWarps = kThreads / kWarp;
 constexpr int64_t kLossBlocks = 528;  // four for each of an H200's 132 multiprocessors
 
-// One warp a bag; a lane takes two packs of columns at a time, and the lanes' tokens are read by one load. With
-// `counts`, the bag is recorded in the tokens' rows of `found`, in the order in which warps come by.
+// Two packs of columns of a lane, a warp's width apart.
+template <int WIDTH>
+struct Columns {
+  Pack<WIDTH> sums[2]{};
+
+  __device__ __forceinline__ void add(const float* row, int i, int packs) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (i + half * kWarp >= packs) continue;
+      const auto pack = packs_of<WIDTH>(row)[i + half * kWarp];
+#pragma unroll
+      for (int k = 0; k < WIDTH; ++k) sums[half].value[k] += pack.value[k];
+    }
+  }
+  __device__ __forceinline__ void store(float* row, int i, int packs, int divisor) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (i + half * kWarp >= packs) continue;
+#pragma unroll
+      for (int k = 0; k < WIDTH; ++k) sums[half].value[k] /= divisor;
+      packs_of<WIDTH>(row)[i + half * kWarp] = sums[half];
+    }
+  }
+};
+
+// One warp a bag; a lane takes two packs of columns at a time, and the lanes' tokens are read by one load.
 template <int WIDTH>
 __global__ void __launch_bounds__(kThreads) embedding_mean_forward_kernel(
-    const int64_t* __restrict__ tokens, const float* __restrict__ weight, float* __restrict__ pooled, int* counts,
-    int* found, int64_t bags, int tokens_per_bag, int64_t num_embeddings, int64_t columns) {
+    const int64_t* __restrict__ tokens, const float* __restrict__ weight, float* __restrict__ pooled, int64_t bags,
+    int tokens_per_bag, int64_t num_embeddings, int64_t columns) {
   const int64_t bag = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   if (bag >= bags) return;
   const int lane = threadIdx.x % kWarp, packs = int(columns / WIDTH);
@@ -88,61 +105,68 @@ __global__ void __launch_bounds__(kThreads) embedding_mean_forward_kernel(
       const int count = min(kWarp, tokens_per_bag - start);
       const int64_t own = lane < count ? tokens[start + lane] : 0;
       CUDA_KERNEL_ASSERT(own >= 0 && own < num_embeddings);
-      const int place = counts && i == lane && lane < count ? atomicAdd(counts + own, 1) : kFound;
 #pragma unroll 4
-      for (int t = 0; t < count; ++t) mean.add(weight + __shfl_sync(kAll, own, t) * columns, i, packs);
-      if (place < kFound) found[own * kFound + place] = int(bag);
+      for (int t = 0; t < count; ++t) mean.add(weight + __shfl_sync(0xffffffffu, own, t) * columns, i, packs);
     }
     mean.store(pooled + bag * columns, i, packs, tokens_per_bag);
   }
 }
 
-// One warp a row of the embedding.
+// One warp a row of the embedding. Its places are found in any order, so that they are ranked first: the sum is in the
+// order of the bags. A token that appears more often than kRanked keeps the found order.
+constexpr int kRanked = 4096;
 template <int WIDTH>
 __global__ void __launch_bounds__(kThreads) embedding_mean_backward_kernel(
-    const float* __restrict__ grad_pooled, const int64_t* __restrict__ tokens, const int* __restrict__ counts,
-    const int* __restrict__ found, float* __restrict__ grad_weight, int64_t size, int tokens_per_bag,
-    int64_t num_embeddings, int64_t columns) {
+    const float* __restrict__ grad_pooled, const int* __restrict__ found, int* ranked, const int* __restrict__ first,
+    float* __restrict__ grad_weight, int tokens_per_bag, int64_t num_embeddings, int64_t columns) {
   const int64_t token = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   if (token >= num_embeddings) return;
-  const int lane = threadIdx.x % kWarp, packs = int(columns / WIDTH);
-  for (int i = lane; i < packs + lane; i += 2 * kWarp) {
+  const int lane = threadIdx.x % kWarp, begin = first[token], count = first[token + 1] - begin;
+  found += begin;
+  ranked += begin;
+  for (int a = lane; a < count; a += kWarp) {
+    const int own = found[a] / tokens_per_bag;
+    int rank = count > kRanked ? a : 0;
+    for (int other = 0; other < count && count <= kRanked; ++other) rank += found[other] < found[a];
+    ranked[rank] = own;
+  }
+  __syncwarp();
+  const int packs = int(columns / WIDTH);
+  for (int i = lane; i < packs; i += 2 * kWarp) {
     Columns<WIDTH> sum;
-    for_each_bag(token, counts[token], found, tokens, size, tokens_per_bag,
-                 [&](int64_t bag) { sum.add(grad_pooled + bag * columns, i, packs); });
+#pragma unroll 4
+    for (int a = 0; a < count; ++a) sum.add(grad_pooled + ranked[a] * columns, i, packs);
     sum.store(grad_weight + token * columns, i, packs, tokens_per_bag);
   }
 }
 
-// One warp a sample. All is relative to the largest logit, so that exponentials stay within [0, 1].
-template <int WIDTH>
+// One block a sample. All is relative to the largest logit, so that exponentials stay within [0, 1].
 __global__ void __launch_bounds__(kThreads) smoothed_loss_forward_kernel(
     const float* __restrict__ logits, const int64_t* __restrict__ targets, float* __restrict__ losses,
-    float* __restrict__ log_normalizers, int64_t samples, int64_t classes, float smoothing, int64_t ignored) {
-  const int64_t sample = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
-  if (sample >= samples) return;
-  const int lane = threadIdx.x % kWarp, packs = int(classes / WIDTH);
+    float* __restrict__ log_normalizers, int64_t classes, float smoothing, int64_t ignored) {
+  const int64_t sample = blockIdx.x;
   const int64_t target = targets[sample];
   if (target == ignored) {
-    if (lane == 0) losses[sample] = log_normalizers[sample] = 0.0f;
+    if (threadIdx.x == 0) losses[sample] = log_normalizers[sample] = 0.0f;
     return;
   }
   CUDA_KERNEL_ASSERT(target >= 0 && target < classes);
   logits += sample * classes;
 
   float largest = Max::identity;
-  rows::for_each<WIDTH>(logits, packs, [&](float logit, bool) { largest = Max()(largest, logit); });
-  largest = over_warp(largest, Max());
+  for (int64_t i = threadIdx.x; i < classes; i += kThreads) largest = Max()(largest, logits[i]);
+  largest = rows::reduce<kThreads>(largest, 0, Max());
 
   float normalizer = 0.0f, total = 0.0f;
-  rows::for_each<WIDTH>(logits, packs, [&](float logit, bool inside) {
-    normalizer += inside ? expf(logit - largest) : 0.0f;
-    total += inside ? logit - largest : 0.0f;
-  });
-  normalizer = over_warp(normalizer, Sum());
-  total = over_warp(total, Sum());
+  for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
+    const float distance = logits[i] - largest;
+    normalizer += expf(distance);
+    total += distance;
+  }
+  normalizer = rows::reduce<kThreads>(normalizer, 1, Sum());
+  total = rows::reduce<kThreads>(total, 0, Sum());
 
-  if (lane == 0) {
+  if (threadIdx.x == 0) {
     const float log_normalizer = logf(normalizer);
     const float of_target = log_normalizer - (logits[target] - largest);
     const float of_all = log_normalizer - total / classes;
@@ -151,52 +175,31 @@ __global__ void __launch_bounds__(kThreads) smoothed_loss_forward_kernel(
   }
 }
 
-// Blocks stride over samples, several of which a thread loads at once. It owns the same classes in each sample, so that
-// its share of the bias' gradient, kept in the block's row of partial_sums, needs no atomics. With __restrict__ the
-// compiler would move loads of the next sample behind the stores of the one before.
-template <int WIDTH>
-__global__ void __launch_bounds__(kThreads, 4) smoothed_loss_backward_kernel(
-    const float* grad_loss, const float* logits, const int64_t* targets, const float* log_normalizers,
-    float* grad_logits, float* partial_sums, int64_t samples, int64_t classes, float smoothing, int64_t ignored) {
-  constexpr int kAhead = 4;
+// Blocks stride over samples. A thread owns the same classes in each sample, so that its share of the bias' gradient,
+// kept in the block's row of partial_sums, needs no atomics.
+__global__ void __launch_bounds__(kThreads) smoothed_loss_backward_kernel(
+    const float* __restrict__ grad_loss, const float* __restrict__ logits, const int64_t* __restrict__ targets,
+    const float* __restrict__ log_normalizers, float* __restrict__ grad_logits, float* __restrict__ partial_sums,
+    int64_t samples, int64_t classes, float smoothing, int64_t ignored) {
   const float everywhere = smoothing / classes;
-  const int64_t packs = classes / WIDTH;
-  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-    Pack<WIDTH> sum{};
-    for (int64_t start = blockIdx.x; start < samples; start += kAhead * gridDim.x) {
-      Pack<WIDTH> pack[kAhead];
-      int64_t target[kAhead];
-      float scale[kAhead], log_normalizer[kAhead];
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        const int64_t sample = min(start + a * gridDim.x, samples - 1);
-        pack[a] = packs_of<WIDTH>(logits)[sample * packs + i];
-        target[a] = targets[sample];
-        scale[a] = grad_loss[sample];
-        log_normalizer[a] = log_normalizers[sample];
-      }
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        const int64_t sample = start + a * gridDim.x;
-        const bool counts = sample < samples && target[a] != ignored;
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) {
-          const float softmax = expf(counts ? pack[a].value[k] - log_normalizer[a] : 0.0f);
-          const float wanted = everywhere + (i * WIDTH + k == target[a] ? 1.0f - smoothing : 0.0f);
-          pack[a].value[k] = (counts ? scale[a] : 0.0f) * (softmax - wanted);
-          sum.value[k] += pack[a].value[k];
-        }
-        if (sample < samples) packs_of<WIDTH>(grad_logits)[sample * packs + i] = pack[a];
-      }
+  for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int64_t sample = blockIdx.x; sample < samples; sample += gridDim.x) {
+      const int64_t target = targets[sample];
+      const float softmax = expf(logits[sample * classes + i] - log_normalizers[sample]);
+      const float wanted = everywhere + (i == target ? 1.0f - smoothing : 0.0f);
+      const float grad = target == ignored ? 0.0f : grad_loss[sample] * (softmax - wanted);
+      grad_logits[sample * classes + i] = grad;
+      sum += grad;
     }
-    packs_of<WIDTH>(partial_sums)[blockIdx.x * packs + i] = sum;
+    partial_sums[blockIdx.x * classes + i] = sum;
   }
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> embedding_mean_forward(
-    const Tensor& tokens_, const Tensor& weight_, bool record) {
+torch::Tensor embedding_mean_forward(const torch::Tensor& tokens_, const torch::Tensor& weight_) {
   TORCH_CHECK(weight_.dim() == 2 && tokens_.dim() == 2, "weight and tokens must have 2 dimensions");
   check(weight_, "weight", weight_, torch::kFloat32);
   check(tokens_, "tokens", weight_, torch::kInt64);
@@ -204,42 +207,39 @@ std::tuple<Tensor, Tensor, Tensor> embedding_mean_forward(
   const auto tokens = tokens_.contiguous(), weight = weight_.contiguous();
   const int64_t bags = tokens.size(0), tokens_per_bag = tokens.size(1), columns = weight.size(1);
   TORCH_CHECK(tokens_per_bag > 0, "a bag must hold a token");
-  TORCH_CHECK(tokens.numel() < (int64_t(1) << 31), "too many tokens to count");
   auto pooled = torch::empty({bags, columns}, weight.options());
-  Tensor counts, found;
-  if (record) {
-    counts = torch::zeros({weight.size(0)}, weight.options().dtype(torch::kInt32));
-    found = torch::empty({weight.size(0), kFound}, counts.options());
-  }
-  if (pooled.numel() == 0) return {pooled, counts, found};
+  if (pooled.numel() == 0) return pooled;
 
   const bool vectorized = columns % 4 == 0 && starts_on_float4(weight);
   const auto kernel = vectorized ? embedding_mean_forward_kernel<4> : embedding_mean_forward_kernel<1>;
   launch(kernel, blocks_of(bags, kWarps), kThreads, 0, tokens.const_data_ptr<int64_t>(), weight.const_data_ptr<float>(),
-         pooled.mutable_data_ptr<float>(), record ? counts.mutable_data_ptr<int>() : nullptr,
-         record ? found.mutable_data_ptr<int>() : nullptr, bags, int(tokens_per_bag), weight.size(0), columns);
-  return {pooled, counts, found};
+         pooled.mutable_data_ptr<float>(), bags, int(tokens_per_bag), weight.size(0), columns);
+  return pooled;
 }
 
-Tensor embedding_mean_backward(
-    const Tensor& grad_pooled_, const Tensor& tokens_, const Tensor& counts, const Tensor& found) {
+torch::Tensor embedding_mean_backward(
+    const torch::Tensor& grad_pooled_, const torch::Tensor& tokens_, int64_t num_embeddings) {
   check(grad_pooled_, "grad_pooled", tokens_, torch::kFloat32);
   const c10::cuda::CUDAGuard guard(tokens_.device());
-  const auto grad_pooled = grad_pooled_.contiguous(), tokens = tokens_.contiguous();
-  const int64_t num_embeddings = counts.size(0), columns = grad_pooled.size(1);
+  const auto grad_pooled = grad_pooled_.contiguous();
+  const int64_t tokens_per_bag = tokens_.size(1), columns = grad_pooled.size(1);
   auto grad_weight = torch::empty({num_embeddings, columns}, grad_pooled.options());
   if (grad_weight.numel() == 0) return grad_weight;
+
+  const auto tokens = tokens_.contiguous();
+  const auto [first, found] = sorting::places_of(tokens.view({-1}), num_embeddings);
+  auto ranked = torch::empty_like(found);
 
   const bool vectorized = columns % 4 == 0 && starts_on_float4(grad_pooled);
   const auto kernel = vectorized ? embedding_mean_backward_kernel<4> : embedding_mean_backward_kernel<1>;
   launch(kernel, blocks_of(num_embeddings, kWarps), kThreads, 0, grad_pooled.const_data_ptr<float>(),
-         tokens.const_data_ptr<int64_t>(), counts.const_data_ptr<int>(), found.const_data_ptr<int>(),
-         grad_weight.mutable_data_ptr<float>(), tokens.numel(), int(tokens.size(1)), num_embeddings, columns);
+         found.const_data_ptr<int>(), ranked.mutable_data_ptr<int>(), first.const_data_ptr<int>(),
+         grad_weight.mutable_data_ptr<float>(), int(tokens_per_bag), num_embeddings, columns);
   return grad_weight;
 }
 
-std::tuple<Tensor, Tensor> smoothed_loss_forward(
-    const Tensor& logits_, const Tensor& targets_, double smoothing, int64_t ignored) {
+std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_forward(
+    const torch::Tensor& logits_, const torch::Tensor& targets_, double smoothing, int64_t ignored) {
   TORCH_CHECK(logits_.dim() == 2, "logits must have 2 dimensions, has ", logits_.dim());
   check(logits_, "logits", logits_, torch::kFloat32);
   check(targets_, "targets", logits_, torch::kInt64);
@@ -251,17 +251,15 @@ std::tuple<Tensor, Tensor> smoothed_loss_forward(
   auto log_normalizers = torch::empty({samples}, logits.options());
   if (samples == 0) return {losses, log_normalizers};
 
-  const bool vectorized = classes % 4 == 0 && starts_on_float4(logits);
-  const auto kernel = vectorized ? smoothed_loss_forward_kernel<4> : smoothed_loss_forward_kernel<1>;
-  launch(kernel, blocks_of(samples, kWarps), kThreads, 0, logits.const_data_ptr<float>(),
+  launch(smoothed_loss_forward_kernel, static_cast<unsigned>(samples), kThreads, 0, logits.const_data_ptr<float>(),
          targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(), log_normalizers.mutable_data_ptr<float>(),
-         samples, classes, float(smoothing), ignored);
+         classes, float(smoothing), ignored);
   return {losses, log_normalizers};
 }
 
-std::tuple<Tensor, Tensor> smoothed_loss_backward(
-    const Tensor& grad_loss_, const Tensor& logits_, const Tensor& targets_, const Tensor& log_normalizers,
-    double smoothing, int64_t ignored) {
+std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_backward(
+    const torch::Tensor& grad_loss_, const torch::Tensor& logits_, const torch::Tensor& targets_,
+    const torch::Tensor& log_normalizers, double smoothing, int64_t ignored) {
   check(grad_loss_, "grad_loss", logits_, torch::kFloat32);
   TORCH_CHECK(grad_loss_.sizes() == log_normalizers.sizes(), "grad_loss must have one value per sample");
   const c10::cuda::CUDAGuard guard(logits_.device());
@@ -271,9 +269,7 @@ std::tuple<Tensor, Tensor> smoothed_loss_backward(
   if (grad_logits.numel() == 0) return {grad_logits, torch::zeros({classes}, logits.options())};
   const auto blocks = static_cast<unsigned>(std::min(samples, kLossBlocks));
   auto partial_sums = torch::empty({int64_t(blocks), classes}, logits.options());
-  const bool vectorized = classes % 4 == 0 && starts_on_float4(logits);
-  const auto kernel = vectorized ? smoothed_loss_backward_kernel<4> : smoothed_loss_backward_kernel<1>;
-  launch(kernel, blocks, kThreads, 0, grad_loss.const_data_ptr<float>(),
+  launch(smoothed_loss_backward_kernel, blocks, kThreads, 0, grad_loss.const_data_ptr<float>(),
          logits.const_data_ptr<float>(), targets.const_data_ptr<int64_t>(), log_normalizers.const_data_ptr<float>(),
          grad_logits.mutable_data_ptr<float>(), partial_sums.mutable_data_ptr<float>(), samples, classes,
          float(smoothing), ignored);
@@ -302,16 +298,16 @@ class EmbeddingMean(torch.autograd.Function):
     """weight[tokens].mean(dim=1)"""
 
     @staticmethod
-    def forward(ctx, tokens, weight, differentiate):
-        record = differentiate and ctx.needs_input_grad[1]
-        pooled, counts, found = kernels.embedding_mean_forward(tokens, weight, record)
-        ctx.save_for_backward(tokens, counts, found)
-        return pooled
+    def forward(ctx, tokens, weight):
+        ctx.save_for_backward(tokens)
+        ctx.num_embeddings = weight.shape[0]
+        return kernels.embedding_mean_forward(tokens, weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_pooled):
-        return None, kernels.embedding_mean_backward(grad_pooled, *ctx.saved_tensors), None
+        (tokens,) = ctx.saved_tensors
+        return None, kernels.embedding_mean_backward(grad_pooled, tokens, ctx.num_embeddings)
 
 
 class LinearSmoothedLoss(torch.autograd.Function):
@@ -346,5 +342,5 @@ class ModelNew(nn.Module):
         self.label_smoothing = label_smoothing
 
     def forward(self, tokens, targets):
-        pooled = EmbeddingMean.apply(tokens, self.embedding.weight, torch.is_grad_enabled())
+        pooled = EmbeddingMean.apply(tokens, self.embedding.weight)
         return LinearSmoothedLoss.apply(pooled, self.linear.weight, self.linear.bias, targets, self.label_smoothing)

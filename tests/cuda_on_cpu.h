@@ -10,7 +10,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #define __global__
@@ -85,15 +84,13 @@ struct Barrier {
 
 inline Barrier block;
 inline std::vector<Barrier> warps;
-inline std::vector<std::array<int64_t, kWarp>> lanes;
+inline std::vector<std::array<float, kWarp>> lanes;
 
-template <class T>
-T exchange(T value, int source) {
+inline float exchange(float value, int source) {
   const size_t warp = current / kWarp;
-  std::memcpy(&lanes[warp][current % kWarp], &value, sizeof value);
+  lanes[warp][current % kWarp] = value;
   warps[warp].wait();
-  T other;
-  std::memcpy(&other, &lanes[warp][source < kWarp ? source : current % kWarp], sizeof value);
+  const float other = lanes[warp][source < kWarp ? source : current % kWarp];
   warps[warp].wait();
   return other;
 }
@@ -157,22 +154,6 @@ inline float __shfl_xor_sync(unsigned, float value, int mask) {
 inline float __shfl_down_sync(unsigned, float value, int distance) {
   return emulated::exchange(value, int(emulated::current % emulated::kWarp) + distance);
 }
-template <class T>
-T __shfl_sync(unsigned, T value, int source) {
-  return emulated::exchange(value, source);
-}
-inline unsigned __ballot_sync(unsigned, bool vote) {
-  unsigned votes = 0;
-  for (int lane = 0; lane < emulated::kWarp; ++lane) votes |= unsigned(emulated::exchange(vote, lane)) << lane;
-  return votes;
-}
-inline int __reduce_min_sync(unsigned, int value) {
-  int least = value;
-  for (int lane = 0; lane < emulated::kWarp; ++lane) least = min(least, emulated::exchange(value, lane));
-  return least;
-}
-inline int __ffs(int value) { return ffs(value); }
-inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 
 namespace c10::cuda {
 struct CUDAGuard {
@@ -185,8 +166,6 @@ inline int getCurrentCUDAStream() { return 0; }
 namespace host {
 
 constexpr int kMultiprocessors = 3;
-
-inline unsigned blocks_of(int64_t size, int64_t share) { return unsigned((size + share - 1) / share); }
 
 inline void check(const at::Tensor& tensor, const char* name, const at::Tensor&, at::ScalarType type = at::kFloat) {
   TORCH_CHECK(tensor.scalar_type() == type, name);

@@ -19,37 +19,13 @@ struct Max {
   __device__ float operator()(float a, float b) const { return a > b || isnan(a) ? a : b; }
 };
 
-// The reduction over a warp, in every lane.
-template <typename Operator>
-__device__ __forceinline__ float over_warp(float value, Operator combine) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  }
-  return value;
-}
-
-// Calls use(value, inside) for the values of a row in packs, in a warp whose lanes load several packs at once. Values
-// that are not inside are repeated: a branch around them would let the compiler move each load behind the one before.
-template <int WIDTH, typename Use>
-__device__ __forceinline__ void for_each(const float* row, int packs, Use use) {
-  constexpr int kAhead = 8;
-  for (int start = threadIdx.x % kWarp; start < packs; start += kAhead * kWarp) {
-    Pack<WIDTH> pack[kAhead];
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) pack[a] = packs_of<WIDTH>(row)[min(start + a * kWarp, packs - 1)];
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-#pragma unroll
-      for (int k = 0; k < WIDTH; ++k) use(pack[a].value[k], start + a * kWarp < packs);
-    }
-  }
-}
-
 // The reduction over a block, in every thread. Calls alternate between turn 0 and 1, so that one barrier is enough.
 template <int THREADS, typename Operator>
 __device__ __forceinline__ float reduce(float value, int turn, Operator combine) {
   __shared__ float warp_results[2][THREADS / kWarp];
-  value = over_warp(value, combine);
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  }
   if (threadIdx.x % kWarp == 0) warp_results[turn][threadIdx.x / kWarp] = value;
   __syncthreads();
   value = warp_results[turn][0];
