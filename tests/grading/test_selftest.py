@@ -95,7 +95,7 @@ def test_the_exit_status_is_1_for_a_false_alarm(verdict, code, monkeypatch, caps
     monkeypatch.setattr("grader.grading.selftest.time_alone", clock.time_alone)
     status = 0
     try:
-        command.selftest(timing=True, runs=2, device=command.SelftestDevice.CPU, as_json=True)
+        command.selftest(timing=True, runs=2, device=Device.CPU, as_json=True)
     except typer.Exit as exit:
         status = exit.exit_code
     told = json.loads(capsys.readouterr().out)

@@ -24,6 +24,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.pace import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.outcome import diagnose
+from grader.grading.random.slopes import STEP, STEPS, TOLERANCE, derivatives
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 
@@ -86,11 +87,6 @@ def _run(candidate: Candidate, case: Case) -> Evaluation | None:
     return Evaluation(outputs, product(candidate, case, result).gradients, buffers)
 
 
-STEP = 1e-3
-"""Step relative to an operand's RMS. Rounding in float32 adds 1e-4 to a derivative, curvature 1e-6. Steps of STEP and
-2 STEP are compared."""
-TOLERANCE = 5e-3
-"""Relative error of a directional derivative: 50 times rounding; a missing scale of dropout is off by p."""
 TRIALS = 6
 """Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
 
@@ -163,7 +159,7 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
     operands = {name: case.operand(name).to(backend(candidate.device).torch_device) for name in names}
     direction = {name: torch.randn_like(of) * max(_rms(reals(of)), STEP) for name, of in operands.items()}
     job = candidate.script(case)
-    for factor in (2, -2, 1, -1):
+    for factor in STEPS:
         moved = _moved(case, direction, factor * STEP)
         candidate.reset(job, moved)
         job.put_inputs("a", moved.inputs, requires_grad=True)
@@ -172,13 +168,12 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
     sealed = candidate.attempt(job, "backward", "forwards under one seed").sealed
     cotangents, expected, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
     for name, like in case.cotangents.items():
-        runs = [sealed.get(f"output:{factor}:{name}") for factor in (2, -2, 1, -1)]
+        runs = [sealed.get(f"output:{factor}:{name}") for factor in STEPS]
         if any(run is None for run in runs):
             return None
-        up2, down2, up, down = (reals(run) for run in runs if run is not None)
-        coarse, fine = (up2 - down2) / (4 * STEP), (up - down) / (2 * STEP)
-        noise = PERTURBATION_ULPS * torch.finfo(like.dtype).eps / STEP * _rms(up.nan_to_num(0.0, 0.0, 0.0))
-        steady = (coarse - fine).abs() <= TOLERANCE * fine.abs() + noise
+        at = [reals(run) for run in runs if run is not None]
+        noise = PERTURBATION_ULPS * torch.finfo(like.dtype).eps / STEP * _rms(at[-1].nan_to_num(0.0, 0.0, 0.0))
+        fine, steady = derivatives(at, noise)
         given = reals(torch.randn_like(like, device=fine.device))
         drawn += float(given.square().sum())
         given = torch.where(steady, given, 0.0)
