@@ -44,6 +44,11 @@ class Budget:
         return self.seconds / len(STAGES)
 
     @property
+    def experiment(self) -> float:
+        """Seconds for the parts of one experiment of the backward that are as many as there is time for."""
+        return self.stage / 2
+
+    @property
     def product(self) -> float:
         """Seconds of a forward and backward from which the reference has fewer runs."""
         return self.seconds / PRODUCTS

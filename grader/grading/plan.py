@@ -90,9 +90,10 @@ def make(
     scope: Scope = EVERY_SIZE,
     sparing: bool = False,
 ) -> Todo:
-    """The plan for one submission, with its cases made; `sparing` memory. Raises UserError, ProblemError.
+    """The plan for one submission, with its cases made. Raises UserError, ProblemError.
 
-    UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
+    With `sparing`, the reference keeps as little of the device's memory as with fewer checks. UserError for an unknown
+    variant, ProblemError for a problem that cannot be graded on this device.
     """
     oracle.spares_memory = sparing or not _asks_more(scope)
     chosen = _sizes(oracle, variant, scope)
@@ -196,7 +197,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
         constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
         keeps_outputs=questions.keeps_outputs(oracle, first if _modes_differ(oracle, name) else in_train),
-        seconds=oracle.budget.stage / 2,
+        seconds=oracle.budget.experiment,
     )
 
 

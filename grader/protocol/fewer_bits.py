@@ -30,5 +30,5 @@ def of_bits(value: torch.Tensor, bits: int, way: Way) -> torch.Tensor:
     whole = value.view(_INTEGERS[value.dtype])
     if way == "cut":
         return (whole & -(1 << dropped)).view(value.dtype)
-    up = 1 << (dropped - 1) if way == "away" else (1 << (dropped - 1)) - 1 + (whole >> dropped & 1)
-    return torch.where(value.isfinite(), (whole + up & -(1 << dropped)).view(value.dtype), value)
+    up = 1 << (dropped - 1) if way == "away" else (1 << (dropped - 1)) - 1 + ((whole >> dropped) & 1)
+    return torch.where(value.isfinite(), ((whole + up) & -(1 << dropped)).view(value.dtype), value)

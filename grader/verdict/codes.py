@@ -43,7 +43,7 @@ CODES: dict[str, Code] = {
         "See the first error in the build log.",
         status=Status.BUILD_ERROR,
     ),
-    "build_timeout": Code("build", "Compiling took too long.", "Compile fewer templates.", status=Status.TIMEOUT),
+    "build_timeout": Code("build", "It compiled too long.", "Compile fewer template instances.", status=Status.TIMEOUT),
     "needs_cuda": Code(
         "build",
         "It needs a CUDA device, and there is none.",

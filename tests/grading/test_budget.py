@@ -1,15 +1,17 @@
 """The time of a grading is divided over its stages; checks beyond it are drawn, and essential ones always run."""
 
 import itertools
+import math
 
 import pytest
 
-from grader import GraderOptions
+from grader import Grader, GraderOptions
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
 from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
 from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.pipeline import Pipeline
+from grader.verdict.models import Status
 from tests import expected as cases
 from tests import samples
 
@@ -139,3 +141,9 @@ def test_a_submission_that_starts_slowly_is_judged_in_one_size_between_the_first
 def test_the_essential_checks_run_however_short_the_time(returned, status):
     source = SOURCE.replace("class ModelNew", f"{SCALES_GRADIENTS}\n\nclass ModelNew").replace(LAST, returned)
     assert graded(source, seconds=1e-6).status == status
+
+
+def test_any_time_may_be_given():
+    source = (cases.CASES / "forward_output_distribution" / "honest.py").read_text()
+    with Grader(device="cpu", quick=True, seconds=math.inf) as grader:
+        assert grader.grade(problem=cases.problem("dropout_branch"), source=source).status is Status.CORRECT

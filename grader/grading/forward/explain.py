@@ -18,7 +18,7 @@ from grader.grading.forward.narrow import ERROR, judge_other_inputs
 from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import diagnose, usual_remedy
 from grader.grading.patterns import find_output_pattern
 from grader.grading.patterns.pattern import Pattern
 from grader.grading.patterns.rounded import rounding_patterns
@@ -79,9 +79,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
     if "NaN or infinity" not in output.wrong:
         return None
-    return diagnose(
-        "output_nan", output.wrong, where=output.where, remedy="look for 1/0, log(0), overflow and unwritten memory"
-    )
+    return diagnose("output_nan", output.wrong, where=output.where, remedy=usual_remedy("output_nan"))
 
 
 def _parameters(output: Mismatch) -> Diagnosis | None:

@@ -109,8 +109,7 @@ def _cause(
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
     if turn.case in (edited, moved) and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
         # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
-        first = _is_right_at_first
-        if not first(candidate, turn.case, name) and first(candidate, case, name):
+        if not _is_right_at_first(candidate, turn.case, name) and _is_right_at_first(candidate, case, name):
             wrong = explain(candidate, oracle, turn.case, check, sealed)
             wrong = on_another_draw(wrong, EDITED) if turn.case is edited else on_another_draw(wrong)
             return of_mode(wrong, case, turn.training)

@@ -214,7 +214,7 @@ class Oracle(ReferenceModels):
         if variant in WHOLE and self.has_fewer_rows:
             few = self.case(ROWS, training=plain.training)
             return Randomness(few.drawn, few.optional)
-        count = min(SEEDS, max(FEWEST_SEEDS, int(self.budget.stage / self._pace(variant).seconds[MODEL])))
+        count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage / self._pace(variant).seconds[MODEL])))
         others = ask(replace(plain, seed=seed) for seed in range(1, count))
         return randomness(eager, others, plain.wrt, reduction_lengths(plain, eager, traits))
 

@@ -54,34 +54,27 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
 
 
 def work(oracle: Oracle, case: Case) -> p.Counted:
-    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward.
-
-    A backward that took too long to count at one size is asked at no other.
-    """
+    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
     return oracle.remember(("work", case.seed, case.training), lambda: _work(oracle, case))
 
 
 def _work(oracle: Oracle, case: Case) -> p.Counted:
-    uncounted = oracle.remember("backward takes too long to count", set[str])
-    wrt = () if uncounted else case.wrt
     oracle.ready(case)
     job = JobBuilder(oracle.worker, oracle.device)
     job.set_state(MODEL, case.state)
-    job.put_inputs("a", case.inputs, requires_grad=bool(wrt))
+    job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
     job.step(
         p.Count(
             model=MODEL,
             inputs="a",
-            cotangents=job.cotangents(case.cotangents) if wrt else {},
-            wrt=wrt,
+            cotangents=job.cotangents(case.cotangents) if case.wrt else {},
+            wrt=case.wrt,
             training=case.training,
             clone_inputs=case.clone_inputs,
         )
     )
     job.step(p.Drop())
     counted: p.Counted = oracle.run(job).of(p.Counted)[0]
-    if wrt and counted.backward is None:
-        uncounted.add(case.variant)
     return counted
 
 

@@ -67,8 +67,8 @@ def _with_frozen(
     if each took as long as the slowest job so far.
     """
     started = time.monotonic()
-    fitting = int(seconds / max(candidate.slowest_seconds, 1e-9))
-    of_a_job = min(SUBSETS_OF_A_JOB, max(1, fitting))
+    fitting = seconds / max(candidate.slowest_seconds, 1e-9)
+    of_a_job = int(min(SUBSETS_OF_A_JOB, max(1, fitting)))
     for first in range(0, len(turns), of_a_job):
         if time.monotonic() - started > seconds:
             return
