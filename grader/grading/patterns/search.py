@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from grader.grading.compare import ties
+from grader.grading.compare import nonsmooth, ties
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -43,7 +43,7 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
     subject = _subject(oracle, case, name, actual, expected)
     if subject is None:
         return None
-    tied = _at_ties(subject)
+    tied = at_ties(subject)
     if tied is not None or not bool(subject.wrong.any()):
         return tied or by_evaluation(oracle, subject)
     found = (search(subject) for search in SEARCHES)
@@ -51,14 +51,16 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
     return explained or vague_region(subject)
 
 
-def _at_ties(subject: Subject) -> Pattern | None:
-    """Only elements are wrong that ties of the inputs decide."""
+def at_ties(subject: Subject) -> Pattern | None:
+    """Nearly all elements that are wrong are those that ties of the inputs decide."""
     tied = subject.expected.ties
     if tied is None or tied.operand is None:
         return None
     right = subject.right.abs()
     wrong = subject.error.abs() > ELEMENT_TOLERANCE * (right + right.square().mean().sqrt())
-    if bool((wrong & ~tied.moved(subject.right, ELEMENT_TOLERANCE)).any()):
+    elsewhere = wrong & ~tied.moved(subject.right, ELEMENT_TOLERANCE)
+    # A tied element may be chosen by none of the runs: of three equal ones, 16 runs miss one in 0.15%.
+    if int(elsewhere.sum()) * nonsmooth.MIN_ELEMENTS > int(wrong.sum()):
         return None
     return Pattern("is wrong at ties of the inputs only", ties.REMEDY)
 

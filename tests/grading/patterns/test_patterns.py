@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from grader.grading.compare.expected import Expected
+from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
-from grader.grading.patterns.search import SEARCHES
+from grader.grading.patterns.search import SEARCHES, at_ties
 
 ROWS, COLUMNS = 12, 16
 
@@ -172,3 +173,17 @@ def test_overwritten_contributions():
     for row, target in enumerate(example.target):
         actual[target] = example.g[row]
     assert example.found(actual, right).startswith("holds a single element of grad_output wherever it is wrong")
+
+
+@pytest.mark.parametrize(("missed", "named"), [(0, True), (1, True), (40, False)])
+def test_a_fault_at_ties_is_named_though_the_runs_chose_all_but_one_of_them(missed, named):
+    """Each of the wrong elements is tied with another; `missed` of them were chosen in no run."""
+    right = torch.randn(ROWS, COLUMNS).double()
+    right[right.abs() < 0.1] = 0.1
+    chosen = right * 1.5
+    chosen.view(-1)[:missed] = right.view(-1)[:missed]
+    tied = Ties(lambda: [right, chosen], torch.zeros(ROWS, COLUMNS).double())
+    expected = Expected("x", (ROWS, COLUMNS), torch.float32, right, 1e-6, 1e-7, 1.0, ties=tied)
+    subject = Subject(None, 2 * right, expected, "input[0]", ["x"])
+    found = at_ties(subject)
+    assert (found is not None) is named
