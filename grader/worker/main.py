@@ -7,7 +7,6 @@ import math
 import os
 import resource
 import traceback
-from pathlib import Path
 
 import numpy
 import torch
@@ -53,8 +52,6 @@ def main(descriptor: int, niceness: int, architecture: str) -> None:
     channel = Channel(CONTROL_FD)
     gc.freeze()  # half a million permanent objects, which each full collection would visit for a tenth of a second
     gc.enable()  # it was off while torch was imported
-    if not Path("/dev/nvidiactl").exists():  # this worker uses the CPU
-        session.host_memory.prepare()
     channel.send(Evidence(id=0))
     while (received := channel.receive()) is not None:
         channel.send(carry_out(session, *received))

@@ -68,10 +68,11 @@ def grade(grader, source):
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """A grader whose workers may use a gigabyte each."""
+    """A grader whose workers may use a gigabyte each; the kernel takes seconds to reach that limit."""
     little = replace(launcher.limits(), memory_bytes=1 << 30)
     monkeypatch.setattr(launcher, "limits", lambda: little)
-    with Pipeline(GraderOptions(device="cpu", quick=True, limits=LIMITS)) as started:
+    patient = LIMITS.model_copy(update={"call": 30})
+    with Pipeline(GraderOptions(device="cpu", quick=True, limits=patient)) as started:
         yield started
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import torch
 
-FILLER_BYTES = 64 << 20
-"""Size of the block that flushes the caches, unless a `Flush` asks for more; larger than the caches of most CPUs."""
 MADV_POPULATE_WRITE = 23
 """From linux/mman.h; since Linux 5.14."""
 CORES = os.sched_getaffinity(0)
@@ -19,16 +17,11 @@ CORES = os.sched_getaffinity(0)
 
 
 class HostMemory:
-    """The block that flushes the CPU's caches, and the heap."""
+    """The block that flushes the CPU's caches, and the heap; a process that is never timed has neither."""
 
     def __init__(self) -> None:
         self._filler: torch.Tensor | None = None
         self._heap = Heap()
-
-    def prepare(self) -> None:
-        """Map the pages that a first timed call would wait for."""
-        self._filler = torch.ones(FILLER_BYTES, dtype=torch.uint8)
-        self._heap.own()
 
     def flush(self, nbytes: int) -> None:
         """Write a block through the caches and map new heap pages."""

@@ -18,6 +18,8 @@ from grader.verdict.models import Device
 ULPS = 16.0
 """Relative noise on inputs in units of float32's epsilon, which moves results about as much as a Winograd
 convolution."""
+USUAL = 1e-5
+"""Relative error of eager runs that met no kink is below it (2.8e-6 at most); with a kink, mostly above 1e-4."""
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +33,13 @@ def passes(expected, value):
 
 
 def flipped(resources, problem, variant, operand):
-    """(expected, a right gradient that fails with the baseline error alone)."""
+    """(expected, a right gradient that fails with the baseline error alone), of a draw whose eager runs met no kink."""
     oracle = resources.oracle(find_problems().problem(problem), Device.CPU)
     for draw in range(60):
         case = oracle.case(variant, draw=draw)
         expected = case.gradients[operand]
+        if expected.error_l2 > USUAL * expected.norm:
+            continue
         for _ in range(4):
             moved = perturbed(case.inputs, ULPS), perturbed_state(case.state, ULPS)
             run = evaluate(oracle, MODEL, oracle.traits(case), *moved, case.cotangents, case.wrt, case.training)
