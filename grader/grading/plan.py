@@ -227,7 +227,9 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
             f"everything else on the first {rows} rows"
         )
     elif scope == FULL_SIZE:
-        texts.append("the submission takes the full size only, so that every check was made there")
+        texts.append("the submission takes the full size only, where the checks ran")
+    if _asks_more(scope) and is_large(oracle, cases[0]):
+        texts.append("the first size is large, with its parameters: it was drawn once, without the probes of the forward")
     if _asks_more(scope) and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
         seconds = oracle.seconds_of(cases[0])
         texts.append(

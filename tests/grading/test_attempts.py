@@ -113,7 +113,10 @@ def test_a_large_problem_gets_every_check_from_a_submission_that_says_it_is_shor
     claimed = HONEST.model_copy(update={"source": HONEST.source.replace(FORWARD, FORWARD + short)})
     verdict = claims_a_shortage(monkeypatch, claimed)
     assert (verdict.status, verdict.diagnoses[0].code) == ("out_of_memory", "out_of_memory")
-    assert claims_a_shortage(monkeypatch, HONEST).status == "correct"
+    verdict = claims_a_shortage(monkeypatch, HONEST)
+    assert verdict.status == "correct"
+    (left_out,) = [diagnosis.message for diagnosis in verdict.diagnoses if diagnosis.code == "checks_left_out"]
+    assert "without the probes of the forward" in left_out
 
 
 GIB = 1 << 30
