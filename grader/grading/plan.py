@@ -229,7 +229,7 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
     elif scope == FULL_SIZE:
         texts.append("the submission takes the full size only, where the checks ran")
     if _asks_more(scope) and is_large(oracle, cases[0]):
-        texts.append("the first size is large, with its parameters: it was drawn once, without the probes of the forward")
+        texts.append("the first size with its parameters is large: it has one draw, without the probes of the forward")
     if _asks_more(scope) and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
         seconds = oracle.seconds_of(cases[0])
         texts.append(

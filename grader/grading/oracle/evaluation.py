@@ -13,8 +13,8 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.fewer_bits import rounded_each
 from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.grading.oracle.tensor_core_bits import rounded_each
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"

@@ -8,8 +8,8 @@ import torch
 
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.fewer_bits import cut
 from grader.grading.oracle.pace import Pace
+from grader.grading.oracle.tensor_core_bits import cut
 from grader.grading.oracle.trackers import track
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
