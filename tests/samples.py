@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
+from grader.verdict.profiles import PassLines, Profile, SideProfile
 from grader.verdict.stages import (
     BackwardResult,
     BuildResult,
@@ -86,6 +87,28 @@ def phase(speedup: float, margin: float = 0.9, **fields: Any) -> PhaseTiming:
         ci_high=speedup / margin,
         rounds=8,
         **fields,
+    )
+
+
+def profile(of: Submission | None = None, **fields: Any) -> Profile:
+    """A profile whose sides took a millisecond each."""
+    of = of or submission()
+    side = SideProfile(forward=PassLines(ms=1.0, calls=1))
+    return Profile(
+        **{
+            "submission": of.name,
+            "problem": of.problem_id,
+            "device": Device.CPU,
+            "device_name": "a CPU",
+            "variant": "full",
+            "source_hash": of.source_hash,
+            "problem_hash": problem().source_hash,
+            "created_at": NOON,
+            "grader_version": "0.1.0",
+            "candidate": side,
+            "reference": side,
+            **fields,
+        }
     )
 
 

@@ -347,3 +347,18 @@ def test_a_file_of_tokens_that_cannot_be_used_is_one_line(tmp_path, text, messag
 def test_a_client_needs_no_torch():
     code = "import sys; from grader import Client; sys.exit('torch' in sys.modules or 'sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_profile_is_made_and_stored_and_what_is_refused(serving, tmp_path):
+    with serving() as server, Client(server.address, "anns-own-secret-token") as client:
+        assert client.profile(work("ann", 1)).submission == "ann/scale__v1"
+        loops = AsyncClient(server.address, "anns-own-secret-token")
+        assert asyncio.run(loops.profile(work("ann", 2))).problem == "scale"
+        with pytest.raises(UserError, match="this token is for the author 'ann', not 'bob'"):
+            client.profile(work("bob", 1))
+        with pytest.raises(UserError, match="it ended 2 processes"):
+            client.profile(work("ann", 3, "die"))
+        with pytest.raises(UserError, match="token is wrong"):
+            Client(server.address, "none").profile(work("ann", 1))
+        assert client.grade(source=work("ann", 4)["source"], problem="scale").status == "correct"
+    assert stored(tmp_path, "select source_hash from profiles").total() == 2

@@ -46,6 +46,8 @@ class Request:
     device: Device
     languages: tuple[Language, ...]
     precision: Precision = Precision.FP32
+    profiled: bool = False
+    """Whether its profile is wanted, and no verdict."""
 
 
 def make_request(

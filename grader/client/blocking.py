@@ -1,7 +1,4 @@
-"""Grades on a server from Python, over HTTP, without torch and without a GPU.
-
-It uses the standard library's HTTP client: a batch is one request, and its verdicts are one stream.
-"""
+"""Grades on a server from Python, over HTTP, without torch and without a GPU."""
 
 from __future__ import annotations
 
@@ -9,22 +6,19 @@ import json
 import logging
 import os
 import secrets
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from grader.api import GradesMany
 from grader.catalog.requests import Request, Work
-from grader.errors import GraderError, NotGraded, UserError
+from grader.client.connection import Connection, read
+from grader.errors import NotGraded, UserError
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Problem, Submission, Verdict
+from grader.verdict.profiles import Profile
 from grader.verdict.value import Value
 
 LINES_AT_ONCE = 256
@@ -35,16 +29,10 @@ MOST_BYTES = 16 << 20
 """Bytes of one batch that a server takes."""
 PATIENCE_SECONDS = 600.0
 """Seconds of new tries at a server that does not answer, or has no room: it may be restarting."""
-TIMEOUT_SECONDS = 60.0
-"""Seconds to wait for an answer; a stream sends something every 15 s."""
-_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries; the last is repeated."""
-_TRY_AGAIN = (429, 502, 503, 504)
+PROFILE_SECONDS = 1800.0
+"""Seconds to wait for a profile, which comes after what is being graded."""
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-V = TypeVar("V", bound=Value)
 
 
 class Line(Value):
@@ -78,9 +66,9 @@ class Client(GradesMany):
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         """`token` is by default in the environment variable GRADER_TOKEN; `author` is that of work without one."""
-        self._address = address.rstrip("/")
-        self._token = token if token is not None else os.environ.get("GRADER_TOKEN", "")
-        self._author, self._priority, self._patience = author, priority, patience_seconds
+        token = token if token is not None else os.environ.get("GRADER_TOKEN", "")
+        self._server = Connection(address, token, patience_seconds)
+        self._author, self._priority = author, priority
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -120,6 +108,13 @@ class Client(GradesMany):
                 else:
                     yield line.verdict
 
+    def profile(self, work: Work | Request) -> Profile:
+        """`Grader.profile`, for a problem of the server, which stores it.
+
+        Raises UserError for what the server refuses or cannot profile, GraderError if the server is away.
+        """
+        return self._server.answer(Profile, "POST", "/api/profiles", self._line(work), timeout=PROFILE_SECONDS)
+
     def submit(
         self, work: Iterable[Work | Request], *, key: str | None = None, priority: int | None = None
     ) -> BatchState:
@@ -145,7 +140,7 @@ class Client(GradesMany):
         """Each line of a batch when it has ended, once; `after` is the `ended` of the last one that is known."""
         total = self.state(batch_id).lines
         while after < total:
-            for line in self._patiently(lambda after=after: self._stream(batch_id, after)):  # type: ignore[misc]
+            for line in self._server.patiently(lambda after=after: self._stream(batch_id, after)):  # type: ignore[misc]
                 after = line.ended
                 yield line
 
@@ -189,14 +184,14 @@ class Client(GradesMany):
 
     def _stream(self, batch_id: str, after: int) -> Iterator[Line]:
         """The lines of one connection, which may end early. Raises URLError if there is none."""
-        answer = self._open("GET", f"/{batch_id}/verdicts?after={after}")
+        answer = self._server.open("GET", f"/api/batches/{batch_id}/verdicts?after={after}")
 
         def lines() -> Iterator[Line]:
             with closing(answer):
                 try:
                     for text in answer:
                         if text.strip() and text.endswith(b"\n"):
-                            yield _read(Line, text)
+                            yield read(Line, text)
                 except (OSError, HTTPException):  # a connection that broke: `lines` asks again
                     return
 
@@ -205,36 +200,7 @@ class Client(GradesMany):
     def _state(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> BatchState:
-        def ask() -> BatchState:
-            with closing(self._open(method, path, body, headers)) as answer:
-                return _read(BatchState, answer.read())
-
-        return self._patiently(ask)
-
-    def _open(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        sent = {"Authorization": f"Bearer {self._token}", **(headers or {})}
-        request = urllib.request.Request(f"{self._address}/api/batches{path}", data=body, headers=sent, method=method)
-        return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """The answer, asked for again while the server is away or busy. Raises UserError, GraderError."""
-        until, tries = time.monotonic() + self._patience, 0
-        while True:
-            wait = _PAUSES[min(tries, len(_PAUSES) - 1)]
-            tries += 1
-            try:
-                return ask()
-            except urllib.error.HTTPError as error:
-                with closing(error):
-                    detail = _detail(error)
-                if error.code not in _TRY_AGAIN:
-                    raise UserError(detail) from None
-                wait = max(wait, float(error.headers.get("Retry-After") or 0.0))
-            except (OSError, HTTPException) as error:  # among them URLError and a timeout
-                detail = f"{self._address} does not answer ({getattr(error, 'reason', error)})"
-            if time.monotonic() + wait > until:
-                raise GraderError(f"{detail}; tried for {self._patience:g} s")
-            time.sleep(wait)
+        return self._server.answer(BatchState, method, f"/api/batches{path}", body, headers)
 
     def _fields(self, work: Work | Request) -> dict[str, object]:
         fields: dict[str, object]
@@ -262,19 +228,3 @@ class Client(GradesMany):
 
 _NAMES = {"author", "label", "sample", "precision", "source"}
 """The fields of a submission that a line may have."""
-
-
-def _read(kind: type[V], text: bytes) -> V:
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        raise GraderError(f"the server is of another version: {error.errors()[0]['msg']}; install the same") from error
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
-    """The server's sentence."""
-    text = error.read(1 << 16).decode(errors="replace")
-    try:
-        return str(json.loads(text)["detail"])
-    except (ValueError, TypeError, LookupError):
-        return text.strip().partition("\n")[0] or f"HTTP status {error.code}"

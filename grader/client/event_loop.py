@@ -13,6 +13,7 @@ from grader.catalog.requests import Request, Work
 from grader.client.blocking import Client, Line
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
+from grader.verdict.profiles import Profile
 
 
 class AsyncClient:
@@ -40,6 +41,10 @@ class AsyncClient:
         async with aclosing(self._client.agrade_many(work)) as verdicts:
             async for verdict in verdicts:
                 yield verdict
+
+    async def profile(self, work: Work | Request) -> Profile:
+        """`Client.profile`, while the event loop goes on."""
+        return await asyncio.to_thread(self._client.profile, work)
 
     async def submit(self, work: Iterable[Work | Request], **given: Any) -> BatchState:
         """`Client.submit`, while the event loop goes on."""

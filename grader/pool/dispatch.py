@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from grader.catalog.requests import Request
 from grader.errors import DeviceError, GraderError, NotGraded
@@ -17,6 +17,7 @@ from grader.pool.blame import crashed
 from grader.pool.fair import FairQueue
 from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
 from grader.verdict.models import Device, Environment, Settings, Verdict
+from grader.verdict.profiles import Profile
 
 MOST_LOSSES = 2
 """Processes that end while they grade one submission until it counts as `crashed`: one may have ended by chance."""
@@ -32,7 +33,7 @@ class Task:
 
     request: Request
     priority: int = 0
-    future: Future[Verdict] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     losses: list[str] = field(default_factory=list)
     """Endings of the processes that graded it."""
     lost_at: set[str] = field(default_factory=set)
@@ -83,8 +84,8 @@ class Dispatcher:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, request: Request, priority: int = 0) -> Future[Verdict]:
-        """The verdict to come; a future that is cancelled before its turn is not graded. Raises GraderError."""
+    def submit(self, request: Request, priority: int = 0) -> Future[Any]:
+        """The verdict or the profile to come; cancelled before its turn, it is not begun. Raises GraderError."""
         task = Task(request, priority)
         with self._changed:
             if self._failure is not None:
@@ -219,7 +220,7 @@ class Dispatcher:
         """Places that wait for a request, or will: they come before those that would only prepare for it."""
         return sum(state.state != "set aside" and state.under_way is None for state in self._states.values())
 
-    def _settle(self, place: Place, held: Held, number: int, answer: Verdict | Exception) -> None:
+    def _settle(self, place: Place, held: Held, number: int, answer: Verdict | Profile | Exception) -> None:
         expected, task = held[0]
         if number != expected:
             raise PlaceLost(f"answered request {number} instead of {expected}", outside=True)
@@ -227,10 +228,10 @@ class Dispatcher:
             held.popleft()
             under_way = held[0][1].request.submission.name if held else None
             self._note(place, graded=self._states[place.name].graded + 1, under_way=under_way)
-        if isinstance(answer, Verdict):
-            task.future.set_result(answer)
-        else:
+        if isinstance(answer, Exception):
             task.future.set_exception(answer)
+        else:
+            task.future.set_result(answer)
 
     def _take_back(self, place: Place, held: Held, lost: PlaceLost) -> None:
         """Put what the place held back at the head of the queue; the one in hand may have ended it."""
@@ -254,7 +255,9 @@ class Dispatcher:
                 task.future.set_exception(failure)
         if late is not None:
             late.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
-        if condemned is not None:
+        if condemned is not None and condemned.request.profiled:
+            condemned.future.set_exception(NotGraded(f"it ended {len(condemned.losses)} processes"))
+        elif condemned is not None:
             request = condemned.request
             environment = self._ready[place.name].environments[request.device]
             condemned.future.set_result(crashed(request, self._settings(request), environment, condemned.losses))

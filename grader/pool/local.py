@@ -20,6 +20,7 @@ from grader.pool import logs
 from grader.pool.messages import Answer, Setup, Stop, Work
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.verdict.models import Verdict
+from grader.verdict.profiles import Profile
 
 START_SECONDS = 300.0
 """Most time for a process to import torch and start its first sandbox, on a slow disk. A choice."""
@@ -70,18 +71,14 @@ class ProcessPlace:
         """Raises PlaceLost."""
         self._write(Work.of(number, request).model_dump_json())
 
-    def receive(self, seconds: float) -> tuple[int, Verdict | Exception] | None:
+    def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """Raises PlaceLost."""
         answer = self._answer(seconds)
         if answer is None:
             return None
         if answer.device_fault is not None:
             raise PlaceLost(f"no longer works: {answer.device_fault}")
-        assert answer.number is not None, "an answer has its request's number"
-        if answer.verdict is not None:
-            return answer.number, answer.verdict
-        assert answer.trouble is not None, "an answer has a verdict or says why not"
-        return answer.number, answer.trouble.exception()
+        return answer.result()
 
     def stop(self, number: int) -> None:
         """Have a request that it holds end at its next job."""

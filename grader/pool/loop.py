@@ -11,8 +11,9 @@ from typing import Protocol
 
 from grader.catalog.requests import Request
 from grader.options import GraderOptions
-from grader.pool.messages import Answer, Trouble, Work
+from grader.pool.messages import Answer, Work
 from grader.verdict.models import Device, Environment, Status, Verdict
+from grader.verdict.profiles import Profile
 
 
 class Engine(Protocol):
@@ -20,6 +21,9 @@ class Engine(Protocol):
 
     def grade_many(self, work: Iterable[Request]) -> Generator[Verdict, None, None]:
         """Verdicts in the order of the work."""
+
+    def profile(self, work: Request) -> Profile:
+        """A submission beside its reference."""
 
     def environment_for(self, work: Request) -> Environment:
         """The environment of its verdict."""
@@ -76,16 +80,19 @@ class GradingLoop:
         """Grade until the end, or until the device fails, which is the last answer."""
         while (first := self._next.popleft() if self._next else self._arriving.get()) is not None:
             try:
+                if first.profiled:
+                    self._profile(first)
+                    continue
                 for verdict in self._engine.grade_many(self._arrived(first)):
                     fault = self._fault(verdict)
                     if fault is not None:
                         self._answer(Answer(device_fault=fault))
                         return
-                    self._answer(Answer(number=self._answered(), verdict=verdict))
+                    self._answer(Answer.of(self._answered(), verdict))
             except Exception as error:
                 if not self._taken:
                     raise
-                self._answer(Answer(number=self._answered(), trouble=Trouble.of(error)))
+                self._answer(Answer.of(self._answered(), error))
                 self._next.extend(self._taken)
                 self._taken.clear()
 
@@ -96,6 +103,15 @@ class GradingLoop:
             self._taken.append(work)
             yield self._begun(work)
             work = self._another()
+            if work is not None and work.profiled:
+                self._next.appendleft(work)
+                return
+
+    def _profile(self, work: Work) -> None:
+        """A profile stands between gradings: neither is prepared while the other runs."""
+        self._taken.append(work)
+        profile = self._engine.profile(self._begun(work))
+        self._answer(Answer.of(self._answered(), profile))
 
     def _begun(self, work: Work) -> Request:
         request = work.request()

@@ -11,6 +11,7 @@ from grader.options import GraderOptions
 from grader.pool.place import Ready
 from grader.verdict.models import Device, Problem, Submission, Verdict
 from grader.verdict.precision import Precision
+from grader.verdict.profiles import Profile
 from grader.verdict.value import Value
 
 _KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError, NotGraded, Cancelled)}
@@ -26,6 +27,7 @@ class Work(Value):
     device: Device
     languages: tuple[str, ...]
     precision: Precision
+    profiled: bool = False
 
     @classmethod
     def of(cls, number: int, request: Request) -> Work:
@@ -37,12 +39,13 @@ class Work(Value):
             device=request.device,
             languages=request.languages,
             precision=request.precision,
+            profiled=request.profiled,
         )
 
     def request(self) -> Request:
         """The request that it carries."""
         languages = cast(tuple[Language, ...], self.languages)
-        return Request(self.problem, self.submission, self.device, languages, self.precision)
+        return Request(self.problem, self.submission, self.device, languages, self.precision, self.profiled)
 
 
 class Stop(Value):
@@ -101,9 +104,28 @@ class Answer(Value):
     number: int | None = None
     ready: Ready | None = None
     verdict: Verdict | None = None
+    profile: Profile | None = None
     trouble: Trouble | None = None
     """With a number, the exception of that request; without one, no place can start."""
     device_fault: str | None = None
     """Why the device no longer works."""
     log: dict[str, object] | None = None
     """Attributes of a record that the process logged."""
+
+    @classmethod
+    def of(cls, number: int, result: Verdict | Profile | Exception) -> Answer:
+        """The answer to a request."""
+        if isinstance(result, Verdict):
+            return cls(number=number, verdict=result)
+        if isinstance(result, Profile):
+            return cls(number=number, profile=result)
+        return cls(number=number, trouble=Trouble.of(result))
+
+    def result(self) -> tuple[int, Verdict | Profile | Exception]:
+        """The number of a request, and what came of it."""
+        assert self.number is not None, "an answer has its request's number"
+        found = self.verdict or self.profile
+        if found is not None:
+            return self.number, found
+        assert self.trouble is not None, "an answer has a verdict or a profile, or says why not"
+        return self.number, self.trouble.exception()

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from grader.catalog.requests import Request
 from grader.verdict.models import Device, Environment, Verdict
+from grader.verdict.profiles import Profile
 from grader.verdict.value import Value
 
 
@@ -66,7 +67,7 @@ class Place(Protocol):
     def send(self, number: int, request: Request) -> None:
         """Hand over a request. It is answered in the order of sending. Raises PlaceLost."""
 
-    def receive(self, seconds: float) -> tuple[int, Verdict | Exception] | None:
+    def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """The next answer, by its request's number; None if there is none within so many seconds.
 
         Raises PlaceLost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from grader.pool.host import GpuChoice, host_places
 from grader.pool.place import Place, PlaceState
 from grader.pool.stream import Stream
 from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
+from grader.verdict.profiles import Profile
 
 ENGINE = "grader.api:open_grader"
 HANG_SECONDS = 1800.0
@@ -29,9 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class GraderPool(GradesMany):
-    """One process for each GPU, or several for the CPU: a context manager.
-
-    It has the methods of `Grader` except `profile`.
+    """A `Grader` with a process for each GPU, or several for the CPU: a context manager.
 
         with GraderPool(gpus="all", quick=True) as pool:
             for verdict in pool.grade_many(work):  # in the order in which they are reached
@@ -112,6 +112,14 @@ class GraderPool(GradesMany):
         is kept in memory.
         """
         return self._dispatcher.submit(self.request(work), priority)
+
+    def profile(self, work: Work | Request) -> Profile:
+        """`Grader.profile`, at the first place that is free.
+
+        Raises NotGraded if the submission ends two processes.
+        """
+        profile: Profile = self._dispatcher.submit(replace(self.request(work), profiled=True)).result()
+        return profile
 
     def stop(self, request: Request) -> None:
         """End a request at its next job, or before it begins: `results` has Cancelled for it."""

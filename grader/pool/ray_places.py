@@ -23,6 +23,7 @@ from grader.pool.messages import Answer, Setup, Trouble, Work
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.pool.ray_builds import BuildTasks, keep_bundle
 from grader.verdict.models import Device, Verdict
+from grader.verdict.profiles import Profile
 
 ANSWER_SECONDS = 10.0
 """For the head node to accept a connection. A choice."""
@@ -113,12 +114,7 @@ class RemotePlace:
     def receive(self, seconds: float) -> str | None:
         """The next `Answer`; None if there is none yet. Raises PlaceLost."""
         answer = self._place.receive(seconds)
-        if answer is None:
-            return None
-        number, result = answer
-        if isinstance(result, Verdict):
-            return Answer(number=number, verdict=result).model_dump_json(exclude_none=True)
-        return Answer(number=number, trouble=Trouble.of(result)).model_dump_json(exclude_none=True)
+        return None if answer is None else Answer.of(*answer).model_dump_json(exclude_none=True)
 
     def _hand_over(self) -> None:
         """The requests in the order of arrival, each after its build."""
@@ -162,17 +158,12 @@ class RayPlace:
         bundle = [] if self._builds is None else self._builds.start(request)
         self._get(actor.send.remote(Work.of(number, request).model_dump_json(), bundle), GRACE_SECONDS)
 
-    def receive(self, seconds: float) -> tuple[int, Verdict | Exception] | None:
+    def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """Raises PlaceLost."""
         line = self._get(self._alive().receive.remote(seconds), seconds + GRACE_SECONDS)
         if line is None:
             return None
-        answer = Answer.model_validate_json(line)
-        assert answer.number is not None, "an answer has its request's number"
-        if answer.verdict is not None:
-            return answer.number, answer.verdict
-        assert answer.trouble is not None, "an answer has a verdict or says why not"
-        return answer.number, answer.trouble.exception()
+        return Answer.model_validate_json(line).result()
 
     def stop(self, number: int) -> None:
         """Have a request that it holds end at its next job."""

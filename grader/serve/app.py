@@ -18,7 +18,7 @@ from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
 from grader.report.machine import escaped_json
 from grader.report.site.pages import Frame
-from grader.serve import batches, live, metrics, submit
+from grader.serve import batches, live, metrics, profiles, submit
 from grader.serve.api import api
 from grader.serve.guard import Guard, TooLarge
 from grader.serve.intake import Intake
@@ -70,6 +70,7 @@ def make_app(
     if intake:
         app.include_router(submit.submissions(intake, frame))
         app.include_router(batches.batches(intake, stopping))
+        app.include_router(profiles.profiles(intake))
     app.add_middleware(
         Guard, hosts=hosts, most_bytes=lambda path: batches.MOST_BYTES if path == batches.PATH else _MOST_BYTES
     )

@@ -11,7 +11,7 @@ from fastapi import HTTPException
 from db.batches import NewLine
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.problems import Catalog
-from grader.catalog.requests import UNKNOWN_AUTHOR, RequestReader
+from grader.catalog.requests import UNKNOWN_AUTHOR, Pair, RequestReader
 from grader.errors import UserError
 from grader.options import GraderOptions
 from grader.serve.service import GradingService, QueueFull
@@ -72,6 +72,13 @@ class Intake:
             raise HTTPException(503, _BUSY, {"Retry-After": str(RETRY_SECONDS)}) from full
         except UserError as error:
             raise HTTPException(422, str(error)) from error
+
+    def pair(self, owner: Owner, body: bytes) -> Pair:
+        """The problem and the submission of one line of JSON. Raises UserError."""
+        line = self._line(body, owner)
+        if line.message is not None:
+            raise UserError(line.message)
+        return self._reader.from_json(line.text.encode(), {})
 
     def fault(self, fields: Mapping[str, object]) -> tuple[int, str] | None:
         """Why one submission is refused, with its HTTP status."""

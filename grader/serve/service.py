@@ -13,6 +13,7 @@ from db import Claims, Keeper, Store
 from db.batches import CANCELLED, Batches, NewLine, Waiting
 from db.patience import Patience
 from db.presence import Work
+from db.profiles import save_profile
 from grader.batch import Batch
 from grader.batch.pace import Pace
 from grader.catalog.problems import Catalog
@@ -22,6 +23,7 @@ from grader.pool import GraderPool
 from grader.pool.fair import FairQueue
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
+from grader.verdict.profiles import Profile
 
 MOST_WAITING = 100_000
 """Lines that wait, of all authors together; with more, the server takes none. A choice: some 50 MB of numbers."""
@@ -46,7 +48,7 @@ class GradingService:
     def __init__(
         self, database: str, catalog: Catalog, open_pool: Callable[[], GraderPool], say: Callable[[str], None]
     ) -> None:
-        """The pool is opened for the first line. `say` prints a line for the user."""
+        """The pool is opened for the first line or profile. `say` prints a line for the user."""
         self._reader, self._open_pool, self._say = RequestReader(catalog), open_pool, say
         self.store = Store.open(database)
         self.batches = Batches(self.store)
@@ -58,7 +60,7 @@ class GradingService:
         self._under_way: dict[int, Waiting] = {}
         self._versions = Counter[str]()
         """Number of changes to each batch, by which a stream sees that there is something new."""
-        self._closing = False
+        self._closing = self._pool_wanted = False
         self._pace = Pace()
         self.fault: str | None = None
         """Why nothing can be graded any more."""
@@ -115,6 +117,22 @@ class GradingService:
         self._end(batch_id, ended, message=CANCELLED)
         self._stop(set(ended))
 
+    def profile(self, pair: Pair) -> Profile:
+        """The profile of one submission, stored.
+
+        Raises UserError, NotGraded, and GraderError if the server stops.
+        """
+        with self._changed:
+            self._pool_wanted = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closing or self.fault or self.pool)
+            if self._closing or self.fault or self.pool is None:
+                raise GraderError(self.fault or "the server stops; ask again")
+            pool = self.pool
+        profile = pool.profile(pair)
+        save_profile(self.store, profile)
+        return profile
+
     def version(self, batch_id: str) -> int:
         """Changes when a line of the batch ends."""
         return self._versions[batch_id]
@@ -162,7 +180,7 @@ class GradingService:
 
     def _work(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._queue)
+            self._changed.wait_for(lambda: self._closing or self._queue or self._pool_wanted)
             if self._closing:
                 return
         with suppress(SystemExit):
@@ -170,13 +188,16 @@ class GradingService:
                 self._grade()
             except Exception as error:
                 if not self._is_closing():
-                    self.fault = str(error) or type(error).__name__
+                    with self._changed:
+                        self.fault = str(error) or type(error).__name__
+                        self._changed.notify_all()
                     self.warn(f"nothing is graded any more: {self.fault}; what waits is kept for the next start")
 
     def _grade(self) -> None:
         with self.store.run(sys.argv[1:]) as run, self._open_pool() as pool:
             with self._changed:
                 self.pool = pool
+                self._changed.notify_all()
             self._pace.places = pool.places
             claims = Claims(self.store, run, self.warn, status=self._doing, cancelled=self._asked_to_cancel)
             with claims:

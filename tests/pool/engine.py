@@ -48,6 +48,10 @@ class CheapGrader(FakeGrader):
         self._lost = verdict.status is Status.GRADER_ERROR
         return verdict
 
+    def profile(self, request):
+        self.grade(request)
+        return samples.profile(request.submission)
+
     def _wait(self, request, done):
         """Wait until it is done. Raises Cancelled if the request is stopped meanwhile."""
         while not done():

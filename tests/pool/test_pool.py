@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from grader import Grader, GraderPool, Status, UserError
-from grader.errors import Cancelled, DeviceError, GraderError
+from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
 from grader.pool.host import chosen, shared_cores
 from grader.pool.pool import ENGINE
 from grader.verdict.precision import Precision
@@ -327,6 +327,30 @@ def test_real_gradings_on_two_workers(said):
     assert sorted(verdict.status for verdict in statuses.values()) == [Status.CORRECT, Status.WRONG_OUTPUT]
     assert {verdict.environment.host for verdict in statuses.values()} == {os.uname().nodename}
     assert said == []
+
+
+def test_a_profile_comes_between_gradings_in_its_turn(said):
+    with pool(said, workers=1) as one:
+        before, after = (one.submit(work(name, "sleep: 0.3")) for name in ("before", "after"))
+        assert one.profile(work("ann")).submission == "ann/scale"
+        assert before.done()
+        assert one.grade_many([work("last")]).__next__().author == "last"
+        assert after.result().author == "after"
+
+
+def test_a_submission_that_ends_processes_has_no_profile(said):
+    with pool(said) as two, pytest.raises(NotGraded, match="it ended 2 processes"):
+        two.profile(work("deadly", "die"))
+
+
+def test_a_real_profile_and_why_there_is_none(said):
+    right = (CASES / "honest_plain" / "scale_bias_relu.py").read_text()
+    options = {"engine": ENGINE, "device": "cpu", "workers": 1, "problems": [CASES / "problems"]}
+    with pool(said, **options) as one:
+        profile = one.profile(("scale_bias_relu", right))
+        assert {"aten::mul", "aten::relu"} <= {kernel.name for kernel in profile.candidate.forward.kernels}
+        with pytest.raises(UserError, match="not here"):
+            one.profile(("scale_bias_relu", "raise ValueError('not here')\n" + right))
 
 
 SLEEPY = """

@@ -2,7 +2,7 @@
 
 from grader.report.profile import profile_in_full
 from grader.verdict.models import Device
-from grader.verdict.profiles import Amount, KernelLine, OperatorLine, PassLines, PeakRates, Profile, SideProfile
+from grader.verdict.profiles import Amount, KernelLine, OperatorLine, PassLines, PeakRates, SideProfile
 from tests import samples
 from tests.report.test_text import HOSTILE, printed
 
@@ -29,16 +29,9 @@ def gpu_profile(name="void fused<float>(float*)"):
     copied = OperatorLine(name="copy_", calls=1, kernels=2, ms=2.0, work=amount)
     theirs = PassLines(ms=2.0, calls=2, work=amount, kernels=(kernel("copy", 2.0, work=amount, operator="copy_"),))
     theirs = theirs.model_copy(update={"operators": (copied,)})
-    return Profile(
-        submission="ann/scale",
-        problem="scale",
+    return samples.profile(
         device=Device.CUDA,
         device_name="NVIDIA H200",
-        variant="full",
-        source_hash="s",
-        problem_hash="p",
-        created_at=samples.NOON,
-        grader_version="0.1.0",
         peaks=PeakRates(bytes=4.2e12, float32=5e13, tf32=4e14),
         candidate=SideProfile(forward=mine),
         reference=SideProfile(forward=theirs, trouble="its backward raised"),

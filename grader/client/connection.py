@@ -1,0 +1,97 @@
+"""Requests to a server, sent again while it is away or has no room.
+
+It uses the standard library's HTTP client: a batch is one request, and its verdicts are one stream.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from http.client import HTTPException
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from grader.errors import GraderError, UserError
+from grader.verdict.value import Value
+
+TIMEOUT_SECONDS = 60.0
+"""Seconds to wait for an answer; a stream sends something every 15 s."""
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between tries; the last is repeated."""
+_TRY_AGAIN = (429, 502, 503, 504)
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Value)
+
+
+class Connection:
+    """A server's address with a token. Nothing is kept open between requests."""
+
+    def __init__(self, address: str, token: str, patience_seconds: float) -> None:
+        """`patience_seconds` is the time for new tries of one request."""
+        self._address, self._token, self._patience = address.rstrip("/"), token, patience_seconds
+
+    def answer(self, kind: type[V], *request: Any, timeout: float = TIMEOUT_SECONDS) -> V:
+        """The answer to a request with the arguments of `open`. Raises UserError, GraderError."""
+
+        def ask() -> V:
+            with closing(self.open(*request, timeout=timeout)) as answer:
+                return read(kind, answer.read())
+
+        return self.patiently(ask)
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Any:
+        """The response to one request, to read. Raises OSError, of which URLError is one."""
+        sent = {"Authorization": f"Bearer {self._token}", **(headers or {})}
+        request = urllib.request.Request(self._address + path, data=body, headers=sent, method=method)
+        return urllib.request.urlopen(request, timeout=timeout)
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while the server is away or busy. Raises UserError, GraderError."""
+        until, tries = time.monotonic() + self._patience, 0
+        while True:
+            wait = _PAUSES[min(tries, len(_PAUSES) - 1)]
+            tries += 1
+            try:
+                return ask()
+            except urllib.error.HTTPError as error:
+                with closing(error):
+                    detail = _detail(error)
+                if error.code not in _TRY_AGAIN:
+                    raise UserError(detail) from None
+                wait = max(wait, float(error.headers.get("Retry-After") or 0.0))
+            except (OSError, HTTPException) as error:  # among them URLError and a timeout
+                detail = f"{self._address} does not answer ({getattr(error, 'reason', error)})"
+            if time.monotonic() + wait > until:
+                raise GraderError(f"{detail}; tried for {self._patience:g} s")
+            time.sleep(wait)
+
+
+def read(kind: type[V], text: bytes) -> V:
+    """A value that the server sent. Raises GraderError if it is of another version."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise GraderError(f"the server is of another version: {error.errors()[0]['msg']}; install the same") from error
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """The server's sentence."""
+    text = error.read(1 << 16).decode(errors="replace")
+    try:
+        return str(json.loads(text)["detail"])
+    except (ValueError, TypeError, LookupError):
+        return text.strip().partition("\n")[0] or f"HTTP status {error.code}"
