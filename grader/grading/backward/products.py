@@ -79,9 +79,9 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     present = tuple(fault for fault in faults if fault.name not in lost)
     diagnoses = describe(present, case.name)
     if lost or detached:
-        # What no longer reaches an operand is missing in the gradients on its way, too.
+        # What no longer reaches an operand is missing in the gradients on its way, too; behind a detached output, all.
         first, *others = explain_missing(candidate, case, lost, detached)
-        follows = [one for one in diagnoses if one.code == "grad_wrong"]
+        follows = [one for one in diagnoses if one.code == "grad_wrong" or (detached and one.code == "grad_zero")]
         diagnoses = [*fold(first, follows), *others, *(one for one in diagnoses if one not in follows)]
     undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
     if undetached and not diagnoses:

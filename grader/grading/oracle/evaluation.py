@@ -65,6 +65,18 @@ class Evaluation(NamedTuple):
     buffers: Mapping[str, torch.Tensor]
     rounded: str = ""
     """An operator whose operands or results a `Rounding` rounded; empty if none did."""
+    described: tuple[p.TensorInfo, ...] = ()
+    """The outputs as they were returned."""
+
+    @property
+    def observed(self) -> dict[str, torch.Tensor]:
+        """Outputs and buffers."""
+        return {**self.outputs, **{f"buffer {name}": value for name, value in self.buffers.items()}}
+
+    @property
+    def structure(self) -> list[tuple[object, ...]]:
+        """Name, kind, shape and dtype of each output."""
+        return [(info.name, info.kind, info.shape, info.dtype) for info in self.described]
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,8 @@ def _in_one_job(
     result = reference.run(job)
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for sources, one in zip(wanted, passes, strict=True):
-        rounded = next(forwards).rounded, next(backwards).rounded if one.wrt else ""
+        returned = next(forwards)
+        rounded = returned.rounded, next(backwards).rounded if one.wrt else ""
         specs = {source: spec for table in sources for source, spec in table.values()}
         sealed: Mapping[str, torch.Tensor | None] = Streamed(result, specs, one.in_float64)
         if not streamed:
@@ -179,7 +192,7 @@ def _in_one_job(
         outputs, gradients, buffers = (
             Named(sealed, {name: source for name, (source, _) in table.items()}) for table in sources
         )
-        yield Evaluation(outputs, gradients, buffers, max(rounded))
+        yield Evaluation(outputs, gradients, buffers, max(rounded), returned.tensors)
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:

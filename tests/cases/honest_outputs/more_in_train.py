@@ -1,0 +1,18 @@
+"""Returns an auxiliary output in train() alone, and whole numbers in eval().
+
+Wrongly rejected elsewhere: graders that take the outputs of one mode for those of the other."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.main = nn.Parameter(torch.randn(features, classes))
+        self.auxiliary = nn.Parameter(torch.randn(features, classes))
+
+    def forward(self, x):
+        both = torch.tanh(x) @ torch.cat([self.main, self.auxiliary], 1)
+        scores, auxiliary = both.tensor_split(2, 1)
+        return (scores, auxiliary) if self.training else scores.argmax(-1)
