@@ -66,9 +66,16 @@ def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, 
     ours, theirs = (before + (after - before) / momentum for after in (actual, right))
     multiple, other_apart = _fit(ours, theirs)
     if min(apart, other_apart) > REDUCED_PRECISION:
+        more, beside = _fit(actual - right, before)
+        if beside < REDUCED_PRECISION:
+            kept = 1 - momentum
+            text = f"updated with {kept + more:.4g} of the old value for {kept:.4g}"
+            return Update(text, f"multiply the old value by {kept:.4g}")
         largest = float((ours - theirs).abs().max())
         return Update(f"updated from other statistics, off by up to {largest:.4g}", "compute them over the same set")
-    return _other_momentum(share * momentum, momentum) if apart <= other_apart else _other_statistic(multiple)
+    return (
+        _other_momentum(share * momentum, momentum) if apart <= other_apart else _other_statistic(case, right, multiple)
+    )
 
 
 def _other_momentum(own: float, momentum: float) -> Update:
@@ -82,16 +89,18 @@ def _other_momentum(own: float, momentum: float) -> Update:
     return Update(text, f"use momentum {momentum:.4g}")
 
 
-def _other_statistic(factor: float) -> Update:
-    """The momentum is right, and the statistic is a multiple of the right one."""
+def _other_statistic(case: Case, right: torch.Tensor, factor: float) -> Update:
+    """The share of the old value is right, and the statistic is a multiple of the right one."""
+    tensors = (*case.inputs, *(expected.reference64 for expected in case.outputs.values()))
+    sizes = {value.numel() / right.numel() for value in tensors if isinstance(value, torch.Tensor)}
     count = 1 / (1 - factor) if factor < 1 else factor / (factor - 1)
     text = f"updated from {factor:.6g} times the reference's statistic"
-    if count > 1 and abs(count - round(count)) < 0.02 * count**0.5:
+    if round(count) in sizes and abs(count - round(count)) < 0.02 * count**0.5:
         ratio = "(n - 1)/n" if factor < 1 else "n/(n - 1)"
         ours, theirs = ("biased", "unbiased") if factor < 1 else ("unbiased", "biased")
         text += f", which is {ratio} for n = {round(count)}: the {ours} variance for the {theirs}"
         return Update(text, f"update it with the {theirs} variance")
-    return Update(text, "compute the statistic as the reference does")
+    return Update(text, "compute the statistic, and weigh it, as the reference does")
 
 
 def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> float | None:
