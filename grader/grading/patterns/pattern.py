@@ -22,6 +22,10 @@ wrong explanation of FREE elements leaves by chance."""
 FREE = 4
 """Elements for each fitted number, and elements inside and outside of a region: with fewer, an explanation fits by
 chance."""
+CORRELATION = 0.5
+"""Of an error with a rounding, from which it is that rounding's; of a gradient with a term, from which that is a part.
+A choice: of a hundred elements, tensors that have nothing to do with each other correlate by less than that in all but
+one of a million pairs."""
 
 
 @dataclass(frozen=True)

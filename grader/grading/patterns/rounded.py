@@ -18,7 +18,7 @@ from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import Format, Rounded, roundings
-from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, factor, norm, number
+from grader.grading.patterns.pattern import CORRELATION, MAX_ELEMENTS, Pattern, factor, norm, number
 from grader.verdict.precision import TF32_BITS, Precision
 
 FORMATS = {
@@ -27,9 +27,6 @@ FORMATS = {
     "TensorFloat-32": Format(TF32_BITS, cut=True),
 }
 """Narrower types by what a message calls them."""
-CORRELATION = 0.5
-"""Of an error with a rounding, from which it is that rounding's. A choice: of a hundred elements, errors that have
-nothing to do with each other correlate by less than that in all but one of a million pairs."""
 
 
 class _Suspect(NamedTuple):

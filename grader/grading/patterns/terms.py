@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.patterns.pattern import FREE, Known, Pattern, Subject, factor, norm, number
+from grader.grading.patterns.pattern import CORRELATION, FREE, Known, Pattern, Subject, factor, norm, number
 
 
 def single_term(subject: Subject) -> Pattern | None:
@@ -21,13 +21,25 @@ def single_term(subject: Subject) -> Pattern | None:
     for term in terms:
         a = factor(subject.actual, term.value)
         if norm(term.value) and subject.explained(subject.actual - a * term.value):
-            shown = _multiple(a, term.name)
-            return Pattern(f"is {shown} alone", f"apply the rest of the derivative: {term.name} is a part of it")
+            return Pattern(f"is {_multiple(a, term.name)} alone", _due_instead(subject, term, terms))
     for term in terms:
         a = factor(subject.error, term.value)
         if norm(term.value) and subject.explained(subject.error - a * term.value):
             return _too_much(a, term.name)
     return None
+
+
+def _due_instead(subject: Subject, term: Known, terms: Sequence[Known]) -> str:
+    """The remedy for a tensor that is a multiple of one term alone."""
+    for other in terms:
+        b = factor(subject.right, other.value)
+        if norm(other.value) and subject.explained(subject.right - b * other.value, subject.right):
+            due = _multiple(b, other.name)
+            return f"return {due}" if other.name != term.name else f"return {due}, broadcast along another dimension"
+    correlation = float((term.value * subject.right).sum()) / (norm(term.value) * norm(subject.right) + 1e-300)
+    if abs(correlation) > CORRELATION:
+        return f"apply the rest of the derivative: {term.name} is a part of it"
+    return "compare its formula with the derivative's, term by term"
 
 
 def _too_much(a: float, name: str) -> Pattern:

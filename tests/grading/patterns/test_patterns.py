@@ -1,5 +1,7 @@
 """Patterns of wrong gradients: each is found, and none is found in rounding or in noise."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
 from grader.grading.patterns.search import SEARCHES, at_ties
+from grader.grading.patterns.terms import single_term
 
 ROWS, COLUMNS = 12, 16
 
@@ -187,3 +190,21 @@ def test_a_fault_at_ties_is_named_though_the_runs_chose_all_but_one_of_them(miss
     subject = Subject(None, 2 * right, expected, "input[0]", ["x"])
     found = at_ties(subject)
     assert (found is not None) is named
+
+
+def test_a_term_that_is_no_part_of_the_gradient_is_not_called_one():
+    """Square tensors: a sum over the wrong dimension has the right shape."""
+    side = 14
+    x, g = (torch.randn(side, side).double() for _ in range(2))
+    case = SimpleNamespace(
+        cotangents={"output": g.float()},
+        inputs=(x.float(),),
+        state={},
+        outputs={},
+        gradients={},
+        operand_names={"input[0]": "x"},
+    )
+    expected = Expected("s", (side,), torch.float32, (g * x).sum(1), 1e-6, 1e-7, 1.0)
+    found = single_term(Subject(case, 3 * (g * x).sum(0), expected, "s", ["x"]))
+    assert found.text == "is 3 times the sum over dimension 0 of grad_output * `x` alone"
+    assert found.remedy == "return the sum over dimension 1 of grad_output * `x`"
