@@ -22,6 +22,12 @@ MAX_LISTED = 8
 LOG_TAIL_CHARACTERS = 16 << 10
 """Last characters of a build log or of a lost worker's output that a verdict keeps: a hundred lines or more."""
 
+VARIES = (
+    "look for a missing __syncthreads(), a race between threads, memory that is read before it is written, or random "
+    "numbers that the reference does not draw"
+)
+"""The remedy for what differs between equal calls."""
+
 KILLED_CHILD = ("Killed signal terminated", "signal 9", "SIGKILL", "by signal: Killed", "was terminated abruptly")
 """Parts of what gcc, its linker, nvcc, Python's subprocess and process pools, and torch say of a killed process."""
 

@@ -24,6 +24,13 @@ def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProdu
     judged = judge_products(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged
-    run_on = Cases(first=case, second=case, constant=case, keeps_outputs=False, seconds=oracle.budget.experiment)
+    run_on = Cases(
+        first=case,
+        second=case,
+        others=lambda: case.inputs,
+        constant=case,
+        keeps_outputs=False,
+        seconds=oracle.budget.experiment,
+    )
     linear = [one for one in experiments("post-check", "train") if one.code == LINEAR]
     return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

@@ -11,7 +11,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose, errors_first, fold
+from grader.grading.outcome import VARIES, Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded import reference_inconsistent, with_own_values
 from grader.verdict.models import Diagnosis
 
@@ -75,7 +75,7 @@ def wrong_once(*diagnoses: Diagnosis) -> Diagnosis:
     race = diagnose(
         "nondeterministic_grad",
         "what one call gets wrong is right when the same calls are made again",
-        remedy="look for a missing __syncthreads(), a race between threads, or memory read before it is written",
+        remedy=VARIES,
         severity="error",
     )
     return fold(race, diagnoses)[0]

@@ -142,7 +142,7 @@ def add_forward(
             grad=True,
             frozen=tuple(frozen),
             side_stream=side_stream,
-            seed=case.forward_seed or 0,
+            seed=case.call_seed(),
             clone_inputs=case.clone_inputs,
         )
     )

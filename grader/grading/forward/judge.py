@@ -117,7 +117,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
     job = candidate.script(case)
     job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
     job.export(exports("output", "a", output_specs(case)))
     export_buffers(job, candidate, case)
     job.step(p.Drop())

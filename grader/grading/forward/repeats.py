@@ -10,7 +10,7 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import VARIES, diagnose
 from grader.verdict.models import Diagnosis
 
 REPEATED = "repeats"
@@ -51,7 +51,8 @@ def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
     for turn in range(repeats):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs)
-        job.step(as_timed(candidate, "a", str(turn), training=case.training))
+        forward = as_timed(candidate, "a", str(turn), training=case.training)
+        job.step(forward.model_copy(update={"seed": case.call_seed()}))
         job.export(exports("output", str(turn), output_specs(case)))
     job.step(p.Drop())
     return candidate.run(job, "forward", f"equal forwards of variant {case.name}")
@@ -67,7 +68,7 @@ def _race(what: str, case: Case, repeats: int) -> Diagnosis:
         "output_wrong",
         what,
         where=f"variant {case.name}",
-        remedy="look for a race: synchronize, or add atomically, where threads share an element",
+        remedy=VARIES,
         detail={REPEATED: repeats},
     )
 

@@ -5,6 +5,7 @@ Cases stay in the referee's process.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -62,6 +63,12 @@ class Case:
     """Rounding decides the gradients, so that their values are not compared (`comparability.py`)."""
     also_in_eval: bool = False
     """The forward's probes run in eval() too, in the same jobs: the reference does the same in both modes."""
+
+    def call_seed(self) -> int:
+        """The seed for one call of a candidate: a new one where values are compared, as none may depend on it."""
+        if self.forward_seed is not None:
+            return self.forward_seed
+        return secrets.randbits(62) if self.values_comparable else 0
 
     @property
     def modes(self) -> tuple[bool, ...]:

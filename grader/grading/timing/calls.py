@@ -175,6 +175,7 @@ class Caller:
             "training": case.training,
             "tf32": self._tf32,
             "clone_inputs": case.clone_inputs,
+            "seed": case.call_seed(),
         }
         if self._backend.timeline:
             job.step(p.Queue(**timed, flush_bytes=self._flush_bytes, alone=alone))

@@ -26,6 +26,9 @@ class Cases:
 
     first: Case
     second: Case
+    """Another draw; the first again where a further one takes too long."""
+    others: Callable[[], Sequence[object]]
+    """Inputs unlike those of `second`, for forwards in between."""
     constant: Case
     """Its grad_output is constant along one dimension, so that it can be expanded."""
     keeps_outputs: bool

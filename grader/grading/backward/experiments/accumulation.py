@@ -31,9 +31,11 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line, fresh_tensor
+from grader.grading.outcome import VARIES, diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
+NO_WRITES = "do not write into tensors that forward saved, nor add to one that ctx keeps"
+KEEP_ALL = "keep what it needs with ctx.save_for_backward, and drop nothing in backward"
 NOT_RETAINED = "donated buffers"
 """Part of PyTorch's message about code from torch.compile, which keeps no graph even with retain_graph."""
 
@@ -86,7 +88,7 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
             continue
         operand = case.operand_names[name]
         change = _change(first, second)
-        if change > REDUCED_PRECISION and bool(left.any()):
+        if change > REDUCED_PRECISION and bool(left.any()) and _change(second, left) <= REDUCED_PRECISION:
             return diagnose(
                 "accumulation_broken",
                 f"gradient of `{operand}` changes when the same backward is repeated, and is not zero for a "
@@ -100,8 +102,7 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 "nondeterministic_grad",
                 f"gradient of `{operand}` changes between equal calls",
                 amount=f"by {change:.2g} of its size, far more than rounding does",
-                remedy="look for a missing __syncthreads(), a race between threads, or memory that is read before it "
-                "is written",
+                remedy=VARIES,
             )
     return None
 
@@ -200,7 +201,7 @@ def _not_repeatable(candidate: Candidate, case: Case, answer: Answer, control: A
         return diagnose(
             "accumulation_broken",
             f"a second backward through a retained graph raises {first_line(failure)}",
-            remedy="keep what it needs with ctx.save_for_backward, and drop nothing in backward",
+            remedy=NO_WRITES if "modified by an inplace operation" in failure.text else KEEP_ALL,
         )
     operand = _unlike(candidate, case, answer, control, factor=2.0)
     if operand is None:
@@ -208,7 +209,7 @@ def _not_repeatable(candidate: Candidate, case: Case, answer: Answer, control: A
     return diagnose(
         "accumulation_broken",
         f"a second backward through a retained graph gives another gradient of `{operand}`",
-        remedy="do not write into tensors that forward saved",
+        remedy=NO_WRITES,
     )
 
 

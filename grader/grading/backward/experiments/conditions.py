@@ -11,7 +11,7 @@ from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
 from grader.grading.backward.vjp import ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare.outputs import same_bits
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.grading.random.seeded import check_gradients
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
@@ -101,10 +101,9 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     raced = next((operand for operand in wrong.values() if operand is not None), None)
     if raced is not None and None in wrong.values():
         count = sum(operand is not None for operand in wrong.values())
-        what = f"a race: gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
-        remedy = "add atomically, or synchronize, where several threads write the same element"
+        what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"
-        return diagnose("nondeterministic_grad", what, where=f"variant {case.name}", amount=amount, remedy=remedy)
+        return diagnose("nondeterministic_grad", what, where=f"variant {case.name}", amount=amount, remedy=VARIES)
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")

@@ -16,7 +16,7 @@ from grader.grading.compare.blocks import reals
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 EXPONENTS = (-30, 16)
@@ -104,6 +104,9 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
         size = float(torch.linalg.vector_norm(reals(gradient).nan_to_num(0.0, 0.0, 0.0)))
         # A linear backward gives 0 here, one that ignores grad_output gives the norm of the reference.
         if not size <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(expected.reference64)):
+            if others and _varies(gradient, others[0], candidate, case, name):
+                what = f"gradient of `{case.operand_names[name]}` changes between calls with hardly any grad_output"
+                return diagnose("nondeterministic_grad", what, amount=f"of norm {size:.3g}", remedy=VARIES)
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros",
@@ -114,6 +117,15 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
     if diagnosis is None or plain_is_right(candidate, case):
         return diagnosis
     return _not_linear(candidate, case)
+
+
+def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case, name: str) -> bool:
+    """Whether what is left for zeros is unlike that for hardly more, so that it is no part of the gradient."""
+    other = None if answer.result.failure else product(candidate, case, *answer).gradients[name]
+    if other is None:
+        return False
+    norm = torch.linalg.vector_norm
+    return not float(norm(reals(other) - reals(left))) <= REDUCED_PRECISION * float(norm(reals(left)))
 
 
 def _scaled(candidate: Candidate, case: Case, exponent: int, answer: Answer) -> Diagnosis | None:
