@@ -79,13 +79,13 @@ def describe_failure(error: BaseException, index: int, step: Step, session: Sess
     """Describe what a step raised; `built_before` is the number of builds before the step."""
     builds = tuple(session.builder.events[built_before:])
     kind: str = step.failure_kind
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in _message(error):
         kind = "out_of_memory"
     elif isinstance(error, MissingClass):
         kind = "missing_class"
     elif builds and not builds[-1].ok:
         kind = "build"
-    text = str(error)
+    text = _message(error)
     if (lowered := lowered_limits()) and (kind == "out_of_memory" or isinstance(error, OSError)):
         text += f" (the submission has set {lowered})"
     return Failure(
@@ -110,6 +110,14 @@ def soft_limits() -> dict[str, float]:
     names = [name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]  # an older name
     values = {name: resource.getrlimit(getattr(resource, name))[0] for name in names}
     return {name: math.inf if value == resource.RLIM_INFINITY else value for name, value in values.items()}
+
+
+def _message(error: BaseException) -> str:
+    """The exception's text, which is the submission's code."""
+    try:
+        return str(error)
+    except BaseException as failed:
+        return f"its message cannot be read: __str__ raised {type(failed).__name__}"
 
 
 def _shortened(text: str) -> str:

@@ -31,6 +31,11 @@ FORWARD = {
     "wrong dtype": ("return x.double()", Status.WRONG_OUTPUT, "output_dtype"),
     "NaN": ("return x * float('nan')", Status.WRONG_OUTPUT, "output_nan"),
     "raises": ("raise RuntimeError('no such kernel')", Status.RUNTIME_ERROR, "raised"),
+    "raises what raises": (
+        "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()",
+        Status.RUNTIME_ERROR,
+        "raised",
+    ),
     "exits": ("sys.exit(0)", Status.RUNTIME_ERROR, "raised"),
     "exits hard": ("os._exit(0)", Status.CRASHED, "crashed"),
     "segmentation fault": ("ctypes.string_at(0)", Status.CRASHED, "crashed"),

@@ -8,6 +8,7 @@ import torch
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
+from grader.grading.patterns.elementwise import overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
 from grader.grading.patterns.search import SEARCHES, at_ties
@@ -208,3 +209,21 @@ def test_a_term_that_is_no_part_of_the_gradient_is_not_called_one():
     found = single_term(Subject(case, 3 * (g * x).sum(0), expected, "s", ["x"]))
     assert found.text == "is 3 times the sum over dimension 0 of grad_output * `x` alone"
     assert found.remedy == "return the sum over dimension 1 of grad_output * `x`"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda h, g: h, "lacks the grad_output of g wherever it is wrong"),
+        (lambda h, g: g, "lacks the grad_output of h wherever it is wrong"),
+    ],
+)
+def test_what_lacks_another_outputs_gradient_is_not_called_overwritten(wrong, text):
+    h, g = (torch.randn(9, 8).double() for _ in range(2))
+    rows = torch.arange(12) % 9
+    right, actual = (h + g)[rows], wrong(h, g)[rows]
+    actual[:3] = right[:3]
+    given = {"h": h, "g": g}
+    case = SimpleNamespace(cotangents=given, inputs=(), state={}, outputs={}, gradients={}, operand_names={})
+    expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-9, 1e-9, 1.0)
+    assert overwritten(Subject(case, actual, expected, "x", [])).text == text
