@@ -172,9 +172,11 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         text = f"{factor_text(factor)} times the reference's"
         return GradientFault("grad_scaled", name, label, text, scale_remedy(factor), factor=factor)
     wrong = _wrong_elements(gradient, reference64)
+    worst = check.worst_index or ()
+    ours, due = (of[worst].item() for of in (gradient, reference64))  # numbers, complex where the tensor is
     amount = (
         f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.yardstick_rel_rms_error:.2g}), "
-        f"worst at {list(check.worst_index or ())}: {check.worst_candidate:.6g} for {check.worst_reference:.6g}"
+        f"worst at {list(worst)}: {ours:.6g} for {due:.6g}"
     )
     count = int(wrong.sum())
     if not count:  # all errors are small beside the tensor: the comparison says which are not beside their elements
