@@ -67,8 +67,6 @@ class Ties:
                 largest = total.largest(spread)[group].view(moved.shape)
                 room = torch.where(ours, nonsmooth.FACTOR * largest, room)
                 shared |= ours
-            if bool((moved & _beyond_both(runs, right, _wide(candidate), nonsmooth.BASELINE_ERRORS * allowed)).any()):
-                return False
             # At a non-smooth point in 0 itself, all runs agree, and a candidate follows the reference's convention.
             differ = runs.amax(0) - runs.amin(0) > nonsmooth.BASELINE_ERRORS * allowed
             moved = (moved & ((operand != 0) | differ)) | shared
@@ -81,13 +79,6 @@ class Ties:
         norm = torch.linalg.vector_norm
         bound = 4 * float(norm(usual)) + rounding * float(norm(size[smooth]))
         return float(norm(error[smooth])) <= bound and not bool((error > 8 * largest_usual + allowed)[smooth].any())
-
-
-def _beyond_both(runs: torch.Tensor, right: torch.Tensor, candidate: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
-    """The elements that take one of two values in all runs, and in the candidate one that lies not between them."""
-    low, high = runs.amin(0), runs.amax(0)
-    two = (torch.minimum(runs - low, high - runs) <= near).all(0)
-    return two & ((candidate < torch.minimum(low, right) - near) | (candidate > torch.maximum(high, right) + near))
 
 
 def has_ties(value: object) -> bool:

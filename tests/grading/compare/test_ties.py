@@ -107,19 +107,3 @@ def test_noise_orders_ties_in_both_ways_and_keeps_a_sign():
 def test_numbers_that_are_equal_by_their_precision_are_no_ties():
     assert not has_ties(torch.randn(4096).to(torch.bfloat16))
     assert not has_ties(torch.randint(0, 9, (40,)).half())
-
-
-@pytest.mark.parametrize(("factor", "right"), [(1, True), (0, True), (0.5, True), (-1, False), (3, False)])
-def test_at_the_edge_of_a_clamp_a_gradient_lies_between_both_sides(factor, right):
-    """Pixels from -2 to 2, of which some are exactly 1."""
-    x = torch.arange(-8, 9).repeat(4, 1).double() / 4
-    g = torch.randn(x.shape, generator=torch.Generator().manual_seed(5)).double()
-
-    def gradient(x: torch.Tensor) -> torch.Tensor:
-        return g * (x <= 1)
-
-    runs = [gradient(broken(x, turn, 64 * 2.0**-23, sign=turn % 3 - 1)) for turn in range(16)]
-    tied = Ties(lambda: [gradient(x), *runs], x)
-    candidate = gradient(x)
-    candidate[x == 1] *= factor
-    assert tied.explain(gradient(x), candidate, SLOPE, ROUNDING) is right
