@@ -145,7 +145,13 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
 
 def _forward(case: Case, grad: bool) -> p.Forward:
     return p.Forward(
-        model=MODEL, inputs="a", tape="a", training=case.training, grad=grad, clone_inputs=case.clone_inputs
+        model=MODEL,
+        inputs="a",
+        tape="a",
+        training=case.training,
+        grad=grad,
+        clone_inputs=case.clone_inputs,
+        seed=case.call_seed(),
     )
 
 

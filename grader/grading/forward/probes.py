@@ -51,13 +51,22 @@ def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Functi
     return register
 
 
-def as_timed(candidate: Candidate, inputs: str, tape: str, *, training: bool) -> p.Step:
+def as_timed(candidate: Candidate, case: Case, inputs: str, tape: str, *, training: bool) -> p.Step:
     """A forward without a graph, by the step of a timed call.
 
     A submission that recognises timed calls gets the same questions in them.
     """
     step = p.Queue if backend(candidate.device).timeline else p.Time
-    return step(part="inference", model=MODEL, inputs=inputs, tape=tape, grads=tape, training=training, tf32=False)
+    return step(
+        part="inference",
+        model=MODEL,
+        inputs=inputs,
+        tape=tape,
+        grads=tape,
+        training=training,
+        tf32=False,
+        seed=case.call_seed(),
+    )
 
 
 def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:

@@ -131,7 +131,7 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
             candidate.reset_buffers(job, turn.case)
         last = turn.case
         job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
-        job.step(as_timed(candidate, turn.key, f"t{index}", training=turn.training))
+        job.step(as_timed(candidate, turn.case, turn.key, f"t{index}", training=turn.training))
         job.export(exports("output", f"t{index}", output_specs(turn.case)))
         if turn.case is case and turn.key in ("a", "c"):
             job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})
@@ -161,7 +161,7 @@ def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
     candidate.forget(everything=True)
     job = candidate.script(case)
     job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
     job.export(exports("output", "a", output_specs(case)))
     job.step(p.Drop())
     result = candidate.run(job, "forward", "forward of a newly constructed model")
@@ -210,7 +210,7 @@ def strided_inputs_work(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
         return None
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, layout="strided")
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
     job.export(exports("output", "a", output_specs(case)))
     job.step(p.Drop())
     result = candidate.attempt(job, "forward", "forward of inputs that are not contiguous")

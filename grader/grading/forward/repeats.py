@@ -51,8 +51,7 @@ def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
     for turn in range(repeats):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs)
-        forward = as_timed(candidate, "a", str(turn), training=case.training)
-        job.step(forward.model_copy(update={"seed": case.call_seed()}))
+        job.step(as_timed(candidate, case, "a", str(turn), training=case.training))
         job.export(exports("output", str(turn), output_specs(case)))
     job.step(p.Drop())
     return candidate.run(job, "forward", f"equal forwards of variant {case.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -87,7 +88,10 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     rank=60,
 )
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Forward A, two forwards B, then the backward of A: if there are two draws, not of the very first forward."""
+    """Forward A, two forwards B, then the backward of A.
+
+    With two draws, A is not that of the very first forward.
+    """
     parts = [Part(mode.second, partial(_interleaved, candidate, mode)) for mode in cases.modes]
     answers = attempt_each(candidate, parts, "backward of the first of several forwards")
     for mode, answer in zip(cases.modes, answers, strict=False):
@@ -99,10 +103,11 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) -> None:
     first, others = cases.second, cases.others()
+    between = replace(first, forward_seed=None)  # a mask of their own
     tapes = [f"{key}.{turn}" for turn in range(3)]
-    for tape, inputs in zip(tapes, (first.inputs, others, others), strict=True):
+    for tape, case, inputs in zip(tapes, (first, between, between), (first.inputs, others, others), strict=True):
         job.put_inputs(tape, inputs, requires_grad=True)
-        add_forward(job, first, tape)
+        add_forward(job, case, tape)
     job.export(exports("output", tapes[0], output_specs(first)))
     wrt = candidate.wrt(first)
     job.step(p.Backward(tape=tapes[0], grads=key, cotangents=job.cotangents(first.cotangents), wrt=wrt))
