@@ -256,7 +256,9 @@ class Dispatcher:
         if late is not None:
             late.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
         if condemned is not None and condemned.request.profiled:
-            condemned.future.set_exception(NotGraded(f"it ended {len(condemned.losses)} processes"))
+            condemned.future.set_exception(
+                NotGraded(f"it ended {len(condemned.losses)} processes; grade it to see how")
+            )
         elif condemned is not None:
             request = condemned.request
             environment = self._ready[place.name].environments[request.device]

@@ -93,7 +93,7 @@ class GradingLoop:
                 if not self._taken:
                     raise
                 self._answer(Answer.of(self._answered(), error))
-                self._next.extend(self._taken)
+                self._next.extendleft(reversed(self._taken))  # they arrived before what is there
                 self._taken.clear()
 
     def _arrived(self, first: Work) -> Iterator[Request]:
