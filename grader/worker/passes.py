@@ -63,7 +63,7 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     """Call the model under the step's conditions, keep the tape, and return the outputs by name."""
     model, inputs = session.models[step.model], session.inputs[step.inputs]
-    leaves = {**dict(model.named_parameters()), **inputs.leaves}
+    leaves = {**session.parameters[step.model], **inputs.leaves}
     arguments = list(inputs.arguments)
     model.train(step.training)
     _raise_recompile_limit()

@@ -48,6 +48,8 @@ class Session:
     tf32: bool = False
     """Every call may use TensorFloat-32."""
     models: dict[str, nn.Module] = field(default_factory=dict)
+    parameters: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
+    """Each model's as it was made or loaded. An optimizer holds these, whatever a forward puts in their places."""
     inputs: dict[str, Inputs] = field(default_factory=dict)
     tapes: dict[str, Tape] = field(default_factory=dict)
     grads: dict[str, dict[str, torch.Tensor | None]] = field(default_factory=dict)
@@ -96,9 +98,10 @@ class Session:
 
     def clear_grads(self) -> None:
         """Clear what an accumulating backward left in the parameters' `.grad`, as it is before the first one."""
-        if self.accumulated:  # a walk over all modules
-            for model in self.models.values():
-                model.zero_grad(set_to_none=True)
+        if self.accumulated:
+            for parameters in self.parameters.values():
+                for parameter in parameters.values():
+                    parameter.grad = None
         self.accumulated = False
 
     def thaw(self) -> None:

@@ -92,7 +92,8 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
     model = _converted(model.to(session.device), session.dtype)
-    session.models[step.model] = _to_float64(model) if step.float64 else model
+    session.models[step.model] = model = _to_float64(model) if step.float64 else model
+    session.parameters[step.model] = dict(model.named_parameters())
     if step.compile_mode != "none":
         _compile(model, step.compile_mode, session.device)
     return p.Constructed(
@@ -106,6 +107,7 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
 def use(session: Session, step: p.Use) -> p.Done:
     """Bind a key to a model that exists."""
     session.models[step.model] = session.models[step.constructed]
+    session.parameters[step.model] = session.parameters[step.constructed]
     return p.Done()
 
 
@@ -125,7 +127,9 @@ def load_state(session: Session, step: p.LoadState) -> p.Done:
     """Load copies of the inbox values; names that the model does not know are left to its hooks."""
     inbox = session.regions["inbox"]
     values = {name: inbox.slot(slot).to(session.device, copy=True) for name, slot in step.values.items()}
-    session.models[step.model].load_state_dict(values, strict=False)
+    model = session.models[step.model]
+    model.load_state_dict(values, strict=False)
+    session.parameters[step.model].update(model.named_parameters())
     return p.Done()
 
 
@@ -148,6 +152,7 @@ def drop(session: Session, step: p.Drop) -> p.Done:
         session.grads.clear()
     if step.models:
         session.models.clear()
+        session.parameters.clear()
     if step.keep_bytes is not None:
         session.spacers.clear()
         session.synchronize()

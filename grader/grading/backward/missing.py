@@ -142,7 +142,8 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
         elif traced.inner_leaves:
             shape = list(traced.inner_leaves[0])
             reasons[name] = Reason(
-                f"because the graph ends at a tensor of shape {shape} made inside, as by detach().requires_grad_()",
+                f"because the graph ends at a tensor of shape {shape} made inside, as by detach().requires_grad_() "
+                "or a new Parameter",
                 "pass the tensor itself on",
             )
         elif no_input_reached:
