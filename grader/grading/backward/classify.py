@@ -147,7 +147,7 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
         name,
         label,
         "there, where the reference gives none",
-        "detach what the reference detaches",
+        "detach what the reference detaches, freeze what it freezes",
         size=float(gradient.abs().max()),
         size_of="up to",
     )

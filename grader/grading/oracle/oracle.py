@@ -149,7 +149,7 @@ class Oracle(ReferenceModels):
         init_inputs, inputs = draw_inputs(variant, self.device, seed)
         held = self.construct(variant.name, init_inputs, inputs, training)
         cotangents = self._cotangents(held.traits, variant.name, training, draw, constant_cotangents)
-        wrt = _operands(inputs, held.traits) if cotangents else ()
+        wrt = _operands(inputs, held.state, held.traits) if cotangents else ()
         plain = Pass(MODEL, inputs, as_trained(held.state, held.traits, draw), cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
@@ -294,7 +294,7 @@ def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in values.items()}
 
 
-def _operands(inputs: Sequence[object], traits: Traits) -> tuple[str, ...]:
-    """The inputs and parameters that a gradient may be asked of."""
+def _operands(inputs: Sequence[object], state: Mapping[str, torch.Tensor], traits: Traits) -> tuple[str, ...]:
+    """The inputs and parameters that a gradient is asked of; frozen ones too, which get none from ModelNew either."""
     names = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
-    return (*names, *(info.name for info in traits.parameters if info.requires_grad))
+    return (*names, *(of.name for of in traits.parameters if of.requires_grad or is_differentiable(state[of.name])))

@@ -78,9 +78,10 @@ def accumulated(
 ) -> dict[str, torch.Tensor | None]:
     """Run a backward that adds to `.grad`, cleared first if requested, and return each operand's `.grad`."""
     live = [(output, g) for output, g in pairs if isinstance(output, torch.Tensor) and output.requires_grad]
+    operands = {name: leaves[name] for name in step.wrt if name in leaves}
     if step.into == "fresh":
-        for name in step.wrt:
-            leaves[name].grad = None
+        for leaf in operands.values():
+            leaf.grad = None
     if live:
         accumulate([output for output, _ in live], [g for _, g in live], retain_graph=step.retain_graph)
-    return {name: leaves[name].grad for name in step.wrt}
+    return dict.fromkeys(step.wrt) | {name: leaf.grad for name, leaf in operands.items()}
