@@ -101,7 +101,7 @@ class Shell:
     def run(self, script, environment):
         """(exit status, stdout, stderr) of a script."""
         with self._listener, (self._folder / "out").open("w") as out, (self._folder / "err").open("w") as err:
-            command = ["bash", "-exc", script]
+            command = ["bash", "-exc", f"{script}\n:"]  # a shell gives its process to the last command
             with subprocess.Popen(command, cwd=self._folder, env=environment, stdout=out, stderr=err) as process:
                 while process.poll() is None:
                     if select.select([self._listener], [], [], 0.05)[0]:
