@@ -28,6 +28,9 @@ from grader.sandbox._user_id import UserId, is_root
 from grader.sandbox._values import Limits
 
 _READABLE = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc")
+_ENDED = "ZX"
+"""States of ended threads in /proc/PID/task/TID/stat."""
+
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -119,29 +122,33 @@ class _SessionTree:
             )
 
     def wait_gone(self, timeout_seconds: float) -> bool:
-        """Wait until no process of the uid or session is left."""
+        """Wait until no process of the uid or session runs.
+
+        One that has ended and is not reaped, as where a container's first process reaps nobody, does not.
+        """
         deadline = time.monotonic() + timeout_seconds
-        while self._exists():
+        while any(self._is_ours(entry) and _runs(entry) for entry in os.scandir("/proc") if entry.name.isdigit()):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.002)
         return True
 
-    def _exists(self) -> bool:
-        if self._user_id is not None:
-            return any(_owner(entry) == self._user_id for entry in os.scandir("/proc") if entry.name.isdigit())
+    def _is_ours(self, process: os.DirEntry[str]) -> bool:
         try:
-            os.killpg(self._pid, 0)
-        except ProcessLookupError:
+            if self._user_id is not None:
+                return process.stat().st_uid == self._user_id
+            return os.getpgid(int(process.name)) == self._pid
+        except (FileNotFoundError, ProcessLookupError):
             return False
-        return True
 
 
-def _owner(entry: os.DirEntry[str]) -> int | None:
-    try:
-        return entry.stat().st_uid
-    except FileNotFoundError:
-        return None
+def _runs(process: os.DirEntry[str]) -> bool:
+    """Whether a thread of the process is left: the first may have ended before the others."""
+    for stat in Path(process.path, "task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in _ENDED:
+                return True
+    return False
 
 
 def _require_reachable(paths: Iterable[Path]) -> None:

@@ -6,6 +6,7 @@ It uses the standard library only and runs as a script, so that another user's i
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -27,6 +28,8 @@ from grader.errors import SandboxError
 from grader.sandbox import Exit, Limits, Sandbox, choose
 
 MIB = 1 << 20
+
+PR_SET_CHILD_SUBREAPER = 36
 
 LIMITS = Limits(
     wall_seconds=20,
@@ -508,6 +511,21 @@ def daemons_end_with_the_command(sandbox: Sandbox) -> None:
     assert ending.returncode == 0
     assert not ending.timed_out
     _assert_gone(marker, at_once=True)
+
+
+@case
+def what_nobody_reaps_has_ended(sandbox: Sandbox) -> None:
+    def reap_orphans(*, ours: bool) -> None:
+        assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(ours), 0, 0, 0) == 0
+
+    reap_orphans(ours=True)
+    try:
+        ending, pid = run(sandbox, "import subprocess\nprint(subprocess.Popen(['sleep', '1000']).pid)")
+        assert ending.returncode == 0
+    finally:
+        reap_orphans(ours=False)
+    with contextlib.suppress(ChildProcessError):  # its own init reaps those of a namespace
+        os.waitpid(int(pid), os.WNOHANG)
 
 
 @case
