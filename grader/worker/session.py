@@ -66,6 +66,11 @@ class Session:
     timed: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
     """Events before and after the part that was queued last."""
 
+    def add_model(self, key: str, model: nn.Module) -> None:
+        """Keep a model, with the parameters that it has now."""
+        self.models[key] = model
+        self.parameters[key] = dict(model.named_parameters())
+
     def take_descriptor(self) -> int:
         """Return the next file descriptor of the job.
 

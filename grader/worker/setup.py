@@ -92,8 +92,8 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
     model = _converted(model.to(session.device), session.dtype)
-    session.models[step.model] = model = _to_float64(model) if step.float64 else model
-    session.parameters[step.model] = dict(model.named_parameters())
+    model = _to_float64(model) if step.float64 else model
+    session.add_model(step.model, model)
     if step.compile_mode != "none":
         _compile(model, step.compile_mode, session.device)
     return p.Constructed(

@@ -19,7 +19,8 @@ class Counted(nn.Module):
 
 def test_one_walk_finds_all_buffers():
     model = Counted()
-    session = Session(Builder(), models={"m": model})
+    session = Session(Builder())
+    session.add_model("m", model)
     names = [name for name, _ in nn.Module.named_buffers(model)]
     found = dict(session.found([f"state:m:{name}" for name in names]))
     assert len(found) == 60
@@ -28,5 +29,6 @@ def test_one_walk_finds_all_buffers():
 
 
 def test_an_unknown_name_is_none():
-    session = Session(Builder(), models={"m": nn.Linear(1, 1)})
+    session = Session(Builder())
+    session.add_model("m", nn.Linear(1, 1))
     assert list(session.found(["state:m:missing"])) == [("state:m:missing", None)]

@@ -198,7 +198,7 @@ def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: 
     floats = [name for name in case.wrt if is_float(case.operand(name))][:MAX_LISTED]
     # Noise that carries an element over a non-smooth point changes a gradient that keeps the operand too: ask again.
     for moved in floats * 4:
-        other = _moved(oracle, case, moved)
+        other = _moved(case, moved)
         due = known_mistakes.gradients(oracle, other, "none")
         result = candidate.attempt(ask(candidate, other), "backward", f"backward with another {moved}")
         after = product(candidate, other, result).gradients
@@ -217,7 +217,7 @@ def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: 
     return None
 
 
-def _moved(oracle: Oracle, case: Case, name: str) -> Case:
+def _moved(case: Case, name: str) -> Case:
     """The case with noise of REDUCED_PRECISION on one operand."""
     (value,) = perturbed([case.operand(name)], REDUCED_PRECISION / EPSILON)
     assert isinstance(value, torch.Tensor)

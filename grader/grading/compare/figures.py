@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
-
-
-def element(flat: torch.Tensor, position: int | None) -> float | None:
-    """One element as a float; the magnitude of a complex one."""
-    if position is None:
-        return None
-    return float(flat[position].abs() if flat.dtype.is_complex else flat[position])
-
 
 def relative(error: float, size: float) -> float:
     """The error relative to a size; 0 without an error, infinite relative to 0."""

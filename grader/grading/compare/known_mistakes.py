@@ -14,7 +14,7 @@ import torch
 from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass, evaluate
+from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 from grader.protocol.passes import Substitute
@@ -46,8 +46,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
         if not names:
             continue
         state = {name: before[name] if name in names else value for name, value in case.state.items()}
-        oracle.ready(case, MODEL64)
-        run = evaluate(oracle, MODEL64, traits, case.inputs, state, {}, (), case.training)
+        run = next(oracle.ask(case, [Pass(MODEL64, case.inputs, state, training=case.training)]))
         yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
 

@@ -154,7 +154,7 @@ def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
     elements = list(_one_in_each(case.outputs[output].reference64.numel(), blocks))
     gradients = questions.element_gradients(oracle, case, output, elements)
     made = [
-        (_poke(case, structures, gradient, output, element, far=far), element)
+        (_poke(case, structures, gradient, output, far=far), element)
         for element, gradient in zip(elements, gradients, strict=True)
     ]
     made.append((_swap(case, structures), elements[-1]))
@@ -171,7 +171,7 @@ def _one_in_each(count: int, blocks: int) -> Iterator[int]:
 
 
 def _poke(
-    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, element: int, *, far: bool
+    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, *, far: bool
 ) -> tuple[tuple[object, ...], str]:
     """Inputs with one element moved, `far` enough to move the output by about its own size unless that is too far."""
     slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}

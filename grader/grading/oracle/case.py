@@ -57,7 +57,7 @@ class Case:
     """Operands that have a gradient under some seeds and none under others."""
     forward_seed: int | None = None
     """Seed under which the expected values were computed, if they are the submission's own
-    (`random/seeded_values.py`)."""
+    (`random/seeded.py`)."""
 
     gradients_are_noise: bool = False
     """Rounding decides the gradients, so that their values are not compared (`comparability.py`)."""

@@ -127,24 +127,6 @@ class Pass:
         return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
 
 
-def evaluate(
-    reference: ReferenceProcess,
-    model: str,
-    traits: Traits,
-    inputs: Sequence[object],
-    state: Mapping[str, torch.Tensor],
-    cotangents: Mapping[str, torch.Tensor],
-    wrt: Sequence[str],
-    training: bool,
-    seed: int = 0,
-    tf32: bool = False,
-    substitute: Substitute = "none",
-) -> Evaluation:
-    """The results of one pass. Raises ProblemError if the reference fails."""
-    one = Pass(model, inputs, state, cotangents, wrt, training, seed, tf32, substitute)
-    return next(evaluate_each(reference, traits, [one]))
-
-
 def evaluate_each(
     reference: ReferenceProcess, traits: Traits, passes: Iterable[Pass], *, streamed: bool = False
 ) -> Iterator[Evaluation]:

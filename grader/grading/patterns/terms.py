@@ -95,7 +95,7 @@ def grouped(subject: Subject) -> Pattern | None:
             return Pattern(text, f"look for a sum or mean over {_dimensions(chosen)} that is missing, or is too much")
         a = _slope(subject.actual, subject.right, chosen)
         if len(groups) > 1 and subject.explained(subject.actual - a * subject.right):
-            return _factor(subject, a, each)
+            return _factor(a, each)
         if length < 2 * FREE:
             continue
         for known in subject.like():
@@ -126,7 +126,7 @@ def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: st
     return None
 
 
-def _factor(subject: Subject, a: torch.Tensor, each: str) -> Pattern:
+def _factor(a: torch.Tensor, each: str) -> Pattern:
     """A factor for each group; names the known tensor that it is a multiple of."""
     text = f"is off by one factor {each}, from {number(float(a.min()))} to {number(float(a.max()))}"
     return Pattern(text, "look for a factor that differs there: it is missing, applied twice, or read at another index")

@@ -18,7 +18,7 @@ from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis, Status
+from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 
@@ -29,14 +29,6 @@ class TimingJudgement:
     result: TimingResult
     diagnoses: tuple[Diagnosis, ...]
     """One has severity error if a timed result was wrong."""
-
-    @property
-    def status(self) -> Status:
-        """The verdict's status if the stage failed."""
-        if self.result.status is not StageStatus.FAILED:
-            return Status.CORRECT
-        wrong = {diagnosis.code for diagnosis in self.diagnoses}
-        return Status.WRONG_BACKWARD if "timed_gradient_wrong" in wrong else Status.WRONG_OUTPUT
 
 
 def judge_timing(

@@ -252,7 +252,7 @@ class WorkerPair:
 def _out_of_the_way(device: Device) -> Iterator[None]:
     """Keep the referee on one thread; on a CPU, on the core of the worker's main thread.
 
-    See `grader.worker.cores`, which puts that thread on the first core.
+    See `grader.worker.timing.host`, which puts that thread on the first core.
     """
     cores = os.sched_getaffinity(0)
     with on_one_thread():

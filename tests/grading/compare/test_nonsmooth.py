@@ -9,7 +9,7 @@ from grader.catalog.problems import find_problems
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.expected import Expected
-from grader.grading.oracle.evaluation import MODEL, Evaluation, evaluate
+from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
 from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.resources import Resources
@@ -42,7 +42,7 @@ def flipped(resources, problem, variant, operand):
             continue
         for _ in range(4):
             moved = perturbed(case.inputs, ULPS), perturbed_state(case.state, ULPS)
-            run = evaluate(oracle, MODEL, oracle.traits(case), *moved, case.cotangents, case.wrt, case.training)
+            run = next(oracle.ask(case, [Pass(MODEL, *moved, case.cotangents, case.wrt, case.training)]))
             if not passes(replace(expected, spread=None), run.gradients[operand]):
                 return expected, run.gradients[operand]
     raise AssertionError("no draw has one")

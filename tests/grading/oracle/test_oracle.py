@@ -8,7 +8,7 @@ from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
 from grader.grading.oracle import questions
-from grader.grading.oracle.evaluation import MODEL, MODEL64, evaluate
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Problem
 
@@ -28,7 +28,8 @@ def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, 
 
     def run():
         oracle.ready(case, model)
-        return evaluate(oracle, model, traits, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+        one = Pass(model, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+        return next(oracle.evaluate_each(traits, [one]))
 
     at_once = run()
     monkeypatch.setattr(job, "REGION_BYTES", 1)

@@ -10,7 +10,7 @@ from grader.catalog.problems import find_problems
 from grader.executor.launcher import Role
 from grader.grading import plan, selftest
 from grader.grading.oracle import questions
-from grader.grading.oracle.evaluation import evaluate
+from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.models import WORKERS_KEPT
 from grader.grading.resources import Resources
 from grader.grading.timing import workload
@@ -126,7 +126,7 @@ def test_answers_of_a_reference_stand_after_a_move(resources):
         assert oracle.worker is other
         assert oracle.case("full") is case
         assert questions.redrawn(oracle, case)[0].keys() == before
-        outputs = evaluate(oracle, "model", oracle.traits(case), case.inputs, case.state, {}, (), True).outputs
+        outputs = next(oracle.ask(case, [Pass(MODEL, case.inputs, case.state)])).outputs
         assert all(torch.allclose(outputs[name].double(), of.reference64) for name, of in case.outputs.items())
     assert first.ended
     oracle.move_to(others[0])

@@ -6,7 +6,7 @@ import torch
 from grader.catalog.problems import find_problems
 from grader.grading.compare import blocks
 from grader.grading.compare.expected import Expected
-from grader.grading.oracle.evaluation import MODEL, evaluate
+from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.resources import Resources
 from grader.grading.timing.calls import Draw
@@ -23,7 +23,7 @@ def oracle():
 
 
 def evaluated(oracle, case, inputs, state):
-    run = evaluate(oracle, MODEL, oracle.traits(case), inputs, state, case.cotangents, case.wrt, case.training)
+    run = next(oracle.ask(case, [Pass(MODEL, inputs, state, case.cotangents, case.wrt, case.training)]))
     return run.gradients["input[0]"]
 
 

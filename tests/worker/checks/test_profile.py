@@ -25,7 +25,8 @@ class Model(nn.Module):
 def profiled(model):
     session = Session(Builder())
     x = torch.randn(3, 4)
-    session.models["model"], session.inputs["a"] = model, Inputs([x], {"input[0]": x})
+    session.add_model("model", model)
+    session.inputs["a"] = Inputs([x], {"input[0]": x})
     return profile(session, p.Profile(forward=p.Forward(model="model", inputs="a", tape="a")))
 
 

@@ -27,7 +27,8 @@ class Model(nn.Module):
 def surveyed(model, passes=2):
     session = Session(Builder())
     x = torch.randn(16, 64)
-    session.models["model"], session.inputs["a"] = model, Inputs([x], {"input[0]": x})
+    session.add_model("model", model)
+    session.inputs["a"] = Inputs([x], {"input[0]": x})
     keys = {"model": "model", "inputs": "a", "tape": "a", "grads": "a"}
     return survey(session, p.Survey(forward=p.TimedPart(part="inference", **keys), passes=passes))
 

@@ -21,7 +21,8 @@ class Products(torch.nn.Module):
 def test_a_backward_that_takes_too_long_is_not_counted(monkeypatch, seconds, counts_backward):
     """cumprod's backward takes one step for each element of a row while operators are counted."""
     x = torch.rand(2, 400)
-    session = Session(Builder(), models={"m": Products()}, inputs={"a": Inputs([x], {"input[0]": x.requires_grad_()})})
+    session = Session(Builder(), inputs={"a": Inputs([x], {"input[0]": x.requires_grad_()})})
+    session.add_model("m", Products())
     monkeypatch.setattr(work_count, "SECONDS", seconds)
     monkeypatch.setattr(work_count, "cotangent", lambda session, value: torch.ones(2, 400))
     slot = p.Slot(offset=0, dtype="float32", shape=(2, 400))
