@@ -350,9 +350,10 @@ def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
     with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
         pids = await_spinning(worker._process.roots)
         with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):  # noqa: PT012
+            before = cpu_seconds(pids)
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
-            time.sleep(0.1)
+            wait_for(lambda: cpu_seconds(pids) > before)
         assert lost.value.status is Status.INTEGRITY_VIOLATION
 
 

@@ -3,7 +3,9 @@
 import select
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -40,8 +42,16 @@ class Taker:
         return self.process.stdout.readline().strip()
 
     def waits(self):
-        """Whether it says nothing for a while."""
-        return not select.select([self.process.stdout], [], [], 0.5)[0]
+        """Whether it waits for the lock rather than says that it has it."""
+        deadline = time.monotonic() + 60
+        while not any(lock[1] == "->" and lock[5] == str(self.process.pid) for lock in locks()):
+            if select.select([self.process.stdout], [], [], 0.01)[0] or time.monotonic() > deadline:
+                return False
+        return True
+
+
+def locks():
+    return [line.split() for line in Path("/proc/locks").read_text().splitlines()]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The server as programs meet it: a process of its own, real requests, a database that others write to."""
 
+import math
 import os
 import re
 import shutil
@@ -112,6 +113,7 @@ def test_a_verdict_reached_since_is_there_at_once(site):
 
 def test_what_takes_long_to_read_is_read_beside_the_requests(site, monkeypatch):
     full(site)
+    monkeypatch.setattr("grader.serve.snapshot._QUICK_SECONDS", math.inf)
     snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC, SOLUTIONS)
     site.save("new", text="n = 1\n")
     assert snapshots.current().newest == 8
@@ -126,8 +128,9 @@ def test_what_takes_long_to_read_is_read_beside_the_requests(site, monkeypatch):
     assert [row.id for row in snapshots.current().rows] == list(range(1, 11))
 
 
-def test_verdicts_that_were_deleted_are_gone(site):
+def test_verdicts_that_were_deleted_are_gone(site, monkeypatch):
     full(site)
+    monkeypatch.setattr("grader.serve.snapshot._QUICK_SECONDS", math.inf)
     snapshots = Snapshots(site.store, site.folder / "grader.db", STATIC, SOLUTIONS)
     with site.store.reading() as session:
         session.connection().exec_driver_sql("delete from verdicts where id in (2, 7)")

@@ -461,13 +461,12 @@ def output_of_any_bytes_is_text(sandbox: Sandbox) -> None:
 def wall_limit_ends_the_whole_tree(sandbox: Sandbox) -> None:
     marker = new_marker()
     argv = [*python(SPAWN_TREE), marker]
-    with sandbox.spawn(argv, limits=replace(LIMITS, wall_seconds=1), gpu=False) as process:
-        started = time.monotonic()
+    with sandbox.spawn(argv, limits=replace(LIMITS, wall_seconds=3), gpu=False) as process:
         wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
         ending = some(process.wait())
     assert ending.timed_out
     assert ending.signal == 9
-    assert time.monotonic() - started < 3
+    assert 3 <= ending.wall_seconds < LIMITS.wall_seconds / 2
     _assert_gone(marker, at_once=True)
 
 
@@ -533,7 +532,7 @@ def a_stopped_command_still_ends(sandbox: Sandbox) -> None:
     limits = replace(LIMITS, wall_seconds=0.5)
     ending, _ = run(sandbox, "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", limits=limits)
     assert ending.timed_out
-    assert ending.wall_seconds < 2
+    assert ending.wall_seconds < LIMITS.wall_seconds / 2
 
 
 @case

@@ -1,6 +1,6 @@
 """The output of a sandbox keeps the head and tail of a stream of any length."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grader.sandbox._process import HeadAndTail
@@ -22,6 +22,7 @@ def test_long_output_keeps_its_ends() -> None:
     assert kept.output().total_bytes == 12
 
 
+@settings(deadline=None)  # of time, which a busy machine takes
 @given(st.lists(st.binary(max_size=50)), st.integers(min_value=0, max_value=64))
 def test_any_chunks_give_the_same_ends(chunks: list[bytes], limit_bytes: int) -> None:
     kept = HeadAndTail(limit_bytes)
