@@ -179,7 +179,7 @@ def test_a_text_that_is_too_long_gets_a_verdict(cli, checkout, tmp_path):
 
 
 def test_each_line_on_stdin_is_answered_before_the_next_is_sent(checkout, tmp_path):
-    command = [sys.executable, "-c", MAIN.format(seconds=0.0), "grade", "-", "--json", "--problems", checkout]
+    command = [sys.executable, "-c", MAIN.format(gate=str(ROOT)), "grade", "-", "--json", "--problems", checkout]
     process = subprocess.Popen(
         [*command, "--db", tmp_path / "grader.db"],
         cwd=ROOT,

@@ -15,12 +15,21 @@ from tests.fakes import FakeGrader
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = """
+import time
+from pathlib import Path
 import grader.cli.grading
 from tests.fakes import FakeGrader
-FakeGrader.seconds_each = {seconds}
-grader.cli.grading.open_grader = FakeGrader
+
+class Held(FakeGrader):
+    def grade(self, request):
+        while self.graded and not Path({gate!r}).exists():
+            time.sleep(0.02)
+        return super().grade(request)
+
+grader.cli.grading.open_grader = Held
 grader.cli.main()
 """
+"""A command line whose gradings but the first wait for the file `gate`."""
 
 
 class Result:

@@ -137,7 +137,7 @@ def test_a_killed_pool_leaves_no_process_and_goes_on_with_the_same_command(tmp_p
 
 
 def test_an_interrupted_pool_says_how_to_continue(tmp_path, batch):
-    batch(12, "sleep: 0.2")
+    batch(12, later="wait for: go on")
     first = start(tmp_path, "--workers", "2")
     first.stdout.readline()
     first.send_signal(signal.SIGINT)
@@ -145,17 +145,19 @@ def test_an_interrupted_pool_says_how_to_continue(tmp_path, batch):
     assert code == 130
     assert "kept; run the same command to continue" in err
     assert "Traceback" not in err
+    (tmp_path / "go on").touch()
     code, out, err = finish(start(tmp_path, "--workers", "2"))
     assert (code, len(out)) == (0, 12), err
     assert authors(tmp_path) == everyone(12)
 
 
 def test_a_database_that_is_deleted_under_a_pool_loses_no_verdict(tmp_path, batch):
-    batch(12, "sleep: 0.2")
+    batch(12, later="wait for: go on")
     first = start(tmp_path, "--workers", "2")
     first.stdout.readline()
     for file in tmp_path.glob("grader.db*"):
         file.unlink()
+    (tmp_path / "go on").touch()
     code, out, err = finish(first)
     assert code == 2
     assert "the database was deleted or replaced meanwhile" in err
