@@ -52,7 +52,7 @@ def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
 
 
 class Region:
-    """Bytes that both sides map; the worker can write to an outbox only."""
+    """Bytes that both sides map; in host memory, the worker can write to an outbox only."""
 
     def __init__(self, name: RegionName, kind: RegionKind, nbytes: int) -> None:
         self.name, self.kind = name, kind

@@ -2,9 +2,10 @@
 
 The referee (trusted) and the worker (its memory belongs to the submission that it runs) both import this package, and
 it is the only one that both import. A message is one length-prefixed JSON document. Tensors travel beside it as raw
-bytes in two regions of shared memory that the referee creates: the *inbox*, which the worker can only read, and the
-*outbox*. Nothing is pickled in either direction. The referee alone decides where a tensor lies and which shape and
-dtype it has, in a `Slot`; a worker that has something else reports that instead of writing it.
+bytes in two regions of shared memory that the referee creates: the *inbox*, which the referee never reads and whose
+host memory the worker cannot write, and the *outbox*. Nothing is pickled in either direction. The referee alone decides
+where a tensor lies and which shape and dtype it has, in a `Slot`; a worker that has something else reports that instead
+of writing it.
 
 A `Job` is a short program of steps that the worker runs in order; an `Evidence` holds one result for each step, up to
 the first that raised. Evidence is a claim, never a verdict: it is schema-checked and bounded in size before it is used.

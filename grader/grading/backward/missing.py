@@ -126,36 +126,38 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     no_input_reached = bool(inputs) and not any(
         reached[operand].reached for operand in inputs if operand in reached and case.gradients[operand] is not None
     )
-    reasons = {}
-    for name in lost:
-        reach = reached.get(operands.get(name, ""))
+
+    def reason(name: str) -> Reason:
         if name not in operands:
-            reasons[name] = Reason(
-                "because ModelNew has no parameter that corresponds to it", "keep Model's parameters"
-            )
-        elif (why := candidate.never_differentiated(case, name)) is not None:
-            reasons[name] = NEVER[why]
-        elif reach is None:
-            reasons[name] = Reason("although the reference gives one", "return it from the Function's backward")
-        elif reach.reached:
-            reasons[name] = _returned_none(reach)
-        elif traced.inner_leaves:
-            shape = list(traced.inner_leaves[0])
-            reasons[name] = Reason(
-                f"because the graph ends at a tensor of shape {shape} made inside, as by detach().requires_grad_() "
-                "or a new Parameter",
-                "pass the tensor itself on",
-            )
-        elif no_input_reached:
-            reasons[name] = Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
-        else:
-            what = "input" if name.startswith("input[") else "parameter"
-            reasons[name] = Reason(
-                "because no path leads from the output to it",
-                f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it "
-                f"outside autograd, {WRAP}",
-            )
-    return reasons
+            return Reason("because ModelNew has no parameter that corresponds to it", "keep Model's parameters")
+        if (why := candidate.never_differentiated(case, name)) is not None:
+            return NEVER[why]
+        return _unreached(name, reached.get(operands[name]), traced, no_input_reached=no_input_reached)
+
+    return {name: reason(name) for name in lost}
+
+
+def _unreached(name: str, reach: p.Reach | None, traced: p.Traced, *, no_input_reached: bool) -> Reason:
+    """Why the graph gives a tensor that ModelNew has and could differentiate no gradient."""
+    if reach is None:
+        return Reason("although the reference gives one", "return it from the Function's backward")
+    if reach.reached:
+        return _returned_none(reach)
+    if traced.inner_leaves:
+        shape = list(traced.inner_leaves[0])
+        return Reason(
+            f"because the graph ends at a tensor of shape {shape} made inside, as by detach().requires_grad_() or a "
+            "new Parameter",
+            "pass the tensor itself on",
+        )
+    if no_input_reached:
+        return Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
+    what = "input" if name.startswith("input[") else "parameter"
+    return Reason(
+        "because no path leads from the output to it",
+        f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it outside "
+        f"autograd, {WRAP}",
+    )
 
 
 def _returned_none(reach: p.Reach) -> Reason:

@@ -91,20 +91,7 @@ def _excused(expected: Expected, candidate: torch.Tensor) -> torch.Tensor:
 def _judged(expected: Expected, candidate: torch.Tensor, actual: Difference) -> TensorCheck:
     """The verdict on a floating-point or complex tensor that differs so much."""
     dtype = str(expected.dtype).removeprefix("torch.")
-    bound = _l2_bound(expected, actual.reference_l2)
-    passed = actual.same_specials and actual.l2 <= bound and actual.excess <= 1.0
-    if actual.same_specials and expected.ties is not None:
-        if not passed or actual.l2 > _rounding_bound(expected, actual.reference_l2):
-            units = expected.slope, _rounding_bound(expected, 1.0)
-            passed = expected.ties.explain(expected.reference64, candidate, *units)
-    elif actual.same_specials and expected.spread is not None:
-        if not passed:
-            passed = _nonsmooth_explains(expected, expected.spread, candidate, bound)
-        if passed and expected.strict and actual.l2 > _rounding_bound(expected, actual.reference_l2):
-            spreads = map(expected.spread, nonsmooth.RUNS)
-            passed = not all(_hides_behind_baseline(expected, spread, candidate) for spread in spreads)
-    if passed and expected.has_float64:
-        passed = narrow_types.keeps_scale(candidate, expected.reference64, expected.error_along)
+    passed = _passes(expected, candidate, actual)
     small = message = _small_elements(expected, candidate) if passed else None
     if not actual.same_specials:
         message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
@@ -130,6 +117,28 @@ def _judged(expected: Expected, candidate: torch.Tensor, actual: Difference) -> 
         passes_1e_2=actual.passes_1e_2,
         message=message,
     )
+
+
+def _passes(expected: Expected, candidate: torch.Tensor, actual: Difference) -> bool:
+    """Whether rules 1 to 4 hold, but for what ties and non-smooth points explain."""
+    if not actual.same_specials:
+        return False
+    bound = _l2_bound(expected, actual.reference_l2)
+    beyond_rounding = actual.l2 > _rounding_bound(expected, actual.reference_l2)
+    right = actual.l2 <= bound and actual.excess <= 1.0
+    if expected.ties is not None:
+        if beyond_rounding or not right:
+            right = expected.ties.explain(
+                expected.reference64, candidate, expected.slope, _rounding_bound(expected, 1.0)
+            )
+    elif expected.spread is not None:
+        right = right or _nonsmooth_explains(expected, expected.spread, candidate, bound)
+        if right and beyond_rounding and expected.strict:
+            spreads = map(expected.spread, nonsmooth.RUNS)
+            right = not all(_hides_behind_baseline(expected, spread, candidate) for spread in spreads)
+    if right and expected.has_float64:
+        return narrow_types.keeps_scale(candidate, expected.reference64, expected.error_along)
+    return right
 
 
 def differences(pairs: Sequence[Pair]) -> list[Difference]:
