@@ -19,12 +19,15 @@ import pytest
 from grader import Grader, GraderPool, Status, UserError
 from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
 from grader.pool.host import chosen, shared_cores
+from grader.pool.local import ProcessPlace
 from grader.pool.pool import ENGINE
 from grader.verdict.precision import Precision
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 CHEAP = "tests.pool.engine:CheapGrader"
+PATIENCE_SECONDS = 60.0
+"""For what must happen at all."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,15 @@ def pool(said, **options):
 def work(name, *commands, status="correct"):
     lines = [f"# status: {status}", f"# {name}", *(f"# {command}" for command in commands)]
     return samples.problem(), samples.submission(author=name, source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
+
+
+def places_once(of, state):
+    """The places once `state` is true of one of them."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not any(map(state, places := of.places())):
+        assert time.monotonic() < until, places
+        time.sleep(0.01)
+    return places
 
 
 def authors(verdicts):
@@ -209,6 +221,55 @@ def test_what_is_stopped_ends_at_its_next_job_and_the_others_go_on(said):
     assert found.pop("fine").status is Status.CORRECT
     assert sorted(found) == ["prepared", "runs", "waits"]
     assert {type(verdict) for verdict in found.values()} == {Cancelled}
+
+
+def test_what_is_cancelled_after_its_place_was_lost_ends(said, tmp_path):
+    with pool(said, workers=1) as one:
+        future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
+        (lost,) = places_once(one, lambda place: place.under_way == "ann/scale")
+        os.kill(lost.process, signal.SIGKILL)
+        places_once(one, lambda place: place.process != lost.process)
+        one.cancel("ann")
+        assert wait([future], PATIENCE_SECONDS).done
+        with pytest.raises(Cancelled, match="ann/scale: cancelled"):
+            future.result()
+        assert one.submit(work("bob")).result().status is Status.CORRECT
+
+
+def test_a_future_that_is_cancelled_before_its_turn_is_done_for_who_waits(said, tmp_path):
+    done = tmp_path / "done"
+    with pool(said, workers=1) as one:
+        futures = [one.submit(work("ann", f"{number}", f"wait for: {done}")) for number in range(4)]
+        one.cancel("ann")
+        assert wait(futures, PATIENCE_SECONDS).not_done == set()
+
+
+def test_what_is_cancelled_as_its_process_ends_is_not_graded_again(said, tmp_path):
+    with pool(said, workers=1) as one:
+        future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
+        (place,) = places_once(one, lambda place: place.under_way == "ann/scale")
+        os.kill(place.process, signal.SIGSTOP)  # it reads nothing any more
+        one.cancel("ann")
+        os.kill(place.process, signal.SIGKILL)
+        with pytest.raises(Cancelled):
+            future.result(PATIENCE_SECONDS)
+
+
+def test_no_number_means_two_requests_in_two_lives_of_a_place(said, tmp_path, monkeypatch):
+    """A stop that arrives in the next life would end the wrong one."""
+    sent, send = [], ProcessPlace.send
+
+    def recorded(place, number, request):
+        sent.append((request.submission.author, number))
+        send(place, number, request)
+
+    monkeypatch.setattr(ProcessPlace, "send", recorded)
+    with pool(said, workers=1) as one:
+        for pair in (work("ann"), work("bob", f"die once: {tmp_path / 'died'}")):
+            assert one.submit(pair).result().status is Status.CORRECT
+    authors, numbers = zip(*sent, strict=True)
+    assert authors == ("ann", "bob", "bob")
+    assert numbers[0] not in numbers[1:]
 
 
 def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said):
