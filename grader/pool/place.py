@@ -74,7 +74,10 @@ class Place(Protocol):
         """
 
     def stop(self, number: int) -> None:
-        """Have a request that it holds end at its next job; the answer is Cancelled. Any thread. Never raises."""
+        """Have a request that it holds end at its next job; the answer is Cancelled. Any thread. Never raises.
+
+        It may come before the request, after its answer, or while the place starts afresh without it.
+        """
 
     def end(self) -> None:
         """End its process; what it holds is dropped. Never raises."""

@@ -18,7 +18,8 @@ import pytest
 
 from grader import Grader, GraderPool, Status, UserError
 from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
-from grader.pool.host import chosen, shared_cores
+from grader.options import GraderOptions
+from grader.pool.host import chosen, host_places, shared_cores
 from grader.pool.local import ProcessPlace
 from grader.pool.pool import ENGINE
 from grader.verdict.precision import Precision
@@ -270,6 +271,22 @@ def test_no_number_means_two_requests_in_two_lives_of_a_place(said, tmp_path, mo
     authors, numbers = zip(*sent, strict=True)
     assert authors == ("ann", "bob", "bob")
     assert numbers[0] not in numbers[1:]
+
+
+def test_a_stop_that_comes_while_a_process_starts_does_not_end_it(monkeypatch):
+    (place,) = host_places(GraderOptions(device="cpu"), None, 1, CHEAP)
+    stopping = threading.Thread(target=place.stop, args=[1])
+
+    def meanwhile():
+        stopping.start()
+        stopping.join(0.5)  # it waits for the start
+
+    monkeypatch.setattr("grader.pool.logs.wanted_level", meanwhile)
+    try:
+        assert place.start().environments
+    finally:
+        place.end()
+        stopping.join()
 
 
 def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said):
