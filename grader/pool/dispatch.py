@@ -122,7 +122,7 @@ class Dispatcher:
             before, final, late = self._states[place.name].graded, False, False
             self._note(place, state="starting", process=None)
             try:
-                self._begin(place, place.start())
+                self._begin(place)
                 self._feed(place)
             except StartFailed as error:
                 reason, final = str(error), error.final
@@ -144,7 +144,14 @@ class Dispatcher:
                 break
         place.end()
 
-    def _begin(self, place: Place, ready: Ready) -> None:
+    def _begin(self, place: Place) -> None:
+        """Raises StartFailed, and a GraderError where no place has ever started."""
+        try:
+            ready = place.start()
+        except GraderError as error:
+            if not self._ready:
+                raise
+            raise StartFailed(str(error)) from error  # others could start: it is this place's own
         with self._changed:
             self._ready[place.name] = ready
             self._note(place, state="ready", process=ready.process)

@@ -62,7 +62,10 @@ class Place(Protocol):
     """Most requests that it holds: the one in hand, and those behind it that it prepares for."""
 
     def start(self) -> Ready:
-        """Start, or start afresh. Raises StartFailed, and a GraderError that holds for every place."""
+        """Start, or start afresh.
+
+        Raises StartFailed, and a GraderError, which holds for every place unless one of them has started before.
+        """
 
     def send(self, number: int, request: Request) -> None:
         """Hand over a request. It is answered in the order of sending. Raises PlaceLost."""

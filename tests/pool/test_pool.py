@@ -50,13 +50,13 @@ def work(name, *commands, status="correct"):
     return samples.problem(), samples.submission(author=name, source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
 
 
-def places_once(of, state):
-    """The places once `state` is true of one of them."""
+def place_once(of, name, state):
+    """The place of this name once `state` is true of it."""
     until = time.monotonic() + PATIENCE_SECONDS
-    while not any(map(state, places := of.places())):
-        assert time.monotonic() < until, places
+    while not state(place := {place.name: place for place in of.places()}[name]):
+        assert time.monotonic() < until, place
         time.sleep(0.01)
-    return places
+    return place
 
 
 def authors(verdicts):
@@ -171,6 +171,29 @@ def test_a_gpu_without_a_context_is_set_aside_with_one_line(said, monkeypatch):
     assert states == {"GPU 0": "ready", "GPU 1": "set aside"}
 
 
+def test_a_gpu_that_is_lost_later_is_set_aside_also_where_the_device_was_named(said, monkeypatch, tmp_path):
+    """A grader for a device that is not there raises UserError, which ended the whole pool."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    done = tmp_path / "done"
+    with pool(said, workers=None, device="cuda") as two:
+        futures = [two.submit(work(name, f"wait for: {done}")) for name in ("ann", "bob")]
+        first, second = (place_once(two, name, lambda place: place.under_way) for name in ("GPU 0", "GPU 1"))
+        monkeypatch.setenv("GRADER_TEST_FAULTY", "1")
+        os.kill(second.process, signal.SIGKILL)
+        place_once(two, "GPU 1", lambda place: place.process != second.process)
+        done.touch()
+        assert [future.result().status for future in futures] == [Status.CORRECT, Status.CORRECT]
+        place_once(two, "GPU 1", lambda place: place.state == "set aside")
+        monkeypatch.setenv("GRADER_TEST_FAULTY", "0,1")
+        os.kill(first.process, signal.SIGKILL)
+        with pytest.raises(DeviceError, match="nothing is left to grade on: --device cuda: no CUDA device is here"):
+            two.submit(work("cid")).result()
+    assert said == [
+        "GPU 1 is set aside: --device cuda: no CUDA device is here; 1 of 2 are left",
+        "GPU 0 is set aside: --device cuda: no CUDA device is here; 0 of 2 are left",
+    ]
+
+
 def test_without_a_place_there_is_one_line(said, monkeypatch):
     monkeypatch.setenv("GRADER_TEST_FAULTY", "0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -227,9 +250,9 @@ def test_what_is_stopped_ends_at_its_next_job_and_the_others_go_on(said):
 def test_what_is_cancelled_after_its_place_was_lost_ends(said, tmp_path):
     with pool(said, workers=1) as one:
         future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
-        (lost,) = places_once(one, lambda place: place.under_way == "ann/scale")
+        lost = place_once(one, "CPU worker 1", lambda place: place.under_way == "ann/scale")
         os.kill(lost.process, signal.SIGKILL)
-        places_once(one, lambda place: place.process != lost.process)
+        place_once(one, "CPU worker 1", lambda place: place.process != lost.process)
         one.cancel("ann")
         assert wait([future], PATIENCE_SECONDS).done
         with pytest.raises(Cancelled, match="ann/scale: cancelled"):
@@ -248,7 +271,7 @@ def test_a_future_that_is_cancelled_before_its_turn_is_done_for_who_waits(said, 
 def test_what_is_cancelled_as_its_process_ends_is_not_graded_again(said, tmp_path):
     with pool(said, workers=1) as one:
         future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
-        (place,) = places_once(one, lambda place: place.under_way == "ann/scale")
+        place = place_once(one, "CPU worker 1", lambda place: place.under_way == "ann/scale")
         os.kill(place.process, signal.SIGSTOP)  # it reads nothing any more
         one.cancel("ann")
         os.kill(place.process, signal.SIGKILL)
