@@ -34,6 +34,8 @@ MOST_AHEAD = 8
 NODE_DIED = "node has died"
 """Part of Ray's message for an actor that ended with its node."""
 
+log = logging.getLogger(__name__)
+
 
 def ray_places(ray: Any, options: GraderOptions, address: str, workers: int | None, engine: str) -> list[RayPlace]:
     """A place for each GPU of the cluster, or `workers` on its CPUs. Raises UserError."""
@@ -122,7 +124,12 @@ class RemotePlace:
             line, bundle = self._arriving.get()
             work = Work.model_validate_json(line)
             for one in bundle:
-                keep_bundle(one, work.submission, self._options)
+                try:
+                    keep_bundle(one, work.submission, self._options)
+                except Exception as error:  # such as a full disk: the place builds it itself
+                    log.warning(
+                        "the build of %s is not kept: %s: %s", work.submission.name, type(error).__name__, error
+                    )
             with suppress(PlaceLost):  # `receive` says so
                 self._place.send(work.number, work.request())
 
