@@ -10,18 +10,21 @@ import signal
 import threading
 import time
 from collections import Counter
-from concurrent.futures import wait
+from concurrent.futures import CancelledError, Future, wait
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from grader import Grader, GraderPool, Status, UserError
+from grader.catalog.requests import make_request
 from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
 from grader.options import GraderOptions
 from grader.pool.host import chosen, host_places, shared_cores
 from grader.pool.local import ProcessPlace
 from grader.pool.pool import ENGINE
+from grader.pool.stream import Stream
+from grader.verdict.models import Device
 from grader.verdict.precision import Precision
 from tests import samples
 
@@ -88,6 +91,30 @@ def test_work_without_end_is_read_a_few_ahead(said):
         verdicts.close()
         assert len(read) <= 20 + two.capacity + 2
         assert two.grade(source=work("after")[1].source, problem=samples.problem()).status is Status.CORRECT
+
+
+def test_what_is_submitted_while_its_caller_leaves_is_cancelled():
+    goes_on, futures = threading.Event(), {"ann": Future(), "bob": Future()}
+
+    def requests():
+        yield make_request(*work("ann"), device="cpu", default_device=Device.CPU)
+        goes_on.wait(PATIENCE_SECONDS)
+        yield make_request(*work("bob"), device="cpu", default_device=Device.CPU)
+
+    def submit(request):
+        if request.submission.author == "ann":
+            futures["ann"].set_result(samples.verdict(request.submission))
+        else:
+            leaving.start()
+            leaving.join(0.5)  # it waits for this one
+        return futures[request.submission.author]
+
+    results = Stream(requests(), submit, most_in_flight=2).results()
+    leaving = threading.Thread(target=results.close)
+    assert next(results)[0].submission.author == "ann"
+    goes_on.set()
+    with pytest.raises(CancelledError):
+        futures["bob"].result(PATIENCE_SECONDS)
 
 
 def test_one_source_is_graded_once_and_each_author_gets_the_verdict(said, tmp_path):
