@@ -53,7 +53,7 @@ class Dispatcher:
         self._waiting = FairQueue[Task]()
         self._numbers = count(1)
         self._held: dict[str, deque[Task]] = {name: deque() for name in self._places}
-        """The tasks that were handed to each place and are not answered; it grades the first of them."""
+        """By place, the tasks that were handed to it and are not answered; it grades the first of them."""
         self._changed = threading.Condition()
         self._failure: GraderError | None = None
         """Why nothing can be graded any more."""
@@ -134,7 +134,7 @@ class Dispatcher:
                 break
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
-                self._take_back(place, PlaceLost(reason, outside=True))
+                self._take_back(place, PlaceLost(reason, external=True))
             if self._ended():
                 break
             place.end()
@@ -165,13 +165,13 @@ class Dispatcher:
                 since = since if len(held) > 1 else time.monotonic()
                 place.send(task.number, task.request)
             if self._ended():
-                raise PlaceLost("the pool closes", outside=True)
+                raise PlaceLost("the pool closes", external=True)
             answer = place.receive(POLL_SECONDS)
             if answer is not None:
                 self._settle(place, *answer)
                 since = time.monotonic()
             elif self._limit_seconds is not None and held and time.monotonic() - since > self._limit_seconds:
-                raise PlaceLost(f"stopped after {self._limit_seconds:g} s", outside=True, late=True)
+                raise PlaceLost(f"stopped after {self._limit_seconds:g} s", external=True, late=True)
             elif time.monotonic() - since > self._hang_seconds:
                 raise PlaceLost(f"gave no answer for {self._hang_seconds:.0f} s")
 
@@ -206,7 +206,7 @@ class Dispatcher:
         held = self._held[place.name]
         task = held[0]
         if number != task.number:
-            raise PlaceLost(f"answered request {number} instead of {task.number}", outside=True)
+            raise PlaceLost(f"answered request {number} instead of {task.number}", external=True)
         with self._changed:
             held.popleft()
             under_way = held[0].request.submission.name if held else None
@@ -217,14 +217,18 @@ class Dispatcher:
             task.future.set_result(answer)
 
     def _take_back(self, place: Place, lost: PlaceLost) -> None:
-        """Put what the place held back at the head of the queue; the one in hand may have ended it."""
+        """Put what the place held back at the head of the queue, but for what ends with the place.
+
+        The task in hand ends if it took too long (`late`), or if it ended as many processes as one may. Tasks that
+        nobody wants any more end too.
+        """
         late = condemned = None
         with self._changed:
             self._note(place, state="starting", process=None, under_way=None)
             held, self._held[place.name] = self._held[place.name], deque()
             if held and lost.late:
                 late = held.popleft()
-            elif held and not lost.outside:
+            elif held and not lost.external:
                 held[0].losses.append(f"{place.name} {lost}")
                 held[0].lost_at.add(place.name)
                 if len(held[0].losses) >= MOST_LOSSES:

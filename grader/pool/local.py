@@ -103,7 +103,7 @@ class ProcessPlace:
     def _write(self, line: str) -> None:
         process = self._process
         if process is None:
-            raise PlaceLost("was ended", outside=True)
+            raise PlaceLost("was ended", external=True)
         assert process.stdin is not None
         try:
             with self._writing:
@@ -111,7 +111,7 @@ class ProcessPlace:
                 process.stdin.flush()
         except (OSError, ValueError):
             # It ended before it had this request.
-            raise PlaceLost(self._ending(process), outside=True) from None
+            raise PlaceLost(self._ending(process), external=True) from None
 
     def _answer(self, seconds: float) -> Answer | None:
         """The next answer; records that the process logged are written meanwhile. Raises PlaceLost."""
@@ -123,7 +123,7 @@ class ProcessPlace:
                 return None
             if not line.endswith(b"\n"):
                 process = self._process
-                raise PlaceLost("was ended", outside=True) if process is None else PlaceLost(self._ending(process))
+                raise PlaceLost("was ended", external=True) if process is None else PlaceLost(self._ending(process))
             answer = Answer.model_validate_json(line)
             if answer.log is None:
                 return answer

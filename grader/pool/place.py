@@ -35,12 +35,12 @@ class PlaceState(Value):
 class PlaceLost(Exception):
     """A place ended, fell silent or lost its device; what it had not answered is graded elsewhere."""
 
-    def __init__(self, reason: str, *, outside: bool = False, late: bool = False) -> None:
-        """`outside`: no submission can have caused it, such as the end of a whole node. `late`: it was ended because
-        the request in hand took longer than it may.
-        """
+    def __init__(self, reason: str, *, external: bool = False, late: bool = False) -> None:
         super().__init__(reason)
-        self.outside, self.late = outside, late
+        self.external = external
+        """No submission can have caused it, such as the end of a whole node: the one in hand is not blamed."""
+        self.late = late
+        """The pool ended it, because the request in hand took longer than a grading may."""
 
 
 class StartFailed(Exception):

@@ -188,7 +188,7 @@ class RayPlace:
 
     def _alive(self) -> Any:
         if self._actor is None:
-            raise PlaceLost("was ended", outside=True)
+            raise PlaceLost("was ended", external=True)
         return self._actor
 
     def _get(self, reference: Any, seconds: float) -> Any:
@@ -198,13 +198,13 @@ class RayPlace:
             return self._ray.get(reference, timeout=seconds)
         except errors.GetTimeoutError as error:
             self._ray.cancel(reference)
-            raise PlaceLost(f"its node gave no answer for {seconds:.0f} s", outside=True) from error
+            raise PlaceLost(f"its node gave no answer for {seconds:.0f} s", external=True) from error
         except errors.RayTaskError as error:
             if isinstance(error.cause, PlaceLost):
                 raise error.cause from error
-            raise PlaceLost(f"failed: {type(error.cause).__name__}: {error.cause}", outside=True) from error
+            raise PlaceLost(f"failed: {type(error.cause).__name__}: {error.cause}", external=True) from error
         except errors.RayActorError as error:
             died = NODE_DIED in str(error) or not isinstance(error, errors.ActorDiedError)
-            raise PlaceLost("lost its node" if died else "its actor ended", outside=died) from error
+            raise PlaceLost("lost its node" if died else "its actor ended", external=died) from error
         except errors.RayError as error:
-            raise PlaceLost(f"cannot be reached ({type(error).__name__})", outside=True) from error
+            raise PlaceLost(f"cannot be reached ({type(error).__name__})", external=True) from error

@@ -140,8 +140,8 @@ def test_a_process_that_its_submission_ends_is_told_from_a_node_that_dies(place,
     place.send(1, request("die"))
     with pytest.raises(PlaceLost, match="SIGKILL") as lost:
         answer(place)
-    assert not lost.value.outside
-    for failure, message, outside in (
+    assert not lost.value.external
+    for failure, message, external in (
         (ActorDiedError("The actor died because its node has died."), "lost its node", True),
         (ActorDiedError("The actor process was killed."), "its actor ended", False),
         (RayActorError("unavailable"), "lost its node", True),
@@ -151,7 +151,7 @@ def test_a_process_that_its_submission_ends_is_told_from_a_node_that_dies(place,
         ray.failure = failure
         with pytest.raises(PlaceLost, match=message) as lost:
             place.receive(0.1)
-        assert lost.value.outside is outside
+        assert lost.value.external is external
 
 
 def test_a_device_that_does_not_work_is_told_at_the_start(place, monkeypatch):
