@@ -142,7 +142,7 @@ class Batch(Generic[T]):
         for request in stopped:
             self._grader.stop(request)
         for ticket in gone:
-            self._drop(Cancelled(f"{ticket.request.submission.name}: cancelled"), ticket.tag)
+            self._cancelled(ticket)
 
     def cancel_author(self, author: str) -> None:
         """End what an author has in this batch, and leave out what is still to be read."""
@@ -181,9 +181,6 @@ class Batch(Generic[T]):
         for item in work:
             if item is not None:
                 pair, tag = item
-                if pair[1].author in self._cancelled_authors:
-                    self._drop(Cancelled(f"{pair[1].name}: cancelled"), tag)
-                    continue
                 self._claims.wait_turn()
                 ticket = self._ticket(self._grader.request(pair), tag)
                 if self._to_grade(ticket):
@@ -208,11 +205,13 @@ class Batch(Generic[T]):
                 yield ticket.request
 
     def _to_grade(self, ticket: Ticket[T]) -> bool:
-        """Whether to grade it now; else its verdict is shown, or comes with another request's."""
+        """Whether to grade it now; else it is dropped, or its verdict is shown, or comes with another request's."""
         key = ticket.key
         with self._lock:
             self._keeper.check()
-            if not self._regrade and (stored := ticket.stored(self._store)) is not None:
+            if ticket.request.submission.author in self._cancelled_authors:
+                self._cancelled(ticket)
+            elif not self._regrade and (stored := ticket.stored(self._store)) is not None:
                 self._reuse(ticket, stored)
             elif key in self._under_way:
                 self._under_way[key].append(ticket)
@@ -261,6 +260,9 @@ class Batch(Generic[T]):
     def _show(self, ticket: Ticket[T], verdict: Verdict) -> None:
         self.statuses[verdict.status] += 1
         self._audience.show(verdict, ticket.tag)
+
+    def _cancelled(self, ticket: Ticket[T]) -> None:
+        self._drop(Cancelled(f"{ticket.request.submission.name}: cancelled"), ticket.tag)
 
     def _drop(self, reason: NotGraded, tag: T) -> None:
         self.dropped += 1

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, NoReturn
 
 from grader.catalog.requests import Request
@@ -16,6 +16,7 @@ from grader.errors import DeviceError, GraderError, NotGraded
 from grader.pool.blame import crashed
 from grader.pool.fair import FairQueue
 from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
+from grader.pool.task import Task
 from grader.verdict.models import Device, Environment, Settings, Verdict
 from grader.verdict.profiles import Profile
 
@@ -25,32 +26,6 @@ MOST_FAILURES = 3
 """Lives without a verdict after which a place is set aside. A choice."""
 POLL_SECONDS = 0.5
 """Longest wait for an answer before the queue and the clock are looked at again."""
-
-
-@dataclass
-class Task:
-    """A request on its way to its verdict."""
-
-    request: Request
-    priority: int = 0
-    future: Future[Any] = field(default_factory=Future)
-    losses: list[str] = field(default_factory=list)
-    """Endings of the processes that graded it."""
-    lost_at: set[str] = field(default_factory=set)
-    """The names of their places."""
-
-    @property
-    def author(self) -> str:
-        """The name that has turns in the queue."""
-        return self.request.submission.author
-
-    def taken(self) -> bool:
-        """Whether it is to be graded: not if the caller has cancelled it."""
-        return self.future.running() or self.future.set_running_or_notify_cancel()
-
-
-Held = deque[tuple[int, Task]]
-"""Tasks that a place has not answered, with their numbers; the first is being graded."""
 
 
 class Dispatcher:
@@ -76,7 +51,9 @@ class Dispatcher:
         self._ready: dict[str, Ready] = {}
         """The report of each place that has ever started."""
         self._waiting = FairQueue[Task]()
-        self._held: dict[str, Held] = {name: deque() for name in self._places}
+        self._numbers = count(1)
+        self._held: dict[str, deque[Task]] = {name: deque() for name in self._places}
+        """By place, the tasks that were handed to it and are not answered; it grades the first of them."""
         self._changed = threading.Condition()
         self._failure: GraderError | None = None
         """Why nothing can be graded any more."""
@@ -86,10 +63,10 @@ class Dispatcher:
 
     def submit(self, request: Request, priority: int = 0) -> Future[Any]:
         """The verdict or the profile to come; cancelled before its turn, it is not begun. Raises GraderError."""
-        task = Task(request, priority)
         with self._changed:
             if self._failure is not None:
                 raise self._failure
+            task = Task(next(self._numbers), request, priority)
             self._waiting.put(task, task.author, priority)
             self._changed.notify_all()
         return task.future
@@ -99,15 +76,17 @@ class Dispatcher:
         with self._changed:
             waiting = self._waiting.remove(lambda task: unwanted(task.request))
             held = [
-                (self._places[name], number)
+                (self._places[name], task)
                 for name, tasks in self._held.items()
-                for number, task in tasks
+                for task in tasks
                 if unwanted(task.request)
             ]
+            for _, task in held:
+                task.unwanted = True
         for task in waiting:
-            task.future.cancel()
-        for place, number in held:
-            place.stop(number)
+            task.cancel()
+        for place, task in held:
+            place.stop(task.number)
 
     def environments(self, device: Device) -> tuple[Environment, ...]:
         """The environments of verdicts on a device: one for each kind of machine; waits for the first place.
@@ -140,24 +119,22 @@ class Dispatcher:
     def _serve(self, place: Place) -> None:
         failures = 0
         while not self._ended():
-            held = self._held[place.name]
-            held.clear()
             before, final, late = self._states[place.name].graded, False, False
             self._note(place, state="starting", process=None)
             try:
-                self._begin(place, place.start())
-                self._feed(place, held)
+                self._begin(place)
+                self._feed(place)
             except StartFailed as error:
                 reason, final = str(error), error.final
             except PlaceLost as lost:
                 reason, late = str(lost), lost.late
-                self._take_back(place, held, lost)
+                self._take_back(place, lost)
             except GraderError as error:
                 self._give_up(error)
                 break
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
-                self._take_back(place, held, PlaceLost(reason, outside=True))
+                self._take_back(place, PlaceLost(reason, external=True))
             if self._ended():
                 break
             place.end()
@@ -167,49 +144,54 @@ class Dispatcher:
                 break
         place.end()
 
-    def _begin(self, place: Place, ready: Ready) -> None:
+    def _begin(self, place: Place) -> None:
+        """Raises StartFailed, and a GraderError where no place has ever started."""
+        try:
+            ready = place.start()
+        except GraderError as error:
+            if not self._ready:
+                raise
+            raise StartFailed(str(error)) from error  # others could start: it is this place's own
         with self._changed:
             self._ready[place.name] = ready
             self._note(place, state="ready", process=ready.process)
             self._changed.notify_all()
 
-    def _feed(self, place: Place, held: Held) -> NoReturn:
+    def _feed(self, place: Place) -> NoReturn:
         """Hand over requests and take answers until the place is lost or the pool closes, which PlaceLost says."""
-        number, since = 0, time.monotonic()
+        held, since = self._held[place.name], time.monotonic()
         while True:
-            while (task := self._take(place, len(held))) is not None:
-                number += 1
-                since = since if held else time.monotonic()
-                with self._changed:
-                    held.append((number, task))
-                self._note(place, under_way=held[0][1].request.submission.name)
-                place.send(number, task.request)
+            while (task := self._take(place)) is not None:
+                since = since if len(held) > 1 else time.monotonic()
+                place.send(task.number, task.request)
             if self._ended():
-                raise PlaceLost("the pool closes", outside=True)
+                raise PlaceLost("the pool closes", external=True)
             answer = place.receive(POLL_SECONDS)
             if answer is not None:
-                self._settle(place, held, *answer)
+                self._settle(place, *answer)
                 since = time.monotonic()
             elif self._limit_seconds is not None and held and time.monotonic() - since > self._limit_seconds:
-                raise PlaceLost(f"stopped after {self._limit_seconds:g} s", outside=True, late=True)
+                raise PlaceLost(f"stopped after {self._limit_seconds:g} s", external=True, late=True)
             elif time.monotonic() - since > self._hang_seconds:
                 raise PlaceLost(f"gave no answer for {self._hang_seconds:.0f} s")
 
-    def _take(self, place: Place, held: int) -> Task | None:
-        """The next request for a place that holds so many.
+    def _take(self, place: Place) -> Task | None:
+        """The next request for a place, which holds it from now on.
 
         Waits for it if the place holds none; None if it holds enough, or when the pool closes.
         """
-        suits = partial(self._suits, place)
+        held, suits = self._held[place.name], partial(self._suits, place)
         with self._changed:
-            if held == 0:
+            if not held:
                 self._changed.wait_for(lambda: self._failure or any(map(suits, self._waiting)))
-            elif held >= place.depth or len(self._waiting) <= self._idle():
+            elif len(held) >= place.depth or len(self._waiting) <= self._idle():
                 return None
             while self._failure is None and (task := self._waiting.take(suits)) is not None:
-                if task.taken():
+                if task.begin():
+                    held.append(task)
+                    self._note(place, under_way=held[0].request.submission.name)
                     return task
-            return None if self._failure or held else self._take(place, held)
+            return None if self._failure or held else self._take(place)
 
     def _suits(self, place: Place, task: Task) -> bool:
         """Whether it was not lost there, unless there is no other place."""
@@ -220,38 +202,48 @@ class Dispatcher:
         """Places that wait for a request, or will: they come before those that would only prepare for it."""
         return sum(state.state != "set aside" and state.under_way is None for state in self._states.values())
 
-    def _settle(self, place: Place, held: Held, number: int, answer: Verdict | Profile | Exception) -> None:
-        expected, task = held[0]
-        if number != expected:
-            raise PlaceLost(f"answered request {number} instead of {expected}", outside=True)
+    def _settle(self, place: Place, number: int, answer: Verdict | Profile | Exception) -> None:
+        held = self._held[place.name]
+        task = held[0]
+        if number != task.number:
+            raise PlaceLost(f"answered request {number} instead of {task.number}", external=True)
         with self._changed:
             held.popleft()
-            under_way = held[0][1].request.submission.name if held else None
+            under_way = held[0].request.submission.name if held else None
             self._note(place, graded=self._states[place.name].graded + 1, under_way=under_way)
         if isinstance(answer, Exception):
             task.future.set_exception(answer)
         else:
             task.future.set_result(answer)
 
-    def _take_back(self, place: Place, held: Held, lost: PlaceLost) -> None:
-        """Put what the place held back at the head of the queue; the one in hand may have ended it."""
-        condemned: Task | None = None
+    def _take_back(self, place: Place, lost: PlaceLost) -> None:
+        """Put what the place held back at the head of the queue, but for what ends with the place.
+
+        The task in hand ends if it took too long (`late`), or if it ended as many processes as one may. Tasks that
+        nobody wants any more end too.
+        """
+        late = condemned = None
         with self._changed:
             self._note(place, state="starting", process=None, under_way=None)
-            late = held.popleft()[1] if held and lost.late else None
-            if held and not lost.outside:
-                first = held[0][1]
-                first.losses.append(f"{place.name} {lost}")
-                first.lost_at.add(place.name)
-                if len(first.losses) >= MOST_LOSSES:
-                    condemned = held.popleft()[1]
+            held, self._held[place.name] = self._held[place.name], deque()
+            if held and lost.late:
+                late = held.popleft()
+            elif held and not lost.external:
+                held[0].losses.append(f"{place.name} {lost}")
+                held[0].lost_at.add(place.name)
+                if len(held[0].losses) >= MOST_LOSSES:
+                    condemned = held.popleft()
+            unwanted = [task for task in held if task.unwanted]
+            wanted = [task for task in held if not task.unwanted]
             failure = self._failure
             if failure is None:
-                for _, task in reversed(held):
+                for task in reversed(wanted):
                     self._waiting.put_back(task, task.author, task.priority)
             self._changed.notify_all()
+        for task in unwanted:
+            task.cancel()
         if failure is not None:
-            for _, task in held:
+            for task in wanted:
                 task.future.set_exception(failure)
         if late is not None:
             late.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
@@ -282,7 +274,7 @@ class Dispatcher:
             waiting = self._waiting.remove(lambda _: True)
             self._changed.notify_all()
         for task in waiting:
-            if task.taken():
+            if task.begin():
                 task.future.set_exception(failure)
 
     def _ended(self) -> bool:

@@ -66,6 +66,7 @@ class FairQueue(Generic[T]):
         return found
 
     def _taken(self, priority: int, author: str, count: int = 1) -> None:
+        """Account for items of an author that have left the queue."""
         self._count -= count
         authors = self._levels[priority]
         if not authors[author]:

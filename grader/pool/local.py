@@ -36,7 +36,7 @@ class ProcessPlace:
         self._setup, self._visibility = setup, visibility
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
 
     def start(self) -> Ready:
         """Raises StartFailed, UserError, SandboxUnavailable."""
@@ -44,17 +44,18 @@ class ProcessPlace:
         packages = str(Path(grader.__file__).parents[1])
         path = os.pathsep.join(filter(None, (packages, os.environ.get("PYTHONPATH"))))
         # -P: the current folder may hold submissions, which must not be imported here.
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "grader.pool.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, **self._visibility},
-            start_new_session=True,
-        )
-        threading.Thread(target=_read, args=(process, self._lines), daemon=True).start()
         try:
-            setup = self._setup.model_copy(update={"log_level": logs.wanted_level()})
-            self._write(setup.model_dump_json())
+            with self._writing:  # a stop that comes late waits, so that the setup is the first line
+                self._process = process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "grader.pool.process"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env={**os.environ, "PYTHONPATH": path, **self._visibility},
+                    start_new_session=True,
+                )
+                threading.Thread(target=_read, args=(process, self._lines), daemon=True).start()
+                setup = self._setup.model_copy(update={"log_level": logs.wanted_level()})
+                self._write(setup.model_dump_json())
             answer = self._answer(START_SECONDS)
         except PlaceLost as lost:
             raise StartFailed(str(lost)) from lost
@@ -102,7 +103,7 @@ class ProcessPlace:
     def _write(self, line: str) -> None:
         process = self._process
         if process is None:
-            raise PlaceLost("was ended", outside=True)
+            raise PlaceLost("was ended", external=True)
         assert process.stdin is not None
         try:
             with self._writing:
@@ -110,7 +111,7 @@ class ProcessPlace:
                 process.stdin.flush()
         except (OSError, ValueError):
             # It ended before it had this request.
-            raise PlaceLost(self._ending(process), outside=True) from None
+            raise PlaceLost(self._ending(process), external=True) from None
 
     def _answer(self, seconds: float) -> Answer | None:
         """The next answer; records that the process logged are written meanwhile. Raises PlaceLost."""
@@ -122,7 +123,7 @@ class ProcessPlace:
                 return None
             if not line.endswith(b"\n"):
                 process = self._process
-                raise PlaceLost("was ended", outside=True) if process is None else PlaceLost(self._ending(process))
+                raise PlaceLost("was ended", external=True) if process is None else PlaceLost(self._ending(process))
             answer = Answer.model_validate_json(line)
             if answer.log is None:
                 return answer

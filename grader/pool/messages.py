@@ -106,7 +106,7 @@ class Answer(Value):
     verdict: Verdict | None = None
     profile: Profile | None = None
     trouble: Trouble | None = None
-    """With a number, the exception of that request; without one, no place can start."""
+    """With a number, the exception of that request; without one, why the place did not start."""
     device_fault: str | None = None
     """Why the device no longer works."""
     log: dict[str, object] | None = None

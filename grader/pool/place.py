@@ -35,12 +35,12 @@ class PlaceState(Value):
 class PlaceLost(Exception):
     """A place ended, fell silent or lost its device; what it had not answered is graded elsewhere."""
 
-    def __init__(self, reason: str, *, outside: bool = False, late: bool = False) -> None:
-        """`outside`: no submission can have caused it, such as the end of a whole node. `late`: it was ended because
-        the request in hand took longer than it may.
-        """
+    def __init__(self, reason: str, *, external: bool = False, late: bool = False) -> None:
         super().__init__(reason)
-        self.outside, self.late = outside, late
+        self.external = external
+        """No submission can have caused it, such as the end of a whole node: the one in hand is not blamed."""
+        self.late = late
+        """The pool ended it, because the request in hand took longer than a grading may."""
 
 
 class StartFailed(Exception):
@@ -62,7 +62,10 @@ class Place(Protocol):
     """Most requests that it holds: the one in hand, and those behind it that it prepares for."""
 
     def start(self) -> Ready:
-        """Start, or start afresh. Raises StartFailed, and a GraderError that holds for every place."""
+        """Start, or start afresh.
+
+        Raises StartFailed, and a GraderError, which holds for every place unless one of them has started before.
+        """
 
     def send(self, number: int, request: Request) -> None:
         """Hand over a request. It is answered in the order of sending. Raises PlaceLost."""
@@ -74,7 +77,10 @@ class Place(Protocol):
         """
 
     def stop(self, number: int) -> None:
-        """Have a request that it holds end at its next job; the answer is Cancelled. Any thread. Never raises."""
+        """Have a request that it holds end at its next job; the answer is Cancelled. Any thread. Never raises.
+
+        It may come before the request, after its answer, or while the place starts afresh without it.
+        """
 
     def end(self) -> None:
         """End its process; what it holds is dropped. Never raises."""

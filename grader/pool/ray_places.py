@@ -34,6 +34,8 @@ MOST_AHEAD = 8
 NODE_DIED = "node has died"
 """Part of Ray's message for an actor that ended with its node."""
 
+log = logging.getLogger(__name__)
+
 
 def ray_places(ray: Any, options: GraderOptions, address: str, workers: int | None, engine: str) -> list[RayPlace]:
     """A place for each GPU of the cluster, or `workers` on its CPUs. Raises UserError."""
@@ -122,7 +124,12 @@ class RemotePlace:
             line, bundle = self._arriving.get()
             work = Work.model_validate_json(line)
             for one in bundle:
-                keep_bundle(one, work.submission, self._options)
+                try:
+                    keep_bundle(one, work.submission, self._options)
+                except Exception as error:  # such as a full disk: the place builds it itself
+                    log.warning(
+                        "the build of %s is not kept: %s: %s", work.submission.name, type(error).__name__, error
+                    )
             with suppress(PlaceLost):  # `receive` says so
                 self._place.send(work.number, work.request())
 
@@ -181,7 +188,7 @@ class RayPlace:
 
     def _alive(self) -> Any:
         if self._actor is None:
-            raise PlaceLost("was ended", outside=True)
+            raise PlaceLost("was ended", external=True)
         return self._actor
 
     def _get(self, reference: Any, seconds: float) -> Any:
@@ -191,13 +198,13 @@ class RayPlace:
             return self._ray.get(reference, timeout=seconds)
         except errors.GetTimeoutError as error:
             self._ray.cancel(reference)
-            raise PlaceLost(f"its node gave no answer for {seconds:.0f} s", outside=True) from error
+            raise PlaceLost(f"its node gave no answer for {seconds:.0f} s", external=True) from error
         except errors.RayTaskError as error:
             if isinstance(error.cause, PlaceLost):
                 raise error.cause from error
-            raise PlaceLost(f"failed: {type(error.cause).__name__}: {error.cause}", outside=True) from error
+            raise PlaceLost(f"failed: {type(error.cause).__name__}: {error.cause}", external=True) from error
         except errors.RayActorError as error:
             died = NODE_DIED in str(error) or not isinstance(error, errors.ActorDiedError)
-            raise PlaceLost("lost its node" if died else "its actor ended", outside=died) from error
+            raise PlaceLost("lost its node" if died else "its actor ended", external=died) from error
         except errors.RayError as error:
-            raise PlaceLost(f"cannot be reached ({type(error).__name__})", outside=True) from error
+            raise PlaceLost(f"cannot be reached ({type(error).__name__})", external=True) from error

@@ -76,12 +76,12 @@ class Stream:
             while len(self._kept) > KEPT_VERDICTS:
                 self._kept.popitem(last=False)
             first, *others = self._waiting.pop(key)
-            again = bool(others) and isinstance(verdict, Cancelled) and not self._stopped
+            again = bool(others) and isinstance(verdict, Cancelled)
             if again:  # who else has this source did not cancel it
                 self._waiting[key] = deque(others)
         if again:
             self._copies.release()
-            self._follow(key, self._submit(others[0]))
+            self._begin(key, others[0])
         else:
             self._room.release()
         yield first, verdict
@@ -104,40 +104,38 @@ class Stream:
     def _add(self, request: Request) -> None:
         key = same(request)
         with self._lock:
-            known = self._kept.get(key)
-            copied = known is not None or key in self._waiting
+            copied = key in self._kept or key in self._waiting
         if copied:
             self._copies.acquire()
         else:
             self._room.acquire()
-        if self._stopped:
-            return
         with self._lock:
             if copied and key in self._waiting:
                 self._waiting[key].append(request)
                 return
-            known = self._kept.get(key)
             self._waiting[key] = deque([request])
         if copied:
             self._copies.release()
             self._room.acquire()
-        future: Future[Verdict]
-        if known is not None:
-            future = Future()
-            future.set_result(known.renamed(request.submission))
-        else:
-            future = self._submit(request)
-        self._follow(key, future)
+        self._begin(key, request)
 
-    def _follow(self, key: Same, future: Future[Verdict]) -> None:
-        """Have the verdict taken when it is reached."""
-        with self._lock:
+    def _begin(self, key: Same, request: Request) -> None:
+        """Have a request graded, or take the verdict that is kept; nothing if the caller has left."""
+        with self._lock:  # `_stop` comes before, or finds the future
+            if self._stopped:
+                return
+            future: Future[Verdict]
+            if (known := self._kept.get(key)) is not None:
+                future = Future()
+                future.set_result(known.renamed(request.submission))
+            else:
+                future = self._submit(request)
             self._futures.add(future)
         future.add_done_callback(lambda done: self._reached.put((key, done)))
 
     def _stop(self) -> None:
-        self._stopped = True
         with self._lock:
+            self._stopped = True
             futures = list(self._futures)
         for future in futures:
             future.cancel()

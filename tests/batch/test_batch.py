@@ -145,3 +145,30 @@ def test_a_cancelled_author_s_further_lines_are_left_out(made):
     batch.grade([item("ann", 1, "a"), item("bob", 2, "b"), None, item("ann", 3, "c")])
     assert listener.dropped == [(Cancelled, "a"), (Cancelled, "c")]
     assert listener.shown == Counter({("bob/scale", "b"): 1})
+
+
+def test_a_cancelled_author_s_lines_that_another_grader_left_are_not_graded(made):
+    """Cancelled while the first of them is being graded, when the others are in no list."""
+    once = itertools.count()
+
+    def meanwhile():
+        if next(once) == 0:
+            batch.cancel_author("ann")
+
+    batch, listener, _ = made(Stopping(GraderOptions(device="cpu"), meanwhile))
+    lines = [item(author, number, number) for number, author in enumerate(["bob", "ann"])]
+    batch._claimed += [batch._ticket(batch._grader.request(pair), tag) for pair, tag in lines]
+    batch._grade(batch._left_by_others())
+    assert listener.dropped == [(Cancelled, 1)]
+    assert listener.shown == Counter({("bob/scale", 0): 1})
+
+
+def test_an_author_who_is_cancelled_while_their_line_is_read_gets_no_verdict(made):
+    class Reading(FakeGrader):
+        def request(self, work):
+            batch.cancel_author(work[1].author)
+            return super().request(work)
+
+    batch, listener, _ = made(Reading(GraderOptions(device="cpu")))
+    batch.grade([item("ann", tag=1)])
+    assert (listener.dropped, listener.shown) == ([(Cancelled, 1)], Counter())

@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from grader.errors import Cancelled
+from grader.errors import Cancelled, UserError
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Status
 from tests import samples
@@ -23,6 +23,8 @@ FAULTY = "GRADER_TEST_FAULTY"
 class CheapGrader(FakeGrader):
     def __init__(self, options: GraderOptions) -> None:
         super().__init__(options)
+        if options.device == Device.CUDA and self._is_faulty():
+            raise UserError("--device cuda: no CUDA device is here")
         self._lost = False
         self._unwanted = []
 
@@ -67,10 +69,13 @@ class CheapGrader(FakeGrader):
         return samples.environment(device, host="here", device_id=shown if device is Device.CUDA else None)
 
     def device_fault(self, device: Device):
-        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
         if self._lost:
             return "CUDA error: an illegal memory access was encountered"
-        return "no context" if shown and shown in os.environ.get(FAULTY, "").split(",") else None
+        return "no context" if self._is_faulty() else None
+
+    def _is_faulty(self):
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return bool(shown) and shown in os.environ.get(FAULTY, "").split(",")
 
     def close(self):
         pass

@@ -10,21 +10,28 @@ import signal
 import threading
 import time
 from collections import Counter
-from concurrent.futures import wait
+from concurrent.futures import CancelledError, Future, wait
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from grader import Grader, GraderPool, Status, UserError
+from grader.catalog.requests import make_request
 from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
-from grader.pool.host import chosen, shared_cores
+from grader.options import GraderOptions
+from grader.pool.host import chosen, host_places, shared_cores
+from grader.pool.local import ProcessPlace
 from grader.pool.pool import ENGINE
+from grader.pool.stream import Stream
+from grader.verdict.models import Device
 from grader.verdict.precision import Precision
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 CHEAP = "tests.pool.engine:CheapGrader"
+PATIENCE_SECONDS = 60.0
+"""For what must happen at all."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +51,15 @@ def pool(said, **options):
 def work(name, *commands, status="correct"):
     lines = [f"# status: {status}", f"# {name}", *(f"# {command}" for command in commands)]
     return samples.problem(), samples.submission(author=name, source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
+
+
+def place_once(of, name, state):
+    """The place of this name once `state` is true of it."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not state(place := {place.name: place for place in of.places()}[name]):
+        assert time.monotonic() < until, place
+        time.sleep(0.01)
+    return place
 
 
 def authors(verdicts):
@@ -75,6 +91,30 @@ def test_work_without_end_is_read_a_few_ahead(said):
         verdicts.close()
         assert len(read) <= 20 + two.capacity + 2
         assert two.grade(source=work("after")[1].source, problem=samples.problem()).status is Status.CORRECT
+
+
+def test_what_is_submitted_while_its_caller_leaves_is_cancelled():
+    goes_on, futures = threading.Event(), {"ann": Future(), "bob": Future()}
+
+    def requests():
+        yield make_request(*work("ann"), device="cpu", default_device=Device.CPU)
+        goes_on.wait(PATIENCE_SECONDS)
+        yield make_request(*work("bob"), device="cpu", default_device=Device.CPU)
+
+    def submit(request):
+        if request.submission.author == "ann":
+            futures["ann"].set_result(samples.verdict(request.submission))
+        else:
+            leaving.start()
+            leaving.join(0.5)  # it waits for this one
+        return futures[request.submission.author]
+
+    results = Stream(requests(), submit, most_in_flight=2).results()
+    leaving = threading.Thread(target=results.close)
+    assert next(results)[0].submission.author == "ann"
+    goes_on.set()
+    with pytest.raises(CancelledError):
+        futures["bob"].result(PATIENCE_SECONDS)
 
 
 def test_one_source_is_graded_once_and_each_author_gets_the_verdict(said, tmp_path):
@@ -158,6 +198,29 @@ def test_a_gpu_without_a_context_is_set_aside_with_one_line(said, monkeypatch):
     assert states == {"GPU 0": "ready", "GPU 1": "set aside"}
 
 
+def test_a_gpu_that_is_lost_later_is_set_aside_also_where_the_device_was_named(said, monkeypatch, tmp_path):
+    """A grader for a device that is not there raises UserError, which ended the whole pool."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    done = tmp_path / "done"
+    with pool(said, workers=None, device="cuda") as two:
+        futures = [two.submit(work(name, f"wait for: {done}")) for name in ("ann", "bob")]
+        first, second = (place_once(two, name, lambda place: place.under_way) for name in ("GPU 0", "GPU 1"))
+        monkeypatch.setenv("GRADER_TEST_FAULTY", "1")
+        os.kill(second.process, signal.SIGKILL)
+        place_once(two, "GPU 1", lambda place: place.process != second.process)
+        done.touch()
+        assert [future.result().status for future in futures] == [Status.CORRECT, Status.CORRECT]
+        place_once(two, "GPU 1", lambda place: place.state == "set aside")
+        monkeypatch.setenv("GRADER_TEST_FAULTY", "0,1")
+        os.kill(first.process, signal.SIGKILL)
+        with pytest.raises(DeviceError, match="nothing is left to grade on: --device cuda: no CUDA device is here"):
+            two.submit(work("cid")).result()
+    assert said == [
+        "GPU 1 is set aside: --device cuda: no CUDA device is here; 1 of 2 are left",
+        "GPU 0 is set aside: --device cuda: no CUDA device is here; 0 of 2 are left",
+    ]
+
+
 def test_without_a_place_there_is_one_line(said, monkeypatch):
     monkeypatch.setenv("GRADER_TEST_FAULTY", "0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -209,6 +272,71 @@ def test_what_is_stopped_ends_at_its_next_job_and_the_others_go_on(said):
     assert found.pop("fine").status is Status.CORRECT
     assert sorted(found) == ["prepared", "runs", "waits"]
     assert {type(verdict) for verdict in found.values()} == {Cancelled}
+
+
+def test_what_is_cancelled_after_its_place_was_lost_ends(said, tmp_path):
+    with pool(said, workers=1) as one:
+        future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
+        lost = place_once(one, "CPU worker 1", lambda place: place.under_way == "ann/scale")
+        os.kill(lost.process, signal.SIGKILL)
+        place_once(one, "CPU worker 1", lambda place: place.process != lost.process)
+        one.cancel("ann")
+        assert wait([future], PATIENCE_SECONDS).done
+        with pytest.raises(Cancelled, match="ann/scale: cancelled"):
+            future.result()
+        assert one.submit(work("bob")).result().status is Status.CORRECT
+
+
+def test_a_future_that_is_cancelled_before_its_turn_is_done_for_who_waits(said, tmp_path):
+    done = tmp_path / "done"
+    with pool(said, workers=1) as one:
+        futures = [one.submit(work("ann", f"{number}", f"wait for: {done}")) for number in range(4)]
+        one.cancel("ann")
+        assert wait(futures, PATIENCE_SECONDS).not_done == set()
+
+
+def test_what_is_cancelled_as_its_process_ends_is_not_graded_again(said, tmp_path):
+    with pool(said, workers=1) as one:
+        future = one.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
+        place = place_once(one, "CPU worker 1", lambda place: place.under_way == "ann/scale")
+        os.kill(place.process, signal.SIGSTOP)  # it reads nothing any more
+        one.cancel("ann")
+        os.kill(place.process, signal.SIGKILL)
+        with pytest.raises(Cancelled):
+            future.result(PATIENCE_SECONDS)
+
+
+def test_no_number_means_two_requests_in_two_lives_of_a_place(said, tmp_path, monkeypatch):
+    """A stop that arrives in the next life would end the wrong one."""
+    sent, send = [], ProcessPlace.send
+
+    def recorded(place, number, request):
+        sent.append((request.submission.author, number))
+        send(place, number, request)
+
+    monkeypatch.setattr(ProcessPlace, "send", recorded)
+    with pool(said, workers=1) as one:
+        for pair in (work("ann"), work("bob", f"die once: {tmp_path / 'died'}")):
+            assert one.submit(pair).result().status is Status.CORRECT
+    authors, numbers = zip(*sent, strict=True)
+    assert authors == ("ann", "bob", "bob")
+    assert numbers[0] not in numbers[1:]
+
+
+def test_a_stop_that_comes_while_a_process_starts_does_not_end_it(monkeypatch):
+    (place,) = host_places(GraderOptions(device="cpu"), None, 1, CHEAP)
+    stopping = threading.Thread(target=place.stop, args=[1])
+
+    def meanwhile():
+        stopping.start()
+        stopping.join(0.5)  # it waits for the start
+
+    monkeypatch.setattr("grader.pool.logs.wanted_level", meanwhile)
+    try:
+        assert place.start().environments
+    finally:
+        place.end()
+        stopping.join()
 
 
 def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said):

@@ -1,6 +1,8 @@
 """Places on a Ray cluster: most tests with a stand-in for Ray, the last with a cluster whose nodes are killed."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,8 +102,8 @@ def ray():
 
 
 @pytest.fixture
-def place(ray):
-    (one,) = places.ray_places(ray, GraderOptions(device="cpu"), "auto", 1, CHEAP)
+def place(ray, tmp_path):
+    (one,) = places.ray_places(ray, GraderOptions(device="cpu", build_cache=tmp_path), "auto", 1, CHEAP)
     yield one
     one.end()
 
@@ -138,8 +140,8 @@ def test_a_process_that_its_submission_ends_is_told_from_a_node_that_dies(place,
     place.send(1, request("die"))
     with pytest.raises(PlaceLost, match="SIGKILL") as lost:
         answer(place)
-    assert not lost.value.outside
-    for failure, message, outside in (
+    assert not lost.value.external
+    for failure, message, external in (
         (ActorDiedError("The actor died because its node has died."), "lost its node", True),
         (ActorDiedError("The actor process was killed."), "its actor ended", False),
         (RayActorError("unavailable"), "lost its node", True),
@@ -149,7 +151,7 @@ def test_a_process_that_its_submission_ends_is_told_from_a_node_that_dies(place,
         ray.failure = failure
         with pytest.raises(PlaceLost, match=message) as lost:
             place.receive(0.1)
-        assert lost.value.outside is outside
+        assert lost.value.external is external
 
 
 def test_a_device_that_does_not_work_is_told_at_the_start(place, monkeypatch):
@@ -203,6 +205,20 @@ def test_a_bundle_is_kept_if_the_same_toolchain_made_it(ray, tmp_path, monkeypat
     assert cache.get(of).read_bytes() == b"built"
     ray.failure = RayError("its node died")
     assert not keep_bundle(Bundle("", None), of, options)
+
+
+def test_a_bundle_that_cannot_be_kept_is_logged_and_its_submission_graded(ray, place, monkeypatch, caplog):
+    def put(cache, source, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(BuildCache, "put", put)
+    place._builds = SimpleNamespace(start=lambda request: [Bundle(find_toolchain().hash, b"built")])
+    place.start()
+    place.send(1, request())
+    number, verdict = place.receive(60.0)
+    assert (number, verdict.status) == (1, Status.CORRECT)
+    assert "the build of ann/scale is not kept: OSError: [Errno 28] No space left on device" in caplog.text
 
 
 def test_only_what_compiles_apart_is_a_build_task(ray, monkeypatch):
