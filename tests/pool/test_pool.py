@@ -66,12 +66,16 @@ def authors(verdicts):
     return Counter(verdict.author for verdict in verdicts)
 
 
-def test_verdicts_come_as_they_are_reached(said):
+def test_verdicts_come_as_they_are_reached(said, tmp_path):
+    go_on = tmp_path / "go on"
     with pool(said) as two:
-        slow, quick = work("slow", "sleep: 1"), [work(f"quick{number}") for number in range(5)]
-        verdicts = list(two.grade_many([slow, *quick]))
-    assert authors(verdicts) == Counter(["slow", *(f"quick{number}" for number in range(5))])
-    assert "slow" in authors(verdicts[-2:])  # its process holds one more, which it prepares for
+        slow, quick = work("slow", f"wait for: {go_on}"), [work(f"quick{number}") for number in range(5)]
+        verdicts = two.grade_many([slow, *quick])
+        first = [next(verdicts) for _ in range(4)]  # its process holds one more, which it prepares for
+        go_on.touch()
+        last = list(verdicts)
+    assert authors(first + last) == Counter(["slow", *(f"quick{number}" for number in range(5))])
+    assert "slow" in authors(last)
 
 
 def test_work_without_end_is_read_a_few_ahead(said):
@@ -140,13 +144,15 @@ def test_sources_that_cannot_be_read_are_the_same_if_the_reason_is(said):
 
 
 def test_a_process_that_is_killed_loses_nothing(said, tmp_path):
-    batch = [work(f"author{number}", "sleep: 0.05") for number in range(30)]
+    killed = tmp_path / "killed"
+    batch = [work(f"author{number}", *([f"wait for: {killed}"] if number >= 5 else [])) for number in range(30)]
     batch[25] = work("author25", f"die once: {tmp_path / 'died'}")  # not in hand when the others are killed
     with pool(said) as two:
         verdicts = two.grade_many(batch)
         found = [next(verdicts) for _ in range(5)]
-        for place in two.places():
+        for place in [place_once(two, place.name, lambda one: one.under_way) for place in two.places()]:
             os.kill(place.process, signal.SIGKILL)
+        killed.touch()
         found += verdicts
     assert authors(found) == Counter(f"author{number}" for number in range(30))
     assert {verdict.status for verdict in found} == {Status.CORRECT}
@@ -239,10 +245,9 @@ def test_a_gpu_that_fails_in_the_middle_gets_a_new_process_and_its_submission_an
     assert "Fatal Python error" not in capfd.readouterr().err  # as it ends while a thread reads stdin
 
 
-def test_closing_ends_what_is_under_way(said):
+def test_closing_ends_what_is_under_way(said, tmp_path):
     two = pool(said)
-    future = two.submit(work("ann", "sleep: 60"))
-    time.sleep(0.2)
+    future = two.submit(work("ann", f"wait for: {tmp_path / 'never'}"))
     processes = [place.process for place in two.places() if place.process]
     two.close()
     with pytest.raises(GraderError, match="the pool was closed"):
@@ -250,11 +255,13 @@ def test_closing_ends_what_is_under_way(said):
     assert not [process for process in processes if Path(f"/proc/{process}").exists()]
 
 
-def test_a_future_that_is_cancelled_in_time_is_not_graded(said):
+def test_a_future_that_is_cancelled_in_time_is_not_graded(said, tmp_path):
+    cancelled = tmp_path / "cancelled"
     with pool(said, workers=1) as one:
-        busy = [one.submit(work(f"busy{number}", "sleep: 0.3")) for number in range(3)]
+        busy = [one.submit(work(f"busy{number}", f"wait for: {cancelled}")) for number in range(3)]
         late = one.submit(work("late"))
         assert late.cancel()
+        cancelled.touch()
         assert [future.result().author for future in busy] == ["busy0", "busy1", "busy2"]
         assert sum(place.graded for place in one.places()) == 3
 
@@ -263,9 +270,21 @@ def test_what_is_stopped_ends_at_its_next_job_and_the_others_go_on(said):
     with pool(said, workers=1) as one:
         requests = [one.request(work(name, "sleep: 30")) for name in ("runs", "prepared", "waits")]
         requests.append(one.request(work("fine")))
-        results = one.results(requests)
-        threading.Timer(0.5, lambda: [one.stop(request) for request in requests[:3]]).start()
-        found = {request.submission.author: verdict for request, verdict in results}
+        three_are_submitted = threading.Event()
+
+        def work_that_is_read():
+            yield from requests[:3]
+            three_are_submitted.set()
+            yield requests[3]
+
+        def stop():
+            three_are_submitted.wait(PATIENCE_SECONDS)
+            place_once(one, "CPU worker 1", lambda place: place.under_way)
+            for request in requests[:3]:
+                one.stop(request)
+
+        threading.Thread(target=stop).start()
+        found = {request.submission.author: verdict for request, verdict in one.results(work_that_is_read())}
         graded = {place.process for place in one.places()}
         assert one.grade(source="# status: correct", problem=samples.problem()).status is Status.CORRECT
         assert {place.process for place in one.places()} == graded
@@ -339,24 +358,35 @@ def test_a_stop_that_comes_while_a_process_starts_does_not_end_it(monkeypatch):
         stopping.join()
 
 
-def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said):
-    problem, first = work("ann", "sleep: 1")
+def test_an_author_is_cancelled_and_who_has_the_same_source_is_not(said, tmp_path):
+    cancelled, found = tmp_path / "cancelled", []
+    problem, first = work("ann", f"wait for: {cancelled}")
     copy = first.model_copy(update={"author": "bob"})
     with pool(said) as two:
-        results = two.results(map(two.request, [(problem, first), (problem, copy), work("ann", "sleep: 2")]))
-        threading.Timer(0.5, two.cancel, ["ann"]).start()
-        found = [(request.submission.author, type(verdict).__name__) for request, verdict in results]
+
+        def cancel():
+            for place in two.places():
+                place_once(two, place.name, lambda one: one.under_way)
+            two.cancel("ann")
+
+        threading.Thread(target=cancel).start()
+        work_of_both = [(problem, first), (problem, copy), work("ann", "2", f"wait for: {tmp_path / 'never'}")]
+        for request, verdict in two.results(map(two.request, work_of_both)):
+            found.append((request.submission.author, type(verdict).__name__))
+            if len(found) == 2:  # both of ann's
+                cancelled.touch()
     assert sorted(found) == [("ann", "Cancelled"), ("ann", "Cancelled"), ("bob", "Verdict")]
 
 
-def test_a_higher_priority_goes_first_and_authors_take_turns(said):
-    order = []
+def test_a_higher_priority_goes_first_and_authors_take_turns(said, tmp_path):
+    order, all_wait = [], tmp_path / "all wait"
     with pool(said, workers=1) as one:
-        one.submit(work("busy", "sleep: 0.5"))
+        one.submit(work("busy", f"wait for: {all_wait}"))
         flood = [one.submit(work("ann", f"{number}", "sleep: 0.02")) for number in range(10)]
         late, urgent = one.submit(work("bob")), one.submit(work("cid"), priority=1)
         for name, future in (*((f"ann{n}", one) for n, one in enumerate(flood)), ("bob", late), ("cid", urgent)):
             future.add_done_callback(lambda _, name=name: order.append(name))
+        all_wait.touch()
         wait([*flood, late, urgent])
     assert order.index("cid") <= 2  # behind what its process holds already
     assert order.index("bob") <= 4
