@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from db.patience import Patience
 from db.store import Run, Store
-from grader.errors import StoreError
+from grader.errors import ClaimLost, StoreError
 from grader.verdict.models import Problem, Submission, Verdict
 from grader.verdict.value import Value
 
@@ -48,13 +48,15 @@ class Keeper:
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, claim: str | None = None) -> Verdict:
         """The verdict with its id; the claim on it ends.
 
-        Raises StoreError, which names the file, if it is kept there instead.
+        Raises StoreError, which names the file, if it is kept there instead, and ClaimLost.
         """
         one = Unsaved(verdict=verdict, submission=submission, problem=problem)
         if self._gone():
             self._keep([*self._lost(), one], StoreError(f"{self._store.path}: {_GONE}"))
         try:
             return self._saved(one, claim)
+        except ClaimLost:
+            raise
         except BaseException as error:
             self._keep([one], error)
 

@@ -21,7 +21,7 @@ from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine
 from db.schema import is_current, upgrade
 from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
-from grader.errors import StoreError
+from grader.errors import ClaimLost, StoreError
 from grader.verdict.columns import iso_utc
 from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
 from grader.verdict.value import digest
@@ -119,10 +119,15 @@ class Store:
     def save(
         self, verdict: Verdict, submission: Submission, problem: Problem, run: Run, *, claim: str | None = None
     ) -> Verdict:
-        """Commit one verdict with its sources, and the end of the claim on it. Returns it with its id."""
+        """Commit one verdict with its sources, and the end of the claim on it. Returns it with its id.
+
+        Raises ClaimLost if the claim has ended: another run took it over, and has stored its verdict as a rule.
+        """
         with self.writing() as session:
             if claim is not None:
-                session.execute(delete(ClaimRow).where(col(ClaimRow.key) == claim, col(ClaimRow.run_id) == run.id))
+                ended = session.connection().execute(delete(ClaimRow).where(col(ClaimRow.key) == claim))
+                if not ended.rowcount:
+                    raise ClaimLost("another grader took over the claim and ended it; use its verdict")
             verdict_id = records.add(session, verdict, submission, problem, run.id)
             standings.update(session.connection(), records.standing_key(verdict))
         return verdict.model_copy(update={"verdict_id": verdict_id})

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from db import Claims, Keeper, Store
+from db import Claims, Keeper, Store, presence
 from grader.batch import Batch
 from grader.batch import batch as module
 from grader.errors import Cancelled, NotGraded
@@ -145,3 +145,20 @@ def test_a_cancelled_author_s_further_lines_are_left_out(made):
     batch.grade([item("ann", 1, "a"), item("bob", 2, "b"), None, item("ann", 3, "c")])
     assert listener.dropped == [(Cancelled, "a"), (Cancelled, "c")]
     assert listener.shown == Counter({("bob/scale", "b"): 1})
+
+
+def test_a_source_that_another_grader_took_over_has_one_verdict(made, monkeypatch):
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 3600.0)
+
+    def lapse():
+        with store.writing() as session:
+            session.connection().exec_driver_sql("update graders set machine = 'another', seen_at = ''")
+        with store.run([]) as run, Claims(store, run, print) as claims:
+            keeper, grader = Keeper(store, run, print), FakeGrader(GraderOptions(device="cpu"))
+            Batch(grader, store, keeper, claims, Listener()).grade([item("ann")])
+
+    batch, listener, store = made(Stopping(GraderOptions(device="cpu"), lapse))
+    batch.grade([item("ann", tag=1)])
+    batch._grade(batch._left_by_others())
+    assert listener.shown == Counter({("ann/scale", 1): 1})
+    assert (batch.reused, store.extent()[0]) == (1, 1)
