@@ -16,7 +16,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
 from sqlmodel import Session, col, delete
 
-from db import records, reuse, standings
+from db import records, reuse
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
 from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
@@ -129,7 +129,6 @@ class Store:
                 if not ended.rowcount:
                     raise ClaimLost("another grader took over the claim and ended it; use its verdict")
             verdict_id = records.add(session, verdict, submission, problem, run.id)
-            standings.update(session.connection(), records.standing_key(verdict))
         return verdict.model_copy(update={"verdict_id": verdict_id})
 
     def of_run(self, run: Run) -> list[tuple[Verdict, Submission, Problem]]:
