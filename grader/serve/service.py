@@ -194,7 +194,7 @@ class GradingService:
                     self.warn(f"nothing is graded any more: {self.fault}; what waits is kept for the next start")
 
     def _grade(self) -> None:
-        with self.store.run(sys.argv[1:]) as run, self._open_pool() as pool:
+        with self.store.run(sys.argv[1:], self.warn) as run, self._open_pool() as pool:
             with self._changed:
                 self.pool = pool
                 self._changed.notify_all()
