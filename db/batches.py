@@ -165,6 +165,10 @@ class Batches:
             .where(col(BatchLineRow.id) == line_id, col(BatchLineRow.ended).is_(None))
             .values(ended=next_place, verdict_id=verdict_id, message=message, text=None)
         )
+        if changed.rowcount:
+            batch_id = select(col(BatchLineRow.batch_id)).where(col(BatchLineRow.id) == line_id).scalar_subquery()
+            now = iso_utc(datetime.now(UTC))
+            session.execute(update(BatchRow).where(col(BatchRow.id) == batch_id).values(ended_at=now))
         return changed.rowcount
 
     def cancel_author(self, author: str) -> int:
@@ -202,10 +206,10 @@ class Batches:
             return [Ended(*row) for row in session.execute(query)]
 
     def forget_older(self, days: float) -> None:
-        """Delete batches that were taken longer ago and have ended; their verdicts stay."""
+        """Delete batches that ended longer ago; their verdicts stay."""
         before = iso_utc(datetime.now(UTC) - timedelta(days=days))
         open_ones = select(col(BatchLineRow.batch_id)).where(col(BatchLineRow.ended).is_(None))
         with self._store.writing() as session:
-            session.execute(
-                delete(BatchRow).where(col(BatchRow.created_at) < before, col(BatchRow.id).not_in(open_ones))
-            )
+            # A batch whose lines were all refused ended when it was taken.
+            ended_at = func.coalesce(col(BatchRow.ended_at), col(BatchRow.created_at))
+            session.execute(delete(BatchRow).where(ended_at < before, col(BatchRow.id).not_in(open_ones)))

@@ -26,8 +26,8 @@ KINDS: dict[Kind, str] = {
 }
 """Each kind with its meaning, in the order in which they are listed."""
 
-Key = tuple[str, str, str, str]
-"""Device name, problem, author with label and sample of a submission, precision."""
+Key = tuple[str, str, str, str, bool]
+"""Device name, problem, author with label and sample of a submission, precision, whether TensorFloat-32 was off."""
 
 
 class Change(Value):
@@ -69,7 +69,7 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> Comparison:
 
 def _newest(rows: Iterable[Row]) -> dict[Key, Row]:
     """The newest verdict that counts on each submission."""
-    return {(row.device_name, row.problem, row.name, row.precision): row for row in counted(rows)}
+    return {(row.device_name, row.problem, row.name, row.precision, row.strict_fp32): row for row in counted(rows)}
 
 
 def _change(old: Row | None, new: Row | None) -> Change | None:
@@ -136,7 +136,7 @@ def _places(rows: Iterable[Row]) -> dict[str, dict[str, tuple[Rank, float]]]:
     problems: dict[str, set[str]] = defaultdict(set)
     best: dict[str, dict[str, dict[str, Speedup]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        if SOLUTIONS.takes(row.labels) and row.status is not Status.NOT_RUN:
+        if SOLUTIONS.takes(row.labels) and not row.strict_fp32 and row.status is not Status.NOT_RUN:
             problems[row.device_name].add(row.problem)
             authors = best[row.device_name]
             speedup = row.believed("total") if row.correct else None

@@ -1,7 +1,9 @@
 """Claims: what a run is grading, so that no other run with the same database grades it too.
 
-A claim ends with its verdict, with its run, and with its process: at once where that can be seen to have ended, else
-when it has said nothing for `LEASE_SECONDS`.
+A claim ends with its verdict and with its run. Another run may take it over once the process behind its run is dead: at
+once where that can be seen, else when it has said nothing for `LEASE_SECONDS`. A process that was only stopped goes on
+with its other claims. Of what two runs then grade, the first verdict is stored and ends the claim; a run that finds no
+claim at its own does not store it.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from sqlalchemy import insert
+from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete
 
 from db.patience import Patience
-from db.presence import Presence, Work, forget, lives
+from db.presence import Presence, Work, lives
 from db.store import Run, Store
 from db.tables import ClaimRow, GraderRow
 
@@ -67,12 +69,12 @@ class Claims:
     def _take(self, key: str) -> bool:
         with self._store.writing() as session:
             held = session.get(ClaimRow, key)
-            if held is not None and held.run_id != self._run.id:
-                other = session.get_one(GraderRow, held.run_id)
-                if lives(other):
-                    return False
-                forget(session, other.run_id)
-                session.expire_all()
-            if session.get(ClaimRow, key) is None:
-                session.execute(insert(ClaimRow).values(key=key, run_id=self._run.id))
+            if held is not None and held.run_id == self._run.id:
+                return True
+            if held is not None and lives(session.get_one(GraderRow, held.run_id)):
+                return False
+            self._presence.sign(session)
+            own = {"run_id": self._run.id}
+            upsert = insert(ClaimRow).values(key=key, **own)
+            session.execute(upsert.on_conflict_do_update(index_elements=["key"], set_=own))
             return True

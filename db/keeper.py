@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn, TextIO
 
+from db import records
 from db.patience import Patience
 from db.store import Run, Store
-from grader.errors import StoreError
+from grader.errors import ClaimLost, StoreError
 from grader.verdict.models import Problem, Submission, Verdict
 from grader.verdict.value import Value
 
@@ -48,13 +50,15 @@ class Keeper:
     def save(self, verdict: Verdict, submission: Submission, problem: Problem, claim: str | None = None) -> Verdict:
         """The verdict with its id; the claim on it ends.
 
-        Raises StoreError, which names the file, if it is kept there instead.
+        Raises StoreError, which names the file, if it is kept there instead, and ClaimLost.
         """
         one = Unsaved(verdict=verdict, submission=submission, problem=problem)
         if self._gone():
             self._keep([*self._lost(), one], StoreError(f"{self._store.path}: {_GONE}"))
         try:
-            return self._saved(one, claim)
+            return self._patience.wait(lambda: self._store.save(verdict, submission, problem, self._run, claim=claim))
+        except ClaimLost:
+            raise
         except BaseException as error:
             self._keep([one], error)
 
@@ -64,26 +68,31 @@ class Keeper:
             self._keep(self._lost(), StoreError(f"{self._store.path}: {_GONE}"))
 
     def take_over(self) -> int:
-        """Save what an earlier run could not, and delete its file. Returns the number of verdicts.
+        """Save what earlier runs could not, and delete their file. Returns the number of verdicts.
 
-        Raises StoreError for a damaged file.
+        If it fails, none of them is saved. Raises StoreError for a damaged file.
         """
         path = _beside(self._store.path)
-        if not path.exists():
-            return 0
-        try:
-            kept = [Unsaved.model_validate_json(line) for line in path.read_text().splitlines()]
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: this is no file of unsaved verdicts, or it is damaged; move it away") from error
-        for one in kept:
-            self._saved(one)
-        path.unlink()
-        return len(kept)
+        return self._patience.wait(lambda: self._taken_over(path)) if path.exists() else 0
 
-    def _saved(self, one: Unsaved, claim: str | None = None) -> Verdict:
-        return self._patience.wait(
-            lambda: self._store.save(one.verdict, one.submission, one.problem, self._run, claim=claim)
-        )
+    def _taken_over(self, path: Path) -> int:
+        with ExitStack() as until_deleted:
+            with self._store.writing() as session:
+                # The database is locked first: no run that fails to save waits at the file for a locked database.
+                session.connection()
+                try:
+                    file = until_deleted.enter_context(_locked(path, "r"))
+                    kept = [Unsaved.model_validate_json(line) for line in file]
+                except FileNotFoundError:
+                    return 0  # another run was faster
+                except (OSError, ValueError) as error:
+                    raise StoreError(
+                        f"{path}: this is no file of unsaved verdicts, or it is damaged; move it away"
+                    ) from error
+                for one in kept:
+                    records.add(session, one.verdict, one.submission, one.problem, self._run.id)
+            path.unlink()
+        return len(kept)
 
     def _gone(self) -> bool:
         return _identity(self._store.path) != self._file
@@ -120,6 +129,17 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return None
 
 
+@contextmanager
+def _locked(path: Path, mode: Literal["a", "r"]) -> Iterator[TextIO]:
+    """The file, open; meanwhile no other run appends to it or takes it over. Raises OSError."""
+    while True:
+        with path.open(mode) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:  # else it was deleted while this run waited
+                yield file
+                return
+
+
 def _beside(database: Path) -> Path:
     return database.with_name(database.name + SUFFIX)
 
@@ -129,7 +149,7 @@ def _append(kept: Sequence[Unsaved], database: Path) -> Path:
     text = "".join(one.model_dump_json() + "\n" for one in kept)
     places = (_beside(database), Path(tempfile.gettempdir()) / (database.name + SUFFIX))
     for place in places:
-        with suppress(OSError), place.open("a") as file:
+        with suppress(OSError), _locked(place, "a") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select, update
+from sqlalchemy import select
+from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Session, col, delete
 
 from db.store import Run, Store
@@ -20,6 +22,8 @@ from grader.verdict.value import Value
 
 LEASE_SECONDS = 120.0
 """A process on another machine that has said nothing for so long is dead. Longer than a database is ever locked."""
+FORGET_SECONDS = 86_400.0
+"""After so long a silence a run's row is deleted. A choice: a process that was only stopped is back by then."""
 BEAT_SECONDS = 20.0
 """Between its signs of life."""
 LOOK_SECONDS = 1.0
@@ -66,24 +70,34 @@ class Presence:
         self._store, self._run, self._priority = store, run, priority
         self._status, self._cancelled = status, cancelled
         self._ended, self._behind = threading.Event(), threading.Event()
-        self._last_status, self._heard = "", 0
+        self._text: str | None = None
+        """The status, as JSON."""
+        self._written: str | None = None
+        """The status that others see."""
+        self._signed_at, self._heard = time.monotonic(), 0
         self._thread = threading.Thread(target=self._stay, name="presence", daemon=True)
 
     def enter(self) -> None:
         """Begin. Raises StoreError."""
         with self._store.writing() as session:
-            session.add(
-                GraderRow(
-                    run_id=self._run.id,
-                    machine=machine(),
-                    process=os.getpid(),
-                    process_started=started(os.getpid()) or 0,
-                    seen_at=_now(),
-                    priority=self._priority,
-                )
-            )
+            session.execute(delete(GraderRow).where(col(GraderRow.seen_at) < _ago(FORGET_SECONDS)))
+            self.sign(session)
         with suppress(StoreError):
             self._look()
+            self._beat()
+
+    def sign(self, session: Session) -> None:
+        """Write that the run lives, also if it was silent for so long that another one has deleted its row."""
+        row = {
+            "machine": machine(),
+            "process": os.getpid(),
+            "process_started": started(os.getpid()) or 0,
+            "seen_at": _ago(0.0),
+            "priority": self._priority,
+            "status": self._text,
+        }
+        upsert = insert(GraderRow).values(run_id=self._run.id, **row)
+        session.execute(upsert.on_conflict_do_update(index_elements=["run_id"], set_=row))
 
     def start(self) -> None:
         """Go on saying so."""
@@ -94,7 +108,7 @@ class Presence:
         self._ended.set()
         self._thread.join()
         with suppress(StoreError), self._store.writing() as session:  # a dead process's claims end too
-            forget(session, self._run.id)
+            session.execute(delete(GraderRow).where(col(GraderRow.run_id) == self._run.id))
 
     def wait_for_others(self, say: Callable[[str], None]) -> None:
         """Return once no grader of this machine that has a higher priority is at work."""
@@ -104,14 +118,20 @@ class Presence:
             pass
 
     def _stay(self) -> None:
-        beats = 0.0
         while not self._ended.wait(LOOK_SECONDS):
             with suppress(StoreError):  # locked: the next one counts too
                 self._look()
-                beats += LOOK_SECONDS
-                if beats >= BEAT_SECONDS:
-                    beats = 0.0
-                    self._write(seen_at=_now())
+                self._beat()
+
+    def _beat(self) -> None:
+        """Say that the run lives, and what it does, if that has changed or was said `BEAT_SECONDS` ago."""
+        if self._status is not None:
+            self._text = self._status().model_dump_json()
+        now, text = time.monotonic(), self._text
+        if text != self._written or now - self._signed_at >= BEAT_SECONDS:
+            with self._store.writing() as session:
+                self.sign(session)
+            self._signed_at, self._written = now, text
 
     def _look(self) -> None:
         with self._store.reading() as session:
@@ -128,25 +148,13 @@ class Presence:
         for number, author in requests:
             self._heard = number
             self._cancelled(author)
-        if self._status is not None and (status := self._status().model_dump_json()) != self._last_status:
-            self._write(status=status)
-            self._last_status = status
-
-    def _write(self, **values: str) -> None:
-        with self._store.writing() as session:
-            session.execute(update(GraderRow).where(col(GraderRow.run_id) == self._run.id).values(**values))
-
-
-def forget(session: Session, run_id: int) -> None:
-    """Remove a run that has ended, with its claims."""
-    session.execute(delete(GraderRow).where(col(GraderRow.run_id) == run_id))
 
 
 def lives(grader: GraderRow) -> bool:
     """Whether the process behind a run still runs."""
     if grader.machine == machine():
         return started(grader.process) == grader.process_started
-    return grader.seen_at > iso_utc(datetime.now(UTC) - timedelta(seconds=LEASE_SECONDS))
+    return grader.seen_at > _ago(LEASE_SECONDS)
 
 
 def machine() -> str:
@@ -163,5 +171,5 @@ def started(process: int) -> int | None:
     return None
 
 
-def _now() -> str:
-    return iso_utc(datetime.now(UTC))
+def _ago(seconds: float) -> str:
+    return iso_utc(datetime.now(UTC) - timedelta(seconds=seconds))

@@ -8,13 +8,14 @@ from pathlib import Path
 from sqlalchemy import insert
 from sqlmodel import Session, col, select
 
+from db import standings
 from db.tables import EnvironmentRow, ProblemRow, SourceRow, SubmissionRow, verdicts
 from grader.verdict.columns import STORED, Cell, Figure
 from grader.verdict.models import Problem, Submission, Verdict
 
 
 def add(session: Session, verdict: Verdict, submission: Submission, problem: Problem, run_id: int) -> int:
-    """Insert a verdict, and what it refers to if that is new. Returns the verdict's id."""
+    """Insert a verdict with all that it refers to, and update its standing. Returns the verdict's id."""
     _add_once(session, SourceRow(hash=submission.source_hash, text=submission.source))
     _add_once(
         session, ProblemRow(hash=problem.source_hash, problem=problem.id, path=str(problem.path), text=problem.source)
@@ -36,10 +37,11 @@ def add(session: Session, verdict: Verdict, submission: Submission, problem: Pro
         **{column.name: _cell(column.value(verdict)) for column in STORED},
     }
     verdict_id: int = session.connection().execute(insert(verdicts), row).lastrowid
+    standings.update(session.connection(), _standing_key(verdict))
     return verdict_id
 
 
-def standing_key(verdict: Verdict) -> dict[str, object]:
+def _standing_key(verdict: Verdict) -> dict[str, object]:
     """The values of `db.standings`' key columns for a verdict."""
     return {
         "problem": verdict.problem,

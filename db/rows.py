@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
 from db.against import over_compile
-from db.standings import BEYOND_LIGHT
+from db.standings import BEYOND_LIGHT, SAYS_NOTHING, SOURCE_KEY
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
 from grader.verdict.columns import LISTED
@@ -46,6 +47,10 @@ _CODES: ColumnElement[str] = literal_column(
 ).label("codes")
 
 
+_source = attrgetter(*SOURCE_KEY)
+_source_anywhere = attrgetter(*(name for name in SOURCE_KEY if name != "device_name"))
+
+
 @dataclass(frozen=True)
 class Speedup:
     """A speedup with its 95% interval."""
@@ -70,6 +75,7 @@ class Row:
     labels: tuple[str, ...]
     variant: str | None
     quick: bool
+    strict_fp32: bool
     sandbox: str
     source_hash: str
     problem_hash: str
@@ -138,31 +144,19 @@ def read_rows(store: Store, *, after: int = 0, run: int | None = None) -> list[R
 
 
 def counted(rows: Iterable[Row]) -> list[Row]:
-    """The verdicts that count: a source's newest by device and precision, on the problem's newest text.
+    """The verdicts that count on boards, and `not_run` for sources without such a verdict on any device.
 
-    As on the leaderboard, verdicts on one variant and grader errors do not count. A `not_run` counts only if there is
-    no other verdict for the source.
+    `db.standings` has the rule: the newest for each of `SOURCE_KEY`, on the newest source of the problem.
     """
-    rows = list(rows)
-    newest_problem = {row.problem: row.problem_hash for row in rows}
-    newest: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        usable = row.variant is None and row.status is not Status.GRADER_ERROR
-        if usable and row.problem_hash == newest_problem[row.problem]:
-            key = (*_source_key(row), row.device_name)
-            if row.status is not Status.NOT_RUN or key not in newest:
-                newest[key] = row
-    return sorted(_without_superseded(newest.values()), key=lambda row: row.id)
-
-
-def _without_superseded(rows: Iterable[Row]) -> Iterator[Row]:
-    rows = list(rows)
-    graded = {_source_key(row) for row in rows if row.status is not Status.NOT_RUN}
-    return (row for row in rows if row.status is not Status.NOT_RUN or _source_key(row) not in graded)
-
-
-def _source_key(row: Row) -> tuple[object, ...]:
-    return (row.author, row.label, row.sample, row.problem, row.source_hash, row.precision)
+    whole = [row for row in rows if row.variant is None and row.status is not Status.GRADER_ERROR]
+    graded = [row for row in whole if row.status not in SAYS_NOTHING]
+    current = {row.problem: row.problem_hash for of in (whole, graded) for row in of}
+    newest = {_source(row): row for row in graded if row.problem_hash == current[row.problem]}
+    anywhere = {_source_anywhere(row) for row in newest.values()}
+    for row in whole:
+        if row.problem_hash == current[row.problem] and _source_anywhere(row) not in anywhere:
+            newest[_source(row)] = row
+    return sorted(newest.values(), key=attrgetter("id"))
 
 
 def _row(columns: dict[str, Any]) -> Row:

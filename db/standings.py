@@ -1,12 +1,13 @@
 """Standings: the verdicts that count for each author, label, problem source, device and precision.
 
 They are updated with every verdict; a board reads thousands of them instead of hundreds of thousands of verdicts.
-These verdicts count:
+These verdicts count, also on pages and in comparisons (`db.rows.counted`):
 
 - only the newest for a source, whatever its labels, so that regrading cannot improve a rank by luck;
 - among an author's sources under one label, the best by the lower end of the speedup's interval; speedups beyond the
   roofline bound come last;
-- no verdict that says nothing about a source: grader errors, `not_run`, gradings of one variant.
+- no verdict that says nothing about a source: grader errors, `not_run`, gradings of one variant;
+- only verdicts on the newest source of a problem on which one counts.
 
 The same is kept for each exact set of labels, so that a board that filters by label adds up a few rows per standing.
 """
@@ -20,11 +21,24 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, text
 
 from db.tables import LabelledStandingRow, StandingRow
+from grader.verdict.models import Status
 
 BEYOND_LIGHT = 1.10
 """Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
 
-_KEY = "problem, problem_hash, device_name, author, label, strict_fp32, precision"
+KEY = ("problem", "problem_hash", "device_name", "author", "label", "strict_fp32", "precision")
+"""Columns that tell standings apart."""
+SOURCE_KEY = (*KEY, "sample", "source_hash")
+"""Columns of what has one verdict that counts."""
+SAYS_NOTHING = (Status.GRADER_ERROR, Status.NOT_RUN)
+"""The statuses of verdicts that do not count."""
+
+_KEY = ", ".join(KEY)
+
+
+def _qualified(name: str) -> str:
+    """A key's column in a query of verdicts `v` and their environments `e`."""
+    return f"{'e' if name == 'device_name' else 'v'}.{name}"
 
 
 def _parts(condition: str = "", *, scan: bool = False) -> str:
@@ -43,12 +57,11 @@ def _parts(condition: str = "", *, scan: bool = False) -> str:
                 coalesce(v.forward_status = 'passed', false)
                     and v.status in ('correct', 'missing_backward', 'wrong_backward') as right_forward,
                 row_number() over (
-                    partition by v.problem, v.problem_hash, e.device_name, v.author, v.label, v.strict_fp32,
-                        v.precision, v.sample, v.source_hash
-                    order by v.id desc
+                    partition by {", ".join(map(_qualified, SOURCE_KEY))} order by v.id desc
                 ) as nth
             from verdicts v {by_figures} join environments e on e.hash = v.environment_hash
-            where v.variant is null and v.status not in ('grader_error', 'not_run') {condition}
+            where v.variant is null and v.status not in ({", ".join(f"'{status}'" for status in SAYS_NOTHING)})
+                {condition}
         ),
         placed as (
             select *, {_place("total")}, {_place("forward")} from usable where nth = 1
@@ -80,8 +93,8 @@ def _place(board: str) -> str:
 
 def update(connection: Connection, key: Mapping[str, object]) -> None:
     """Recompute one standing; `key` has a value for each column of the key."""
-    same = " and ".join(f"{name} is :{name}" for name in _KEY.split(", "))
-    of_key = " and ".join(f"{'e' if name == 'device_name' else 'v'}.{name} is :{name}" for name in _KEY.split(", "))
+    same = " and ".join(f"{name} is :{name}" for name in KEY)
+    of_key = " and ".join(f"{_qualified(name)} is :{name}" for name in KEY)
     connection.execute(text(f"delete from standings where {same}"), key)
     _insert(connection, connection.execute(text(_parts(f"and {of_key}")), key))
 
@@ -94,10 +107,9 @@ def rebuild(connection: Connection) -> None:
 
 def _insert(connection: Connection, found: Iterable[Row[Any]]) -> None:
     """Insert standings with their parts, from rows sorted by key. Deleting a standing deletes its parts."""
-    key = _KEY.split(", ")
-    for _, rows in groupby(found, key=lambda row: row[: len(key)]):
+    for _, rows in groupby(found, key=lambda row: row[: len(KEY)]):
         parts = [dict(row._mapping) for row in rows]
-        standing = {name: parts[0][name] for name in (*key, "device")}
+        standing = {name: parts[0][name] for name in (*KEY, "device")}
         standing["newest_id"] = max(part["newest_id"] for part in parts)
         for name in ("samples", "right_total", "right_forward"):
             standing[name] = sum(part[name] for part in parts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,15 +17,18 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
 from sqlmodel import Session, col, delete
 
-from db import records, reuse, standings
+from db import records, reuse
 from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
+from db.patience import Patience
 from db.schema import is_current, upgrade
 from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
-from grader.errors import StoreError
+from grader.errors import ClaimLost, StoreError
 from grader.verdict.columns import iso_utc
 from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
 from grader.verdict.value import digest
+
+log = logging.getLogger("grader.db")
 
 _IDS_AT_ONCE = 500
 """Ids in one query; SQLite takes 32,766."""
@@ -99,8 +103,8 @@ class Store:
     # ------------------------------------------------------------------------------------------------- writing
 
     @contextmanager
-    def run(self, arguments: Sequence[str]) -> Iterator[Run]:
-        """Record that a run begins, and how it ends."""
+    def run(self, arguments: Sequence[str], say: Callable[[str], None] = log.warning) -> Iterator[Run]:
+        """Record that a run begins, and how it ends. `say` prints a line for the user."""
         row = RunRow(arguments=json.dumps(list(arguments)), grader_version=__version__, started_at=_now())
         with self.writing() as session:
             session.add(row)
@@ -108,23 +112,27 @@ class Store:
             run = Run(records.flushed(row.id))
         try:
             yield run
-        except (KeyboardInterrupt, SystemExit):
-            self._finish(run, "interrupted")
+        except BaseException as error:
+            try:
+                self._finish(run, "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed")
+            except StoreError as unrecorded:  # hides no error before it, which may name a file with verdicts
+                log.warning("how run %d ended is not recorded: %s", run.id, unrecorded)
             raise
-        except BaseException:
-            self._finish(run, "failed")
-            raise
-        self._finish(run, "finished")
+        Patience(self.path, say).wait(lambda: self._finish(run, "finished"))
 
     def save(
         self, verdict: Verdict, submission: Submission, problem: Problem, run: Run, *, claim: str | None = None
     ) -> Verdict:
-        """Commit one verdict with its sources, and the end of the claim on it. Returns it with its id."""
+        """Commit one verdict with its sources, and the end of the claim on it. Returns it with its id.
+
+        Raises ClaimLost if the claim has ended: another run took it over, and has stored its verdict as a rule.
+        """
         with self.writing() as session:
             if claim is not None:
-                session.execute(delete(ClaimRow).where(col(ClaimRow.key) == claim, col(ClaimRow.run_id) == run.id))
+                ended = session.connection().execute(delete(ClaimRow).where(col(ClaimRow.key) == claim))
+                if not ended.rowcount:
+                    raise ClaimLost("another grader took over the claim and ended it; use its verdict")
             verdict_id = records.add(session, verdict, submission, problem, run.id)
-            standings.update(session.connection(), records.standing_key(verdict))
         return verdict.model_copy(update={"verdict_id": verdict_id})
 
     def of_run(self, run: Run) -> list[tuple[Verdict, Submission, Problem]]:

@@ -156,6 +156,8 @@ class BatchRow(SQLModel, table=True):
     """SHA-256 of what was sent."""
     priority: int
     created_at: str
+    ended_at: str | None = None
+    """When its latest line ended; lines that were refused do not count."""
 
 
 class BatchLineRow(SQLModel, table=True):

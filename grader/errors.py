@@ -7,6 +7,7 @@ GraderError
 │   │   └── ReferenceOutOfMemory
 │   └── StoreError
 │       └── StoreBusy
+├── ClaimLost
 ├── DeviceError
 ├── NotGraded
 │   └── Cancelled
@@ -59,6 +60,10 @@ class StoreError(UserError):
 
 class StoreBusy(StoreError):
     """Another process has kept the database locked for as long as one waits."""
+
+
+class ClaimLost(GraderError):
+    """Another run took over what this one was grading, and has ended it; as a rule, its verdict is stored."""
 
 
 class DeviceError(GraderError):

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from db import Claims, Keeper, Store
 from grader.batch.ticket import Ticket
 from grader.catalog.requests import Pair, Request
-from grader.errors import Cancelled, NotGraded
+from grader.errors import Cancelled, ClaimLost, NotGraded
 from grader.verdict.models import Environment, Settings, Status, Submission, Verdict
 
 T = TypeVar("T")
@@ -167,9 +167,16 @@ class Batch(Generic[T]):
                     self._drop(verdict, ticket.tag)
 
     def _store_for(self, key: str, tickets: list[Ticket[T]], verdict: Verdict) -> None:
-        """Store the verdict for everyone who waits for it; the first was graded, unless that one was cancelled."""
+        """Store the verdict for everyone who waits for it; the first was graded, unless that one was cancelled.
+
+        If another grader, which took over the claim, has stored its own, they wait for that one.
+        """
         first, *others = tickets
-        saved = self._save(first, verdict.renamed(first.request.submission), claim=key)
+        try:
+            saved = self._save(first, verdict.renamed(first.request.submission), claim=key)
+        except ClaimLost:
+            self._claimed += tickets
+            return
         self._graded[key] = saved.verdict_id or 0
         if len(self._graded) > REMEMBERED:
             self._graded.popitem(last=False)

@@ -109,14 +109,14 @@ def grade(
     pairs, refused = _pairs(files, catalog, problem_id, author, check_variant)
     if refused and not pairs and not streams:
         for message in refused:
-            print(f"grader: {printable(message)}", file=sys.stderr)
+            _warn(message)
         raise typer.Exit(2)
     lines = count_lines(streams)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
     cancels = Cancels()
     with (
         Store.open(db) as store,
-        store.run(sys.argv[1:]) as run,
+        store.run(sys.argv[1:], _warn) as run,
         BatchProgress(total=None if lines is None else lines + len(pairs) + len(refused), as_json=as_json) as progress,
         _opened(options, gpus, workers, ray, progress.warn) as grader,
         Claims(store, run, progress.warn, priority=priority, status=progress.work, cancelled=cancels.put) as claims,
@@ -138,6 +138,11 @@ def grade(
         raise typer.Exit(2)
     if batch.statuses[Status.GRADER_ERROR]:
         raise typer.Exit(1)
+
+
+def _warn(message: str) -> None:
+    """Print a line on stderr, while there is no progress bar."""
+    print(f"grader: {printable(message)}", file=sys.stderr)
 
 
 def _grade_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ MOST_OF_ONE = 50_000
 """Lines of one owner that wait."""
 KEPT_DAYS = 30.0
 """After so many days a batch that has ended is forgotten; its verdicts stay."""
+FORGET_SECONDS = 86_400.0
+"""Between looks for such batches."""
 LOOK_SECONDS = 1.0
 """Between looks at what another process has cancelled."""
 
@@ -69,7 +72,6 @@ class GradingService:
         self._threads = [threading.Thread(target=work) for work in (self._work, self._watch)]
 
     def __enter__(self) -> Self:
-        self.batches.forget_older(KEPT_DAYS)
         self._add(list(self.batches.waiting()))
         for thread in self._threads:
             thread.start()
@@ -194,7 +196,7 @@ class GradingService:
                     self.warn(f"nothing is graded any more: {self.fault}; what waits is kept for the next start")
 
     def _grade(self) -> None:
-        with self.store.run(sys.argv[1:]) as run, self._open_pool() as pool:
+        with self.store.run(sys.argv[1:], self.warn) as run, self._open_pool() as pool:
             with self._changed:
                 self.pool = pool
                 self._changed.notify_all()
@@ -236,10 +238,14 @@ class GradingService:
         return None
 
     def _watch(self) -> None:
-        """Notice what another process has cancelled in the database."""
+        """Notice what another process has cancelled in the database, and forget old batches."""
+        forget_at = time.monotonic()
         while not self._is_closing(LOOK_SECONDS):
             under_way = list(self._under_way.values())
             with suppress(GraderError):
+                if time.monotonic() >= forget_at:
+                    self.batches.forget_older(KEPT_DAYS)
+                    forget_at = time.monotonic() + FORGET_SECONDS
                 ended = self.batches.ended_of([line.id for line in under_way])
                 gone = {line.id for line in under_way if line.id in ended and line.id in self._under_way}
                 if gone:

@@ -119,7 +119,7 @@ class Snapshots:
         if len(rows) != self._store.extent()[0]:
             rows = read_rows(self._store)
         boards = read_boards(self._store, rows, self._labels)
-        counting = counted(row for row in rows if row.precision is self._labels.precision)
+        counting = [row for row in counted(rows) if row.precision is self._labels.precision]
         snapshot = Snapshot(file, rows, counting, boards, self._frame)
         # Rendered here, so that no request waits for it.
         _ = snapshot.index, snapshot.choices, snapshot.by_id

@@ -159,7 +159,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("quick", bool, "settings.quick", "Whether `--quick` was given.",
            stored="verdicts", index_position=11, exported=True, listed=True),
     Column("strict_fp32", bool, "settings.strict_fp32", "Whether it was timed with TensorFloat-32 off.",
-           stored="verdicts", default="0", index_position=7),
+           stored="verdicts", default="0", index_position=7, listed=True),
     Column("precision", Precision, "settings.precision", "Precision of model and inputs: fp32, tf32, bf16 or fp16.",
            stored="verdicts", default="'fp32'", index_position=25, exported=True, listed=True, shown=True),
     Column("sandbox", str, "environment.sandbox", "The sandbox that it ran in.",

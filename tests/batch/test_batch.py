@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from db import Claims, Keeper, Store
+from db import Claims, Keeper, Store, presence
 from grader.batch import Batch
 from grader.batch import batch as module
 from grader.errors import Cancelled, NotGraded
@@ -172,3 +172,20 @@ def test_an_author_who_is_cancelled_while_their_line_is_read_gets_no_verdict(mad
     batch, listener, _ = made(Reading(GraderOptions(device="cpu")))
     batch.grade([item("ann", tag=1)])
     assert (listener.dropped, listener.shown) == ([(Cancelled, 1)], Counter())
+
+
+def test_a_source_that_another_grader_took_over_has_one_verdict(made, monkeypatch):
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 3600.0)
+
+    def lapse():
+        with store.writing() as session:
+            session.connection().exec_driver_sql("update graders set machine = 'another', seen_at = ''")
+        with store.run([]) as run, Claims(store, run, print) as claims:
+            keeper, grader = Keeper(store, run, print), FakeGrader(GraderOptions(device="cpu"))
+            Batch(grader, store, keeper, claims, Listener()).grade([item("ann")])
+
+    batch, listener, store = made(Stopping(GraderOptions(device="cpu"), lapse))
+    batch.grade([item("ann", tag=1)])
+    batch._grade(batch._left_by_others())
+    assert listener.shown == Counter({("ann/scale", 1): 1})
+    assert (batch.reused, store.extent()[0]) == (1, 1)

@@ -78,6 +78,23 @@ def test_old_batches_are_forgotten_once_they_have_ended(store):
     assert batches.find(still).lines == 3
 
 
+@pytest.mark.parametrize("way", ["verdict", "cancelled"])
+def test_a_batch_is_kept_for_a_month_after_its_last_line_ended(store, way):
+    batches = Batches(store)
+    batch, waiting = batches.add("ann", None, "d", 0, LINES)
+    with store.writing() as session:
+        session.connection().exec_driver_sql("update batches set created_at = '2026-01-01'")
+    batches.end([waiting[0].id], verdict_id=1)
+    if way == "verdict":
+        batches.end([waiting[1].id], verdict_id=1)
+    else:
+        cancels.cancel_batch(store, batch)
+    batches.forget_older(days=30)
+    assert batches.find(batch).done
+    batches.forget_older(days=-1)
+    assert batches.find(batch) is None
+
+
 def test_a_lower_priority_waits_for_a_higher_one(store):
     with store.run([]) as one, store.run([]) as other:
         with Claims(store, one, print, priority=1), Claims(store, other, print) as lower:

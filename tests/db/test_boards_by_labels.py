@@ -10,6 +10,7 @@ from db import Store
 from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
+from db.rows import counted, read_rows
 from db.standings import BEYOND_LIGHT, rebuild
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
@@ -87,6 +88,37 @@ def test_a_board_is_what_its_verdicts_say(store, seed):
             chances = {(one.author, one.device_name): one.pass_at_k["1"] for one in found.summaries}
             assert chances == pytest.approx(pass_at_1), (board, labels)
             assert found.left_out == left_out(verdicts, board, labels), (board, labels)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pages_and_diffs_count_what_boards_count(store, seed):
+    verdicts = drawn(store, random.Random(seed))
+    on_boards = {one.verdict_id for board in ("total", "strict-fp32") for one in on_board(verdicts, board)}
+    assert {row.id for row in counted(read_rows(store)) if row.status is not Status.NOT_RUN} == on_boards
+
+
+@pytest.mark.parametrize(
+    "says_nothing",
+    [
+        {"status": Status.NOT_RUN},
+        {"status": Status.GRADER_ERROR},
+        {"settings": Settings(device=Device.CPU, variant="small")},
+    ],
+)
+def test_a_problem_s_new_text_counts_once_something_is_graded_on_it(store, says_nothing):
+    first = save(store, problem_text="old", total=3.0)
+    save(store, problem_text="new", **says_nothing)
+    assert [row.id for row in counted(read_rows(store))] == [first.verdict_id]
+    assert lines(store) == [("ann", 3.0, ())]
+    second = save(store, problem_text="new", total=2.0)
+    assert [row.id for row in counted(read_rows(store))] == [second.verdict_id]
+    assert lines(store) == [("ann", 2.0, ())]
+
+
+def test_what_was_never_run_is_shown_on_the_newest_text(store):
+    save(store, problem_text="old", status=Status.NOT_RUN)
+    newest = save(store, problem_text="new", status=Status.NOT_RUN)
+    assert [row.id for row in counted(read_rows(store))] == [newest.verdict_id]
 
 
 def test_standings_are_kept_up_as_they_would_be_made_anew(store):

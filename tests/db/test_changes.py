@@ -93,6 +93,16 @@ def test_the_newest_verdict_that_counts_is_compared(sides):
     assert sides.changes() == []
 
 
+def test_a_grading_without_tensorfloat_32_is_a_submission_of_its_own(sides):
+    strict = Settings(device=Device.CPU, strict_fp32=True)
+    sides.both(total=2.0)
+    sides.both("bob", total=1.5)
+    sides.save(1, total=1.0, settings=strict)
+    assert [(one.kind, one.submission, one.after) for one in sides.compare().changes] == [
+        ("added", "ann", "correct 1.000x")
+    ]
+
+
 def test_another_source_is_named(sides):
     sides.save(0, text="old", status=Status.WRONG_OUTPUT)
     sides.save(1, text="new")

@@ -7,11 +7,14 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from db import Claims, Keeper, Store
+from db import Claims, Keeper, Run, Store
 from db import presence as claiming
+from db.presence import Work
+from grader.errors import ClaimLost
 from grader.verdict.columns import iso_utc
 from tests import samples
 
@@ -100,6 +103,74 @@ def test_a_process_on_another_machine_is_dead_after_its_lease(path, two, silent,
     seen = iso_utc(datetime.now(UTC) - timedelta(seconds=silent * claiming.LEASE_SECONDS))
     change(path, "update graders set machine = 'another', seen_at = ? where process = ?", seen, os.getpid())
     assert second.take("a") is free
+
+
+@pytest.fixture
+def lapsed(path, two):
+    """The claims of two runs on other machines, of which the first has claimed `a` and `b` and lost its lease."""
+    first, second = two
+    assert first.take("a")
+    assert first.take("b")
+    change(path, "update graders set machine = run_id")
+    change(path, "update graders set seen_at = '' where run_id = 1")
+    return first, second
+
+
+def test_a_run_whose_lease_lapsed_goes_on_with_what_nobody_took_over(path, lapsed):
+    first, second = lapsed
+    assert second.take("a")
+    assert first.take("b")
+    assert first.take("c")
+    assert not first.take("a")
+    assert not second.take("c")
+    assert rows(path, "select key, run_id from claims order by key") == [("a", 2), ("b", 1), ("c", 1)]
+
+
+def test_a_run_that_was_forgotten_comes_back(path, lapsed, monkeypatch):
+    monkeypatch.setattr(claiming, "BEAT_SECONDS", 0.0)
+    first, _ = lapsed
+    for comes_back in (lambda: first.take("c"), first._presence._beat):
+        change(path, "delete from claims")
+        change(path, "delete from graders where run_id = 1")
+        comes_back()
+        assert rows(path, "select count(*) from graders") == [(2,)]
+
+
+def test_a_claim_goes_with_the_first_verdict_whoever_stores_it(path, lapsed):
+    _, second = lapsed
+    assert second.take("a")
+    of = samples.submission()
+    with Store.open(path) as store:
+        Keeper(store, Run(1), print).save(samples.verdict(of), of, samples.problem(), "a")
+        with pytest.raises(ClaimLost):
+            Keeper(store, Run(2), print).save(samples.verdict(of), of, samples.problem(), "a")
+    assert rows(path, "select run_id from verdicts") == [(1,)]
+    assert rows(path, "select key from claims") == [("b",)]
+    assert not list(path.parent.glob("*unsaved*"))
+
+
+def test_a_run_that_was_silent_for_a_day_is_forgotten_with_its_claims(path, lapsed):
+    with Store.open(path) as store, store.run([]) as run, Claims(store, run, print):
+        assert rows(path, "select run_id from graders order by run_id") == [(2,), (run.id,)]
+        assert rows(path, "select count(*) from claims") == [(0,)]
+
+
+def test_a_run_says_that_it_lives_however_long_a_look_takes(path, monkeypatch):
+    monkeypatch.setattr(claiming, "LOOK_SECONDS", 0.01)
+    clock, looks = SimpleNamespace(now=0.0), []
+
+    def slow():
+        looks.append(clock)
+        clock.now += claiming.BEAT_SECONDS
+        return Work(graded=0, failed=0)
+
+    monkeypatch.setattr(claiming, "time", SimpleNamespace(monotonic=lambda: clock.now), raising=False)
+    with Store.open(path) as store, store.run([]) as run, Claims(store, run, print, status=slow):
+        change(path, "update graders set seen_at = ''")
+        before = len(looks)
+        while len(looks) < before + 3:
+            threading.Event().wait(0.01)
+        assert rows(path, "select seen_at from graders") != [("",)]
 
 
 def test_a_run_says_that_it_lives(path, monkeypatch):

@@ -1,12 +1,15 @@
 """Verdicts in hand survive a database that is locked, deleted, replaced or given up on."""
 
+import json
 import sqlite3
 import threading
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from db import Keeper, Store
-from db.keeper import SUFFIX
+from db import keeper as keeping
+from db.keeper import SUFFIX, Unsaved
 from grader.errors import StoreError
 from tests import samples
 
@@ -32,6 +35,12 @@ def authors(path):
         return [author for (author,) in connection.execute("select author from verdicts order by id")]
     finally:
         connection.close()
+
+
+def change(path, statement):
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.close()
 
 
 def lock(path):
@@ -124,3 +133,62 @@ def test_a_file_that_is_something_else_stays(path, said):
     ):
         Keeper(store, run, said.append).take_over()
     assert file.read_text() == "notes\n"
+
+
+def unsaved(author):
+    of = samples.submission(author=author)
+    return Unsaved(verdict=samples.verdict(of), submission=of, problem=samples.problem())
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """`meanwhile(action)` begins the action in a thread while a file is read; it may have to wait for the reader."""
+    threads = []
+
+    def begin(action):
+        def reading(text):
+            if not threads:
+                threads.append(threading.Thread(target=action))
+                threads[0].start()
+                threads[0].join(1.0)
+            return Unsaved.model_validate(json.loads(text))
+
+        monkeypatch.setattr(Unsaved, "model_validate_json", reading)
+        return threads
+
+    return begin
+
+
+def test_a_verdict_that_is_kept_while_others_are_taken_over_stays(path, said, meanwhile):
+    keeping._append([unsaved("ann")], path)
+    threads = meanwhile(lambda: keeping._append([unsaved("bob")], path))
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        keeper.take_over()
+        threads[0].join()
+        keeper.take_over()
+    assert authors(path) == ["ann", "bob"]
+
+
+def test_two_runs_that_start_at_once_take_over_each_verdict_once(path, said, meanwhile):
+    keeping._append([unsaved("ann"), unsaved("bob")], path)
+    counts = []
+    with Store.open(path) as store, store.run([]) as run, store.run([]) as other:
+        threads = meanwhile(lambda: counts.append(Keeper(store, other, said.append).take_over()))
+        counts.append(Keeper(store, run, said.append).take_over())
+        threads[0].join()
+    assert authors(path) == ["ann", "bob"]
+    assert sorted(counts) == [0, 2]
+
+
+def test_a_failure_halfway_saves_none_and_keeps_all(path, said):
+    keeping._append([unsaved("ann"), unsaved("bob")], path)
+    with Store.open(path) as store, store.run([]) as run:
+        keeper = Keeper(store, run, said.append)
+        refusal = "create trigger refusal before insert on verdicts when new.author = 'bob'"
+        change(path, f"{refusal} begin select raise(abort, 'no'); end")
+        with pytest.raises(IntegrityError):
+            keeper.take_over()
+        change(path, "drop trigger refusal")
+        assert keeper.take_over() == 2
+    assert authors(path) == ["ann", "bob"]

@@ -13,6 +13,7 @@ from sqlmodel import SQLModel
 
 import db
 from db import Store
+from db.batches import Batches
 from db.engine import database_url, make_engine, writing
 from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
@@ -66,7 +67,7 @@ def version_1(tmp_path):
     return left_by("0001", tmp_path)
 
 
-@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", "0006", NEWEST])
+@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", "0006", "0007", NEWEST])
 def any_version(request, tmp_path):
     return left_by(request.param, tmp_path)
 
@@ -135,6 +136,18 @@ def test_a_database_of_version_1_is_migrated_with_its_rows(version_1, tmp_path):
     upgrade_to_next(version_1, tmp_path)
     assert query(version_1, "select note from verdicts order by id") == [("ann",), ("bob",)]
     assert query(version_1, "select version_num from alembic_version") == [("9999",)]
+
+
+def test_an_old_batch_is_not_forgotten_at_once(tmp_path):
+    """Nothing says when it ended."""
+    path = left_by("0007", tmp_path)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("insert into batches values ('b', 'ann', null, 'd', 0, '2026-01-01')")
+    connection.close()
+    with Store.open(path) as store:
+        Batches(store).forget_older(days=30)
+        assert Batches(store).find("b") is not None
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(version_1, tmp_path):

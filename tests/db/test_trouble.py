@@ -119,6 +119,42 @@ def test_a_locked_database(tmp_path):
         holder.close()
 
 
+@pytest.fixture
+def locking(tmp_path):
+    """A store that waits for 0.1 s, and a connection to lock its database with."""
+    path = tmp_path / "grader.db"
+    with Store.open(path, busy_timeout_seconds=0.1) as store:
+        holder = sqlite3.connect(path, isolation_level=None)
+        yield store, holder
+        holder.close()
+
+
+@pytest.mark.parametrize("error", [StoreError("1 verdict is kept"), KeyboardInterrupt("stop"), ValueError("ours")])
+def test_the_error_that_ends_a_run_is_not_hidden_by_a_database_that_fails(locking, error):
+    store, holder = locking
+
+    def fail():
+        holder.execute("begin immediate")
+        raise error
+
+    with pytest.raises(type(error), match=str(error)), store.run([]):
+        fail()
+
+
+def test_a_run_that_is_done_waits_for_a_locked_database(locking):
+    store, holder = locking
+    said = []
+
+    def say(message):
+        said.append(message)
+        holder.execute("rollback")
+
+    with store.run([], say=say):
+        holder.execute("begin immediate")
+    assert said == [f"{store.path}: another process keeps the database locked; waiting until it is done"]
+    assert count(store.path, "select count(*) from runs where outcome = 'finished'") == 1
+
+
 def test_a_database_locked_before_it_exists(tmp_path):
     path = tmp_path / "grader.db"
     holder = sqlite3.connect(path, isolation_level=None)

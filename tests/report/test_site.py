@@ -20,6 +20,7 @@ from grader.report.site.code import compare, highlight
 from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
 from grader.report.site.formats import interval, percent, prose, times
 from grader.verdict.models import Device, Diagnosis, Settings, Status
+from grader.verdict.precision import Precision
 from grader.verdict.stages import (
     Baseline,
     ClockReading,
@@ -467,6 +468,14 @@ def test_the_newest_verdict_on_a_text_counts(site):
         ("ann", "wrong_output"),
         ("bob", "correct"),
     ]
+
+
+def test_pages_and_boards_count_the_same_text_of_a_problem(site):
+    site.save(total=2.0)
+    site.save(total=3.0, problem_text="p = 2", settings=Settings(device=Device.CPU, precision=Precision.BF16))
+    pages = site.write()
+    assert "0 submissions" in pages["problems/scale.html"].words
+    assert "2.000x" not in pages["index.html"].words
 
 
 def test_the_funnel_counts_what_is_graded(site):

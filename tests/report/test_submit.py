@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from db import Store
+from db.batches import NewLine
+from grader.catalog.problems import find_problems
+from grader.pool import GraderPool
+from grader.serve import service
 from tests.report.serving import CHEAP, Server, command
 
 TOKEN = "a token that tests know"
@@ -117,6 +121,20 @@ def test_a_body_is_limited_with_and_without_a_length(taking):
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     # Just over the limit: after more than that the connection is closed before the answer is read.
     assert " 413 " in raw(taking, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
+
+
+def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(service, "FORGET_SECONDS", 0.01, raising=False)
+    with service.GradingService(str(tmp_path / "grader.db"), find_problems([]), GraderPool, print) as serving:
+        batch_id, _ = serving.batches.add("ann", None, "d", 0, [NewLine("ann", "", "refused")])
+        assert serving.state(batch_id).done
+        with serving.store.writing() as session:
+            session.connection().exec_driver_sql("update batches set created_at = '2026-01-01'")
+        deadline = time.monotonic() + 30
+        while serving.state(batch_id) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def write_site(store: Store, out: Path, labels: LabelChoice = SOLUTIONS, frame: 
     _claim(out)
     writer = _Writer(out)
     rows = read_rows(store)
-    counting = counted(row for row in rows if row.precision is labels.precision)
+    counting = [row for row in counted(rows) if row.precision is labels.precision]
     boards = read_boards(store, rows, labels)
     unreadable = _write_verdicts(writer, store, rows, boards, frame)
     for problem, (of, counts) in _grouped(rows, counting, "problem"):
