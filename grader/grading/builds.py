@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 
 from grader.catalog.requests import Request
 from grader.grading import build
@@ -21,36 +22,40 @@ everything else."""
 
 
 class Builds:
-    """Builds that are started and not yet collected."""
+    """Builds that are started and not yet collected, of several batches."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._pool: ThreadPoolExecutor | None = None
-        self._started: dict[str, Future[build.Built]] = {}
         self.at_a_time = builds_at_a_time()
+        self._pool = ThreadPoolExecutor(self.at_a_time)
+        self._started: dict[str, Future[build.Built]] = {}
+
+    def close(self) -> None:
+        """Give up what has not begun; what is under way ends with the workers."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def ahead(self) -> Iterator[None]:
-        """While inside, builds may be started; what is not done at the end is given up."""
-        with ThreadPoolExecutor(self.at_a_time) as self._pool:
-            try:
-                yield
-            finally:
-                self._pool.shutdown(wait=True, cancel_futures=True)
-                self._started.clear()
+    def ahead(self) -> Iterator[Callable[[Request], None]]:
+        """While inside, a function that starts builds of one batch; what is not done at the end is given up."""
+        batch: dict[str, Future[build.Built]] = {}
+        try:
+            yield partial(self._start, batch)
+        finally:
+            wait([started for started in batch.values() if not started.cancel()])
+            self._started = {key: started for key, started in self._started.items() if batch.get(key) is not started}
 
-    def start(self, request: Request) -> None:
+    def _start(self, batch: dict[str, Future[build.Built]], request: Request) -> None:
         """Build in the background, unless it is kept or under way.
 
         Only for a device that builds apart and is available: without a GPU, CPU times need the cores.
         """
-        if self._pool is None or not _builds_apart(request):
+        if not _builds_apart(request):
             return
         submission = request.submission
         if submission.source_hash not in self._started and self._resources.cache.get(submission) is None:
             niceness = LATER_NICENESS if self._started else 0
             started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
-            self._started[submission.source_hash] = started
+            self._started[submission.source_hash] = batch[submission.source_hash] = started
 
     def under_way(self, submission: Submission) -> bool:
         """It would have to be waited for."""

@@ -48,6 +48,7 @@ class Pipeline:
 
     def close(self) -> None:
         """End all processes."""
+        self.builds.close()
         self.resources.close()
 
     def request(self, problem: Problem, submission: Submission) -> Request:
@@ -137,11 +138,11 @@ class Pipeline:
     def grade_many(self, requests: Iterable[Request]) -> Generator[Verdict, None, None]:
         """Verdicts in the order of the requests, each as it is reached; extensions are compiled ahead."""
         pending, ahead = iter(requests), deque[Request]()
-        with self.builds.ahead():
+        with self.builds.ahead() as start_build:
             while True:
                 for request in islice(pending, self.builds.at_a_time + 1 - len(ahead)):
                     ahead.append(request)
-                    self.builds.start(request)
+                    start_build(request)
                 if not ahead:
                     return
                 self._look_ahead(ahead)

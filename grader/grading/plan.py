@@ -245,11 +245,11 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
             "baseline error one perturbed run"
         )
     for case in cases:
-        reason = oracle.no_backward.get((case.variant, case.training))
-        if reason is not None:
+        none = oracle.no_backward.get((case.variant, case.training))
+        if none is not None:
             mode = "train()" if case.training else "eval()"
-            if (case.variant, case.training) in oracle.noise:
-                texts.append(f"of gradients in {mode}, existence and linearity were checked, no values: {reason}")
+            if none.is_noise:
+                texts.append(f"of gradients in {mode}, existence and linearity were checked, no values: {none.reason}")
             else:
-                texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {reason}")
+                texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {none.reason}")
     return tuple(diagnose("checks_left_out", text, severity="info") for text in dict.fromkeys(texts))

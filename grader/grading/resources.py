@@ -102,9 +102,10 @@ class Resources:
             except BaseException:
                 worker.close()
                 raise
+        self._oracles[key] = oracle  # first, so that it is closed if another one fails
         for other in self._oracles.values():
-            other.step_back()
-        self._oracles[key] = oracle
+            if other is not oracle:
+                other.step_back()
         while len(self._oracles) > backend(device).warm_references:
             self._oracles.pop(next(iter(self._oracles))).close()
         return oracle

@@ -1,11 +1,14 @@
 """Which build is waited for, and which only might be."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from grader.catalog.requests import make_request
 from grader.grading.builds import LATER_NICENESS, Builds
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.models import Device, Submission
 from tests import samples
 
@@ -35,10 +38,52 @@ def resources(monkeypatch):
 
 def test_the_first_of_a_batch_has_the_cores_before_those_that_follow(resources):
     builds = Builds(resources)
-    with builds.ahead():
+    with builds.ahead() as start:
         for author in "abc":
-            builds.start(request(author))
-        builds.start(request("a"))
+            start(request(author))
+        start(request("a"))
         for author in "abc":
             builds.get(request(author))
     assert sorted(resources.asked) == [("a", 0), ("b", LATER_NICENESS), ("c", LATER_NICENESS)]
+
+
+@pytest.fixture
+def pipeline():
+    """One that was started before the GPU is made up."""
+    with Pipeline(GraderOptions(device="cpu")) as made:
+        yield made
+
+
+def test_two_batches_of_one_grader_build_each_source_once(pipeline, resources, monkeypatch):
+    """One ends while the other still starts builds."""
+    pipeline.builds = Builds(resources)
+
+    def grade(of, upcoming):
+        pipeline.builds.get(of)
+        return of.submission.author
+
+    monkeypatch.setattr(pipeline, "grade", grade)
+    monkeypatch.setattr(pipeline, "_look_ahead", lambda _: None)
+    authors = [str(number) for number in range(pipeline.builds.at_a_time + 4)]
+    one, other = (pipeline.grade_many(map(request, batch)) for batch in (authors, "ab"))
+    first = next(one)
+    assert list(other) == ["a", "b"]
+    assert [first, *one] == authors
+    assert sorted(author for author, _ in resources.asked) == sorted([*authors, "a", "b"])
+
+
+def test_a_batch_that_ends_waits_for_its_own_builds_only(resources, monkeypatch):
+    """Its other builds are given up, though the pool has not come to them."""
+    released = threading.Event()
+    monkeypatch.setattr(resources, "build_apart", lambda *_, **__: released.wait())
+    builds, one, other = Builds(resources), request("a"), request("b")
+    with builds.ahead() as start:
+        for author in range(builds.at_a_time):
+            start(request(str(author)))
+        start(one)
+        with builds.ahead() as start_other:
+            start_other(other)
+        under_way = [builds.under_way(of.submission) for of in (one, other)]
+        released.set()
+    assert under_way == [True, False]
+    assert not builds.under_way(one.submission)

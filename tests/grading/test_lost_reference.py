@@ -6,7 +6,7 @@ from grader.errors import ReferenceLost
 from grader.grading import pipeline
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
-from grader.verdict.models import Status
+from grader.verdict.models import Device, Status
 from tests import expected as cases
 
 
@@ -42,3 +42,30 @@ def test_a_lost_reference_is_tried_once_more(grader, monkeypatch, ends, status, 
         [code] if code else []
     )
     assert len({id(oracle) for oracle in asked}) == starts
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_reference_is_ended_after_another_was_lost_while_it_was_to_make_room(grader, monkeypatch, warm):
+    resources, workers = grader.resources, []
+    take = resources.launcher.take
+
+    def noted(*arguments, **options):
+        workers.append(take(*arguments, **options))
+        return workers[-1]
+
+    def lost():
+        raise ReferenceLost("y.py: the reference was ended by SIGSEGV on cpu")
+
+    wanted, other = (cases.problem(name) for name in ("scale_bias_relu", "square_weight"))
+    resources.make_room()
+    monkeypatch.setattr(resources.launcher, "take", noted)
+    if warm:
+        resources.oracle(wanted, Device.CPU)
+    monkeypatch.setattr(resources.oracle(other, Device.CPU), "step_back", lost)
+    with pytest.raises(ReferenceLost):
+        resources.oracle(wanted, Device.CPU)
+    worker = workers[0 if warm else 1]
+    assert not worker.ended
+    resources.drop_oracle(wanted, Device.CPU)
+    assert worker.ended
+    resources.make_room()

@@ -29,6 +29,14 @@ Place = tuple[str, bool]
 """Variant, and whether it is in train()."""
 
 
+class NoBackward(NamedTuple):
+    """The reason why values of gradients are not compared."""
+
+    reason: str
+    is_noise: bool
+    """Whether rounding decides the gradients; else there are none."""
+
+
 class Randomness(NamedTuple):
     """Differences between forwards and backwards under other seeds; none, if only by rounding."""
 
@@ -81,7 +89,7 @@ def _is_rounding(
 
 def set_apart(
     case: Case,
-    no_backward: MutableMapping[Place, str],
+    no_backward: MutableMapping[Place, NoBackward],
     noise: MutableMapping[Place, Case],
     modes_differ: Callable[[str], bool],
 ) -> Case:
@@ -90,17 +98,17 @@ def set_apart(
     What another size in its mode has no gradients for is true for this one too.
     """
     place = case.variant, case.training
-    known = next((reason for (_, mode), reason in no_backward.items() if mode is case.training), None)
-    reason = known or ill_posed(case, modes_differ)
-    if reason is None:
+    known = (found for (_, mode), found in no_backward.items() if mode is case.training)
+    found = no_backward.get(place) or next(known, None) or ill_posed(case, modes_differ)
+    if found is None:
         return case
-    if case.wrt and (known is None or any(mode is case.training for _, mode in noise)):
+    if case.wrt and found.is_noise:
         noise.setdefault(place, replace(case, gradients_are_noise=True))
-    no_backward[place] = reason
+    no_backward[place] = found
     return case.without_gradients()
 
 
-def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> str | None:
+def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> NoBackward | None:
     """The share of the gradients that rounding decides, if it decides most of them; None if it does not.
 
     None too if train() and eval() do not differ for the variant: a missing backward would show in neither. Random
@@ -113,7 +121,8 @@ def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> str | None:
     noise = sum(map(_is_noise, gradients))
     if 2 * noise <= len(gradients) or not modes_differ(case.variant):
         return None
-    return f"in float32, {noise} of its {len(gradients)} gradients are off by about their own size, by rounding alone"
+    share = f"{noise} of its {len(gradients)} gradients"
+    return NoBackward(f"in float32, {share} are off by about their own size, by rounding alone", is_noise=True)
 
 
 def _is_noise(expected: Expected) -> bool:

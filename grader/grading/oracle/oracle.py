@@ -17,7 +17,7 @@ from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.comparability import Place, Randomness, randomness, set_apart
+from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
@@ -56,8 +56,8 @@ class Oracle(ReferenceModels):
         self.budget = budget or Budget()
         self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
-        self.no_backward: dict[Place, str] = {}
-        """Why the reference cannot be differentiated, by variant and mode."""
+        self.no_backward: dict[Place, NoBackward] = {}
+        """Why gradients are not compared, by variant and mode. Kept when cases go: one size tells it for others."""
         self.noise: dict[Place, Case] = {}
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
         self._seconds: dict[str, dict[str, float]] = {}
@@ -204,7 +204,7 @@ class Oracle(ReferenceModels):
         except ProblemError as error:
             if not plain.wrt:
                 raise
-            self.no_backward[variant, plain.training] = str(error)
+            self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
             plain = replace(plain, cotangents={}, wrt=())
             return plain, *track(ask, plain, traits, self.device, **how)
 

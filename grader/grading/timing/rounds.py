@@ -85,17 +85,16 @@ class Rounds:
         self._groups = (tuple(phases),) if pair.together else tuple((phase,) for phase in phases)
         """Phases that one sample times together."""
         self._calls = dict.fromkeys(phases, 1)
-        self._first_calls: dict[Group, tuple[bool, Mapping[Part, Time]]] = {}
-        """Whether the reference was first, and the candidate's times, where these may count."""
-        self._rounds_until_probe = secrets.randbelow(min(plan.min_rounds, FEWEST_ROUNDS))
-        """Rounds before the one whose pairs have a probe."""
+        self._first_calls: dict[Group, Mapping[Part, Time]] = {}
+        """The candidate's times, where these may count."""
+        self._rounds_until_probe = 0
+        """Rounds before the one whose pairs have a probe; drawn by `begin`."""
         traits = backend(device).timing
         for group in self._groups:  # keeps lazy initialisation and autotuning out of the samples
-            reference_first = random.random() < 0.5
-            times = self._time_pair(group, reference_first)
+            times = self._time_pair(group, random.random() < 0.5)
             long = all(known_calls.get(phase) == 1 for phase in group)
             if plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
-                self._first_calls[group] = reference_first, times[1]
+                self._first_calls[group] = times[1]
             # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
             if backend(device).on_host:
                 limit_ms = FIRST_CALL_FACTOR * traits.sample_ms
@@ -111,6 +110,10 @@ class Rounds:
                     if plan.stops_when_hopeless:  # each try takes half a second
                         self.begin_otherwise(missed)
         self._calls = {phase: known_calls.get(phase, 1) for phase in phases}
+
+    def begin(self, plan: Plan) -> None:
+        """Begin rounds that replace all earlier ones: one of the first has pairs with a probe."""
+        self._rounds_until_probe = secrets.randbelow(min(plan.min_rounds, FEWEST_ROUNDS))
 
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
@@ -141,9 +144,10 @@ class Rounds:
         if self._calls[self._groups[0][0]] > 1:  # drawing a long call's values keeps the GPU busy until it comes
             self._pair.wake(self._groups[0][0])
         probe = self._rounds_until_probe == 0
-        self._rounds_until_probe -= 1
         for group in self._groups:
-            reference_first, first_call = self._first_calls.pop(group, (random.random() < 0.5, None))
+            first_call = self._first_calls.pop(group, None)
+            # A pair that may be the only one begins with the reference, or it could have no probe.
+            reference_first = first_call is None and random.random() < 0.5
             pairs = [self._time_pair(group, not reference_first, probe=probe)]
             look()
             if first_call is not None and _far_beyond_hopeless(pairs[0]):
@@ -154,6 +158,7 @@ class Rounds:
             for name, parts in (figure for phase in group for figure in FIGURES[phase].items()):
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
                 figures[name] = first_pair, second_pair
+        self._rounds_until_probe -= 1  # last, because a call that raises NotQueued is not compared
         return figures
 
     def _time_pair(self, group: Group, reference_first: bool, *, probe: bool = False) -> PairTimes:
@@ -167,6 +172,7 @@ class Rounds:
 def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
     """Samples by figure, until all figures are precise enough or the plan ends."""
     samples: dict[str, Samples] = defaultdict(lambda: Samples(device))
+    rounds.begin(plan)
     started, count, missed = time.monotonic(), 0, False
     while count < plan.max_rounds:
         try:
@@ -174,6 +180,7 @@ def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> di
         except NotQueued as error:
             if missed:  # one miss may be the machine's
                 rounds.begin_otherwise(error)
+                rounds.begin(plan)
                 samples.clear()
                 count = 0
             missed = True

@@ -7,10 +7,13 @@ from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
+from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.resources import Resources
+from grader.machine.backends.cpu import CpuBackend
 from grader.verdict.models import Device, Problem
+from tests.expected import CASES
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +189,30 @@ def test_whether_gradients_can_be_differentiated_again(resources, tmp_path, made
     source += RANDOM[RANDOM.index("\n\ndef get_inputs") :] + ONCE
     oracle = resources.oracle(Problem(id="twice", path=tmp_path / "twice.py", source=source), Device.CPU)
     assert questions.differentiates_twice(oracle, oracle.case("full")) is twice
+
+
+@pytest.mark.parametrize("values_go", ["a variant's", "all"])
+def test_gradients_that_rounding_decides_are_still_checked_after_their_values_went(resources, monkeypatch, values_go):
+    """The reason stays, because the full size learns it from fewer rows; it must not pass for a missing backward."""
+    path = CASES / "problems" / "norms_over_two.py"
+    problem = Problem(id=path.stem, path=path, source=path.read_text())
+    resources.drop_oracle(problem, Device.CPU)
+    oracle = resources.oracle(problem, Device.CPU)
+
+    def checked():
+        todo = plan.make(oracle, variant=None, quick=True)
+        (note,) = todo.notes
+        return note.message[:60], [(of.variant, of.training, of.wrt) for of in todo.noise]
+
+    before = checked()
+    assert "existence and linearity" in before[0]
+    assert before[1]
+    if values_go == "all":
+        with monkeypatch.context() as on_a_device:
+            on_a_device.setattr(oracle_module, "KEPT_BYTES", 0)
+            on_a_device.setattr(CpuBackend, "own_memory", True)
+            oracle.step_back()
+    else:
+        oracle.forget("full")
+    assert not oracle.noise
+    assert checked() == before

@@ -1,5 +1,6 @@
 """Rounds of a made-up pair of workers, so that no GPU is needed."""
 
+import secrets
 from collections import Counter
 from dataclasses import replace
 
@@ -33,9 +34,9 @@ class Pair:
 
     def time_pair(self, calls, reference_first, *, probe=False):
         self.calls.append((calls, reference_first, self.start))
-        self.probes += calls if probe and reference_first else []
         if self.start == "queued" and len(self.calls) - 1 in self._waits_at:
-            raise NotQueued(reference=self.reference_waits)
+            raise NotQueued(reference=self.reference_waits)  # before anything is compared
+        self.probes += calls if probe and reference_first else []
         ms = self._ms + LAUNCHES_MS if self.start == "at once" else self._ms
         parts = [part for phase in calls for part in PARTS[phase]]
         times = {part: Time(ms, ms + 0.4) for part in parts}
@@ -54,10 +55,32 @@ def collect(pair, known=None, plan=PLAN):
     return of, {name: [r.reported for pairs in found.rounds for r, _ in pairs] for name, found in samples.items()}
 
 
-def test_each_phase_has_one_probe_in_a_pair_that_counts():
-    pair = Pair(0.6)
-    collect(pair)
+@pytest.fixture(params=[0, 1])
+def probed_round(request, monkeypatch):
+    """The round that is drawn for the probes."""
+    monkeypatch.setattr(secrets, "randbelow", lambda _: request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("probed_round")
+@pytest.mark.parametrize(
+    ("quick", "waits_at"),
+    [(False, []), (False, [1]), (False, [2]), (False, range(100)), (True, [1]), (True, range(100))],
+)
+def test_each_phase_has_one_probe_in_a_pair_that_is_compared(waits_at, quick):
+    """Whether or not calls wait for the GPU, in a warm-up or in rounds; with `quick`, long calls have one warm-up."""
+    pair = Pair(0.6, waits_at=waits_at)
+    collect(pair, dict(LONG) if quick else None, replace(PLAN, stops_when_hopeless=quick))
     assert pair.probes == ["inference", "training"]
+
+
+@pytest.mark.usefixtures("probed_round")
+@pytest.mark.parametrize("lies_until", [0, 8])
+def test_rounds_that_replace_others_have_a_probe_too(lies_until):
+    """Else a submission whose calls wait, or whose clock is wrong, from the third round on knows that none comes."""
+    pair = Pair(2.0, lies_until=lies_until, waits_at=range(6, 100) if not lies_until else ())
+    _figures(Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN), PLAN, Device.CUDA)
+    assert pair.probes == ["inference", "training"] * 2
 
 
 @pytest.mark.parametrize(("ms", "inference", "training"), [(0.01, 4, 4), (0.3, 4, 2), (0.6, 2, 1), (5.0, 1, 1)])
@@ -138,12 +161,12 @@ def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
 LONG = {"inference": 1, "training": 1}
 
 
-def test_the_first_call_of_a_far_slower_candidate_counts():
+def test_the_first_call_of_a_far_slower_candidate_counts(probed_round):
     pair = Pair(5.0, slower=30)
     _, reported = collect(pair, dict(LONG), replace(PLAN, stops_when_hopeless=True))
-    one, other = pair.calls
     assert reported["total"] == [10.0] * 2  # without launches: the reference's first call does not count
-    assert (one[0], one[1]) == (other[0], not other[1])
+    assert [calls for calls, *_ in pair.calls] == [LONG] * 2
+    assert pair.probes == ([] if probed_round else ["inference", "training"])
 
 
 @pytest.mark.parametrize(("slower", "stops_when_hopeless"), [(1, True), (30, False)])
