@@ -17,9 +17,9 @@ def trained(model: torch.nn.Module, seed: int) -> None:
         for value in model.parameters():
             spread = float(value.abs().mean()) * (0.2 if seed % 2 == 0 else 1.5) + 0.05
             value.add_(spread * torch.randn(value.shape).to(value))
-        for value in model.buffers():
-            if value.is_floating_point():
-                value.mul_(1 + 0.3 * torch.rand(value.shape).to(value)).add_(0.1)
+        for buffer in model.buffers():
+            if buffer.is_floating_point():
+                buffer.mul_(1 + 0.3 * torch.rand(buffer.shape).to(buffer)).add_(0.1)
 
 
 def protocol(model: Any, draws: list[list[Any]], usual: bool) -> Results:
@@ -69,7 +69,7 @@ def gradients(
     pairs = [(one, grad) for one, grad in zip(outputs, grads, strict=True) if one.requires_grad]
     if not pairs or not leaves:
         return {f"{prefix} {name}": None for name in leaves}
-    values = torch.autograd.grad(
+    values: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
         [one for one, _ in pairs], list(leaves.values()), [g for _, g in pairs], allow_unused=True, retain_graph=True
     )
     return {f"{prefix} {name}": None if v is None else v.clone() for name, v in zip(leaves, values, strict=True)}
