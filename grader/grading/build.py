@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from grader.verdict.python_source import parse
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
+log = logging.getLogger(__name__)
 MAX_BUNDLE_BYTES = 512 << 20
 """Bytes of one submission's extensions in the cache, ten times what large ones take. Larger ones are not cached."""
 
@@ -56,17 +58,29 @@ class BuildCache:
         path = self._path(source)
         return path if path.exists() else None
 
-    def put(self, source: Submission | Problem, content: bytes) -> Path:
-        """Keep what it compiled; the file that holds it."""
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-            file.write(content)
-        Path(file.name).chmod(0o400)
-        Path(file.name).replace(self._path(source))
-        return self._path(source)
+    def put(self, source: Submission | Problem, content: bytes) -> None:
+        """Keep what it compiled, if the disk takes it."""
+        keep_file(self._path(source), content)
 
     def _path(self, source: Submission | Problem) -> Path:
         role = "\nreference" if isinstance(source, Problem) else ""
         return self._folder / (digest(f"{source.source_hash}\n{self._toolchain_hash}{role}") + ".tar")
+
+
+def keep_file(path: Path, content: bytes) -> None:
+    """Write a read-only file that appears whole.
+
+    If it cannot be written, as on a full disk, a warning is logged: what it keeps can be made again.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=path.parent) as aside:
+            file = Path(aside, path.name)
+            file.write_bytes(content)
+            file.chmod(0o400)
+            file.replace(path)
+    except OSError as error:
+        log.warning("%s cannot be kept (%s); make room, or name another --build-cache", path, error.strerror)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def keep_bundle(reference: Any, submission: Submission, options: GraderOptions) 
     cache = BuildCache(options.build_cache or default_build_cache(), toolchain_hash)
     if cache.get(submission) is None:
         cache.put(submission, bundle.content)
-    return True
+    return cache.get(submission) is not None
 
 
 @cache

@@ -1,11 +1,14 @@
 """Kernels that are compiled while a submission runs: kept for gradings of the same source, and for no other."""
 
+import resource
 import tarfile
 
 import pytest
 
 from grader import Grader
+from grader.grading.build import BuildCache
 from tests import expected as cases
+from tests import samples
 
 SOURCE = '''
 import ctypes, os, pathlib, subprocess, torch
@@ -72,3 +75,28 @@ def test_a_damaged_file_is_replaced(grade, builds):
     kept.unlink()
     kept.write_bytes(b"\0" * 512 + b"x" * 5000)
     assert (grade(source).build.kernel_files, grade(source).build.kernel_files) == (1, 0)
+
+
+def test_a_cache_that_takes_nothing_more_costs_no_verdict(tmp_path, caplog):
+    """A file in its place refuses all, as a full disk does; it is found after everything was judged."""
+    folder = tmp_path / "builds"
+    with Grader(device="cpu", quick=True, build_cache=folder, problems=[cases.CASES / "problems"]) as grader:
+        folder.rmdir()
+        folder.touch()
+        (verdict,) = grader.grade_many([("scale_silu", SOURCE)])
+    assert verdict.status == "missing_backward"
+    assert "grader_failed" not in [diagnosis.code for diagnosis in verdict.diagnoses]
+    assert "cannot be kept" in caplog.text
+
+
+def test_a_file_that_the_disk_has_no_room_for_leaves_nothing(tmp_path, caplog):
+    cache = BuildCache(tmp_path, "toolchain")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        cache.put(samples.submission(), b"x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    assert cache.get(samples.submission()) is None
+    assert "cannot be kept" in caplog.text

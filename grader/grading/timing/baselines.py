@@ -11,7 +11,6 @@ import logging
 import os
 import secrets
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
-from grader.grading.build import BuildCache, keep_kernels
+from grader.grading.build import BuildCache, keep_file, keep_kernels
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
 from grader.grading.oracle.oracle import Oracle
@@ -67,7 +66,7 @@ class BaselineStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._incomplete: dict[str, Baselines] = {}
+        self._known: dict[str, Baselines] = {}
 
     def get(
         self,
@@ -82,21 +81,13 @@ class BaselineStore:
         how = f"{tf32}" if precision is Precision.FP32 else precision
         key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {how} {environment.environment_hash}")
         path = self._folder / f"{key}.baselines.json"
-        kept = self._incomplete.get(key) or _read(path)
-        if kept is None:
-            kept = measure()
-            if len(kept.timed) == len(MODES):
-                self._write(path, kept.timed)
-            else:
-                self._incomplete[key] = kept
-        return kept
-
-    def _write(self, path: Path, baselines: tuple[Baseline, ...]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-            file.write(_STORED.dump_json(baselines))
-        Path(file.name).chmod(0o400)
-        Path(file.name).replace(path)
+        found = self._known.get(key) or _read(path)
+        if found is None:
+            found = measure()
+            if len(found.timed) == len(MODES):
+                keep_file(path, _STORED.dump_json(found.timed))
+        self._known[key] = found
+        return found
 
 
 def measure_baselines(

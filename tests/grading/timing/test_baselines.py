@@ -86,6 +86,13 @@ def test_baselines_in_a_corrupt_file_are_measured_again(tmp_path):
     assert get(BaselineStore(tmp_path)) == (ALL, True)
 
 
+def test_baselines_that_cannot_be_stored_serve_the_same_grader(tmp_path):
+    (tmp_path / "full").touch()
+    store = BaselineStore(tmp_path / "full")
+    assert get(store) == (ALL, True)
+    assert get(store) == (ALL, False)
+
+
 def test_a_missing_baseline_is_tried_again_by_the_next_grader(tmp_path):
     store = BaselineStore(tmp_path)
     assert get(store, measured=SOME) == (SOME, True)
