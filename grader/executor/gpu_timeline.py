@@ -20,7 +20,7 @@ from grader import protocol as p
 from grader.errors import DeviceError
 from grader.executor.client import WorkerClient
 from grader.executor.job import JobBuilder
-from grader.executor.job_result import JobResult
+from grader.executor.job_result import JobResult, joined
 from grader.verdict.models import Device, Status
 
 Start = Literal["queued", "full queue", "at once"]
@@ -93,8 +93,7 @@ class TimelineJob(JobBuilder):
         last: list[p.Step] = [p.Elapsed()]
         if self._drop is not None:
             last.append(self._drop)
-        claim = self._worker.run(last, timeout_seconds)
-        return evidence.model_copy(update={"results": evidence.results + claim.results, "failure": claim.failure})
+        return joined(evidence, self._worker.run(last, timeout_seconds))
 
 
 class _Timeline:

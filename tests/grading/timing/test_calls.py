@@ -1,8 +1,12 @@
-"""Spacers are drawn anew for each sample, and nothing but them is held."""
+"""Spacers are drawn anew for each sample, and nothing but them is held; a GPU's call and its claim are one job."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from grader import protocol as p
+from grader.executor import TimelineJob
 from grader.grading.timing.calls import spacers
 from grader.verdict.models import Device
 from grader.worker.timing.spacing import Spacers
@@ -13,6 +17,16 @@ def test_sizes_are_drawn_anew(device):
     drawn = {spacers(device) for _ in range(20)}
     assert len(drawn) > 10
     assert all(size > 0 for sizes in drawn for size in sizes)
+
+
+def test_a_claim_that_fails_is_a_step_after_those_of_the_call():
+    failure = p.Failure(step=0, kind="exception", type_name="RuntimeError", text="an illegal memory access")
+    claim = p.Evidence(id=2, failure=failure, peak_device_bytes=7)
+    worker = SimpleNamespace(run=lambda steps, seconds: claim)
+    call = p.Evidence(id=1, results=(p.Done(), p.Done()), peak_device_bytes=5)
+    evidence = TimelineJob(worker, start="queued", drop=None)._with_claim(call, 60.0)
+    assert evidence.results == call.results
+    assert (evidence.failure.step, evidence.peak_device_bytes) == (2, 7)
 
 
 @pytest.mark.gpu
