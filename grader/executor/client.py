@@ -168,20 +168,24 @@ class WorkerClient:
         """Return the region, replaced by a new one if it is too small or of the other kind."""
         present = self._regions.get(name)
         if present is None or present.kind != kind or present.nbytes < nbytes:
-            if present is not None:
-                self._regions.pop(name).close()
             self._make({name: nbytes}, kind)
         return self._regions[name]
 
     def _make(self, sizes: Mapping[RegionName, int], kind: RegionKind) -> None:
-        """Make regions of at least these bytes, and have the worker map them in one job."""
-        for name, nbytes in sizes.items():
-            self._regions[name] = Region(name, kind, roomy(kind, nbytes, spare=self.options.roomy()))
-        made = [self._regions[name] for name in sizes]
-        steps = [Attach(region=region.name, kind=kind, nbytes=region.nbytes) for region in made]
-        evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made])
-        if (failure := evidence.failure) is not None:
-            raise self.lost(*describe_attach_failure(made[failure.step].name, failure))
+        """Make regions of at least these bytes, and have the worker map them in one job, in place of others."""
+        made: dict[RegionName, Region] = {}
+        with contextlib.ExitStack() as unless_mapped:
+            for name, nbytes in sizes.items():
+                made[name] = Region(name, kind, roomy(kind, nbytes, spare=self.options.roomy()))
+                unless_mapped.callback(made[name].close)
+            steps = [Attach(region=name, kind=kind, nbytes=region.nbytes) for name, region in made.items()]
+            evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made.values()])
+            if (failure := evidence.failure) is not None:
+                raise self.lost(*describe_attach_failure(steps[failure.step].region, failure))
+            unless_mapped.pop_all()
+        replaced, self._regions = self._regions, {**self._regions, **made}
+        for name in replaced.keys() & made.keys():
+            replaced[name].close()
 
     def forget_results(self) -> None:
         """Have the worker drop the results of the last job, after reading those that are still in use.
@@ -195,11 +199,8 @@ class WorkerClient:
 
     def release_memory(self) -> None:
         """Free the memory of the regions; the next job creates them again."""
-        kinds = {name: region.kind for name, region in self._regions.items()}
-        for name in kinds:
-            self._regions.pop(name).close()
-        for kind in set(kinds.values()):
-            self._make(dict.fromkeys((name for name in kinds if kinds[name] == kind), 1), kind)
+        for kind in {region.kind for region in self._regions.values()}:
+            self._make({name: 1 for name, region in self._regions.items() if region.kind == kind}, kind)
 
     def output(self) -> str:
         """Return what the worker printed, head and tail."""
