@@ -68,7 +68,10 @@ class BuildCache:
 
 
 def keep_file(path: Path, content: bytes) -> None:
-    """Write a read-only file that appears whole; one that cannot be written is a warning, as it can be made again."""
+    """Write a read-only file that appears whole.
+
+    If it cannot be written, as on a full disk, a warning is logged: what it keeps can be made again.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=path.parent) as aside:

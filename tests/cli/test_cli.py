@@ -242,12 +242,15 @@ def test_a_reader_that_goes_away_makes_no_noise(batch, tmp_path, option):
 def test_a_terminal_gets_a_bar_and_the_verdicts(batch, tmp_path):
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    process = start(batch, tmp_path, stdout=child, stderr=child, env=environment)
+    one_is_shown = tmp_path / "one is shown"
+    process = start(batch, tmp_path, gate=one_is_shown, stdout=child, stderr=child, env=environment)
     os.close(child)
     screen = b""
     try:
         while chunk := os.read(parent, 4096):
             screen += chunk
+            if b"1/3" in screen:
+                one_is_shown.touch()
     except OSError:
         pass  # Linux says EIO when the other side has closed.
     finally:
