@@ -136,7 +136,9 @@ def test_a_forward_that_rounds_all_the_same_is_judged_as_one(resources, with_tf3
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "forward", "right"), [(0.0, PLAIN, True), (0.0, FOLDED, True), (0.01, PLAIN, False)])
 def test_timed_calls_are_judged_by_it(resources, with_tf32, tmp_path, error, forward, right):
-    problem = written(tmp_path, "conv_timed", LEAKY)
+    # With few large scales, the error of the bias varies from draw to draw by more than the bound from one draw allows.
+    alike = "1 + torch.rand(16, 1, 1)"
+    problem = written(tmp_path, "conv_timed", LEAKY.replace("torch.randn(16, 1, 1)", alike))
     source = SUBMISSION.format(error=error, forward=forward)
     submission = Submission(author="ann", problem_id=problem.id, path="x", source=source)
     oracle = resources.oracle(problem, Device.CPU)
