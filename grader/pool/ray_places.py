@@ -126,7 +126,7 @@ class RemotePlace:
             for one in bundle:
                 try:
                     keep_bundle(one, work.submission, self._options)
-                except Exception as error:  # such as a full disk: the place builds it itself
+                except Exception as error:  # this thread goes on, or the place would fall silent; it builds itself
                     log.warning(
                         "the build of %s is not kept: %s: %s", work.submission.name, type(error).__name__, error
                     )

@@ -28,10 +28,9 @@ from grader.sandbox._user_id import UserId, is_root
 from grader.sandbox._values import Limits
 
 _READABLE = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ENDED = "ZX"
 """States of ended threads in /proc/PID/task/TID/stat."""
-
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 class Weak(Sandbox):

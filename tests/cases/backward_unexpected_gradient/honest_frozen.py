@@ -1,4 +1,4 @@
-"""The honest twin: frozen in the forward, as the reference freezes it when it is made."""
+"""The honest twin: frozen, as in the reference."""
 
 import torch
 from torch import nn
@@ -7,8 +7,8 @@ from torch import nn
 class ModelNew(nn.Module):
     def __init__(self, features):
         super().__init__()
-        self.scale = nn.Parameter(torch.randn(features))
+        self.scale = nn.Parameter(torch.randn(features), requires_grad=False)
         self.bias = nn.Parameter(torch.randn(features))
 
     def forward(self, x):
-        return torch.tanh(x * self.scale.detach() + self.bias)
+        return torch.tanh(x * self.scale + self.bias)
