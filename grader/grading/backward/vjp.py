@@ -12,7 +12,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
-from grader.grading.compare.blocks import LARGE_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case
 
 LIGHT_TENSORS = 1024
@@ -64,7 +64,7 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
     case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > LARGE_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
+    if nbytes > CHECK_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
         for turn, part in enumerate(parts):
             job = candidate.script(part.case)
             part.add(job, str(turn))
