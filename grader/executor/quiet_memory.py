@@ -23,7 +23,7 @@ FULL_SPEED = 1.04
 """Factor over the fastest median up to which copies run at full speed. On an H200 they vary by 1% in quiet memory, and
 take 11% longer while memory is being cleared."""
 MOST_SECONDS = 0.3
-"""Time limit: more than a driver takes to clear all of a GPU's memory. What lasts longer is the memory's usual speed."""
+"""Time limit: more than a driver takes to clear all of a GPU's memory. What lasts longer is its usual speed."""
 
 
 class QuietMemory:
