@@ -28,7 +28,7 @@ from sqlalchemy import text
 from db.against import OverCompile, read_over_compile
 from db.labels import SOLUTIONS, LabelChoice
 from db.ranks import shared_ranks
-from db.standings import BEYOND_LIGHT
+from db.standings import MAX_SHARE_OF_BOUND
 from db.store import Store
 from db.summaries import Entry, Summary, attempts, summaries
 from grader.verdict.models import NO_DEVICE, Device
@@ -77,7 +77,7 @@ def leaderboard(
     query = f"""
         select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, v.id as verdict_id, s.device, s.label,
             v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels, v.{figure}_speedup, v.{figure}_ci_low,
-            v.{figure}_ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_light
+            v.{figure}_ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_bound
         from {standings} left join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
     with store.reading() as session, _no_collection():
@@ -187,9 +187,9 @@ class _Placed:
     def __init__(self, row: Sequence[Any]) -> None:
         (
             author, device_name, problem, _, _, verdict_id, device, label, sample, status, quick, sandbox, created_at,
-            labels, speedup, ci_low, ci_high, share_of_light,
+            labels, speedup, ci_low, ci_high, share_of_bound,
         ) = row  # fmt: skip
-        self.interval = _plausible(speedup, ci_low, ci_high, share_of_light)
+        self.interval = _plausible(speedup, ci_low, ci_high, share_of_bound)
         """None if there is no time, or it is beyond the roofline bound."""
         self.group = (problem, device, device_name)
         self.order = (*self.group, self.interval is None, -(ci_low or 0.0), verdict_id)
@@ -206,7 +206,7 @@ class _Placed:
             "speedup": speedup,
             "ci_low": ci_low,
             "ci_high": ci_high,
-            "share_of_light": share_of_light,
+            "share_of_bound": share_of_bound,
             "labels": _labels(labels),
             "quick": quick,
             "sandbox": sandbox,
@@ -220,14 +220,14 @@ class _Placed:
         if ranks:
             value, low, high = over or (None, None, None)
             self.fields |= {"speedup": value, "ci_low": low, "ci_high": high}
-            self.interval = _plausible(value, low, high, self.fields["share_of_light"])
+            self.interval = _plausible(value, low, high, self.fields["share_of_bound"])
             self.order = (*self.group, self.interval is None, -(low or 0.0), self.fields["verdict_id"])
 
 
 def _plausible(
-    speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_light: float | None
+    speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_bound: float | None
 ) -> tuple[float, float] | None:
-    if speedup is None or ci_low is None or (share_of_light is not None and share_of_light > BEYOND_LIGHT):
+    if speedup is None or ci_low is None or (share_of_bound is not None and share_of_bound > MAX_SHARE_OF_BOUND):
         return None
     interval = ci_low, ci_low if ci_high is None else ci_high
     return interval if all(math.isfinite(figure) and figure > 0 for figure in (speedup, *interval)) else None

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
 from db.against import over_compile
-from db.standings import BEYOND_LIGHT, SAYS_NOTHING, SOURCE_KEY
+from db.standings import MAX_SHARE_OF_BOUND, SAYS_NOTHING, SOURCE_KEY
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
 from grader.verdict.columns import LISTED
@@ -86,9 +86,9 @@ class Row:
     forward: Speedup | None
     codes: tuple[str, ...] = ()
     """Codes of the diagnoses, the cause first."""
-    total_light: float | None = None
+    total_share_of_bound: float | None = None
     """Roofline bound over the time taken, 1 at the bound; None if no bound is known."""
-    forward_light: float | None = None
+    forward_share_of_bound: float | None = None
     total_compile: float | None = None
     """Speedup over the faster of torch.compile's modes; None if none was timed."""
     forward_compile: float | None = None
@@ -107,10 +107,13 @@ class Row:
 
     def believed(self, board: Literal["total", "forward"]) -> Speedup | None:
         """The speedup that means count: at most that of the roofline bound, None if it is far beyond."""
-        speedup, light = (self.total, self.total_light) if board == "total" else (self.forward, self.forward_light)
-        if speedup is None or (light or 0.0) > BEYOND_LIGHT:
+        if board == "total":
+            speedup, share = self.total, self.total_share_of_bound or 0.0
+        else:
+            speedup, share = self.forward, self.forward_share_of_bound or 0.0
+        if speedup is None or share > MAX_SHARE_OF_BOUND:
             return None
-        share = max(1.0, light or 0.0)
+        share = max(1.0, share)
         return Speedup(speedup.value / share, speedup.low / share, speedup.high / share)
 
     @property
@@ -177,8 +180,8 @@ def _row(columns: dict[str, Any]) -> Row:
         built=build == StageStatus.PASSED,
         total=_speedup(figures[:3]),
         forward=_speedup(figures[3:6]),
-        total_light=_share(*figures[6:8]),
-        forward_light=_share(*figures[8:10]),
+        total_share_of_bound=_share(*figures[6:8]),
+        forward_share_of_bound=_share(*figures[8:10]),
         total_compile=_over_compile(figures[10], "total", figures[11], figures[:3]),
         forward_compile=_over_compile(figures[10], "forward", figures[12], figures[3:6]),
     )

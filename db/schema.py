@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 
 from grader.errors import StoreError
 
-NEWEST = "0008"
+NEWEST = "0009"
 """The last file in migrations/versions; named here so that opening a current database does not list them."""
 
 _MIGRATIONS = Path(__file__).resolve().parent / "migrations"

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Row, insert, text
 from db.tables import LabelledStandingRow, StandingRow
 from grader.verdict.models import Status
 
-BEYOND_LIGHT = 1.10
+MAX_SHARE_OF_BOUND = 1.10
 """Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
 
 KEY = ("problem", "problem_hash", "device_name", "author", "label", "strict_fp32", "precision")
@@ -82,7 +82,7 @@ def _parts(condition: str = "", *, scan: bool = False) -> str:
 
 
 def _place(board: str) -> str:
-    plausible = f"coalesce({board}_speedup <= {BEYOND_LIGHT} * {board}_bound_speedup, true)"
+    plausible = f"coalesce({board}_speedup <= {MAX_SHARE_OF_BOUND} * {board}_bound_speedup, true)"
     return f"""
         row_number() over (
             partition by {_KEY}

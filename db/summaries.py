@@ -41,7 +41,7 @@ class Entry(Value):
     ci_low: float | None
     """Lower end of the 95% interval; entries rank by it."""
     ci_high: float | None = None
-    share_of_light: float | None = None
+    share_of_bound: float | None = None
     """Roofline bound over the candidate's time, 1 at the bound; None if no bound is known."""
     vs_compile: float | None = None
     """Speedup over the faster of torch.compile's modes; None without `--baselines`, and on a very large board."""
@@ -60,7 +60,7 @@ class Entry(Value):
         """
         if self.rank is None or self.speedup is None or self.ci_low is None:
             return None
-        share = max(1.0, self.share_of_light or 0.0)
+        share = max(1.0, self.share_of_bound or 0.0)
         ci_high = self.ci_low if self.ci_high is None else self.ci_high
         return self.speedup / share, self.ci_low / share, ci_high / share
 

@@ -289,7 +289,7 @@ def test_a_correct_submission_earns_its_interval_s_lower_end():
     assert reward(timed(2.0), correct=1.0, per_speedup=0.5) == pytest.approx(2.0)
 
 
-def test_what_is_faster_than_light_earns_no_more_than_light():
+def test_what_is_faster_than_the_roofline_bound_earns_no_more_than_the_bound():
     assert reward(timed(50.0, bound_ms=2.0)) == pytest.approx(0.3 + 10.0 / 2.0)
     assert reward(timed(3.0, bound_ms=2.0)) == pytest.approx(3.3)
     assert reward(timed(50.0), max_speedup=4.0) == pytest.approx(4.3)

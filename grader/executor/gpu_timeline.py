@@ -85,7 +85,7 @@ class TimelineJob(JobBuilder):
         finally:
             timeline.end(outbox.address(self._answered))
         in_time = timeline.opened_after < RELEASE_SECONDS
-        return self._result(evidence, seal, bracket_ms=timeline.milliseconds, queued=in_time)
+        return self._result(evidence, seal, interval_ms=timeline.milliseconds, queued=in_time)
 
     def _with_claim(self, evidence: p.Evidence, timeout_seconds: float) -> p.Evidence:
         if evidence.failure is not None:

@@ -196,7 +196,7 @@ class JobBuilder:
         started = time.perf_counter()
         evidence = self._run_segments(timeout_seconds, seal)
         waited = self._worker.waited_ms() - waited_before if timed else 0.0
-        return self._result(evidence, seal, bracket_ms=(seal.taken_at - started) * 1e3, waited_ms=max(0.0, waited))
+        return self._result(evidence, seal, interval_ms=(seal.taken_at - started) * 1e3, waited_ms=max(0.0, waited))
 
     def _run_segments(self, timeout_seconds: float, seal: Seal) -> p.Evidence:
         """Run all segments and join their evidence; the outbox is sealed when the last answer begins."""
@@ -239,7 +239,7 @@ class JobBuilder:
         copy_each([inbox.view(slot) for slot, _ in segment.values], [value for _, value in segment.values])
 
     def _result(
-        self, evidence: p.Evidence, seal: Seal, *, bracket_ms: float, waited_ms: float = 0.0, queued: bool = True
+        self, evidence: p.Evidence, seal: Seal, *, interval_ms: float, waited_ms: float = 0.0, queued: bool = True
     ) -> JobResult:
         refused = {
             info.name: info for result in evidence.results if isinstance(result, p.Exported) for info in result.refused
@@ -260,8 +260,8 @@ class JobBuilder:
             read = partial(_read_one, self._worker, self._device)
             deferred = Deferred(results, self._deferred, refused, read, READ_SECONDS)
             self._worker.read_results = partial(_read_rest, weakref.ref(deferred))
-            return JobResult(evidence, deferred, refused, bracket_ms, queued)
-        return JobResult(evidence, results, refused, bracket_ms, queued, waited_ms)
+            return JobResult(evidence, deferred, refused, interval_ms, queued)
+        return JobResult(evidence, results, refused, interval_ms, queued, waited_ms)
 
 
 def _read_one(

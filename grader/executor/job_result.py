@@ -45,7 +45,7 @@ class JobResult:
     """Private copies by export source, without the sources that the worker refused."""
     refused: Mapping[str, p.TensorInfo]
     """What the worker has instead of a source that it could not export."""
-    bracket_ms: float
+    interval_ms: float
     """From the first input's release to the last output's seal, by the referee's clock."""
     queued: bool = True
     """The worker had queued all its work before the inputs were released (gpu_timeline.py)."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from db.labels import NOT_SOLUTIONS
 from db.leaderboard import Leaderboard
-from db.standings import BEYOND_LIGHT
+from db.standings import MAX_SHARE_OF_BOUND
 from db.summaries import Entry, Summary
 from grader.report.console import one_line
 from grader.report.listing import plain_lines
@@ -76,8 +76,8 @@ def remarks(entry: Entry) -> Iterator[str]:
     """Remarks on an entry: not timed, not ranked, quick, another sandbox, labels."""
     if entry.speedup is None:
         yield "not timed"
-    elif (entry.share_of_light or 0.0) > BEYOND_LIGHT:
-        yield f"above {BEYOND_LIGHT:.0%} of the roofline bound, not ranked"
+    elif (entry.share_of_bound or 0.0) > MAX_SHARE_OF_BOUND:
+        yield f"above {MAX_SHARE_OF_BOUND:.0%} of the roofline bound, not ranked"
     if entry.quick:
         yield "quick"
     if entry.sandbox != "bubblewrap":
@@ -139,7 +139,7 @@ def summary_cells(one: Summary) -> list[str]:
 
 def _entries(board: Leaderboard) -> Table:
     """The board of one device."""
-    known = any(entry.share_of_light is not None for entry in board.entries)
+    known = any(entry.share_of_bound is not None for entry in board.entries)
     compared = any(entry.vs_compile is not None for entry in board.entries)
     columns = _columns(known=known, compared=compared)
     table = plain_table(*_beside_device(columns, columns))
@@ -154,12 +154,12 @@ def _entries(board: Leaderboard) -> Table:
 
 
 def _columns(*, known: bool, compared: bool) -> list[str]:
-    light = [*(["vs best compile"] if compared else []), *(["% of roofline"] if known else [])]
-    return ["rank", "problem", "author", "device", "speedup", "at least", *light, "status", "verdict", "remarks"]
+    figures = [*(["vs best compile"] if compared else []), *(["% of roofline"] if known else [])]
+    return ["rank", "problem", "author", "device", "speedup", "at least", *figures, "status", "verdict", "remarks"]
 
 
 def _cells(entry: Entry, *, known: bool, compared: bool) -> list[str]:
-    share = "" if entry.share_of_light is None else f"{entry.share_of_light:.0%}"
+    share = "" if entry.share_of_bound is None else f"{entry.share_of_bound:.0%}"
     return [
         shown_rank(entry.rank, entry.tied),
         entry.problem,

@@ -199,7 +199,7 @@ def _checks(checks: Iterable[TensorCheck]) -> Table | None:
             one_line(check.name),
             Text(check.status, style="red" if check.status in ("failed", "missing") else ""),
             _figure(check.rel_rms_error),
-            _figure(check.yardstick_rel_rms_error),
+            _figure(check.baseline_rel_rms_error),
             "" if check.worst_index is None else str(list(check.worst_index)),
             _figure(check.worst_candidate, 6),
             _figure(check.worst_reference, 6),

@@ -49,8 +49,8 @@ VerdictInShort: type[Value] = create_model(
     **_listed_fields(),
     total=(Speedup | None, Field(description="Forward and backward together, over eager PyTorch, with its interval.")),
     forward=(Speedup | None, Field(description="The forward only, over eager PyTorch, with its 95% interval.")),
-    total_light=(float | None, Field(description="Roofline bound divided by the measured time.")),
-    forward_light=(float | None, Field(description="Roofline bound divided by the forward's time.")),
+    total_share_of_bound=(float | None, Field(description="Roofline bound divided by the measured time.")),
+    forward_share_of_bound=(float | None, Field(description="Roofline bound divided by the forward's time.")),
 )
 """The listed columns of a verdict with its speedups, as `db.rows.Row` has them."""
 

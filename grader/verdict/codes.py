@@ -271,7 +271,7 @@ CODES: dict[str, Code] = {
         "No change is needed: the times are valid without them.",
         severity="info",
     ),
-    "above_speed_of_light": Code(
+    "above_roofline_bound": Code(
         "timing",
         "It is faster than the roofline bound: the time this device needs for the reference's operations and memory.",
         "Read the source: it omits work, or the problem allows that; above 110% it is not ranked.",

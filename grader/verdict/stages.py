@@ -49,7 +49,7 @@ class TensorCheck(Value):
     max_abs_error: float | None = None
     rel_rms_error: float | None = None
     """||candidate - reference|| / ||reference||, in the Euclidean norm over all elements."""
-    yardstick_rel_rms_error: float | None = None
+    baseline_rel_rms_error: float | None = None
     """Baseline error: the same for eager PyTorch in this precision, the worst of several runs on perturbed inputs."""
     worst_index: tuple[int, ...] | None = None
     worst_candidate: float | None = None

@@ -11,7 +11,7 @@ from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
 from db.rows import counted, read_rows
-from db.standings import BEYOND_LIGHT, rebuild
+from db.standings import MAX_SHARE_OF_BOUND, rebuild
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
@@ -225,5 +225,5 @@ def order(one, board):
     phase = one.timing and (one.timing.forward if board == "forward" else one.timing.total)
     if not phase:
         return False, True, 0.0, one.verdict_id
-    beyond = phase.bound_ms is not None and phase.speedup > BEYOND_LIGHT * phase.reference_ms / phase.bound_ms
+    beyond = phase.bound_ms is not None and phase.speedup > MAX_SHARE_OF_BOUND * phase.reference_ms / phase.bound_ms
     return beyond, False, -phase.ci_low, one.verdict_id

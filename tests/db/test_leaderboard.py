@@ -65,7 +65,7 @@ def test_whom_nobody_can_tell_from_the_first_of_a_rank_shares_it(board):
 
 
 def test_what_is_too_good_to_be_true_is_not_ranked(board):
-    """Above 110% of the speed of light; below, it is, and a mean takes it for the speed of light."""
+    """Above 110% of the roofline bound; below, it is, and a mean takes it for the bound."""
     board.save("honest", timing=_timing(samples.phase(2.0, bound_ms=0.5)))
     board.save("review", timing=_timing(samples.phase(2.0, bound_ms=1.08)))
     board.save("liar", timing=_timing(samples.phase(50.0, bound_ms=1.2)))

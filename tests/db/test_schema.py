@@ -1,5 +1,6 @@
 """Old databases keep working, newer ones are left alone, and the tables are what the migrations make."""
 
+import json
 import re
 import shutil
 import sqlite3
@@ -67,7 +68,7 @@ def version_1(tmp_path):
     return left_by("0001", tmp_path)
 
 
-@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", "0006", "0007", NEWEST])
+@pytest.fixture(params=["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", NEWEST])
 def any_version(request, tmp_path):
     return left_by(request.param, tmp_path)
 
@@ -148,6 +149,27 @@ def test_an_old_batch_is_not_forgotten_at_once(tmp_path):
     with Store.open(path) as store:
         Batches(store).forget_older(days=30)
         assert Batches(store).find("b") is not None
+
+
+def test_old_verdicts_are_read_in_standard_terms(tmp_path):
+    """Names of fields and codes change; what an author or a message says does not."""
+    path = left_by("0008", tmp_path)
+    message = 'a message with "code":"above_speed_of_light"'
+    diagnosis = json.dumps(
+        {"code": "above_speed_of_light", "stage": "timing", "severity": "warning", "message": message}
+    )
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(
+            """update verdicts set document = json_set(document, '$.diagnoses', json_array(json(?)),
+            '$.backward.gradients[0].yardstick_rel_rms_error', 1e-7) where id = 1""",
+            (diagnosis,),
+        )
+    connection.close()
+    with Store.open(path) as store:
+        verdict = store.get(1).verdict
+    assert verdict.backward.gradients[0].baseline_rel_rms_error == 1e-7
+    assert [(one.code, one.message) for one in verdict.diagnoses] == [("above_roofline_bound", message)]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(version_1, tmp_path):

@@ -117,9 +117,9 @@ def test_what_was_left_out_for_its_labels_is_said(form, fields, line, entries):
 
 def test_ties_and_the_roofline_bound_are_shown():
     entries = (
-        entry(tied=True, share_of_light=0.5),
+        entry(tied=True, share_of_bound=0.5),
         entry(author="bob", tied=True, labels=("vendor_library",)),
-        entry(author="eve", rank=None, speedup=90.0, ci_low=80.0, share_of_light=1.4),
+        entry(author="eve", rank=None, speedup=90.0, ci_low=80.0, share_of_bound=1.4),
     )
     lines = printed(leaderboard_table(Leaderboard(board="total", entries=entries, summaries=()))).splitlines()
     assert "% of roofline" in lines[1]

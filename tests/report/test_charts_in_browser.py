@@ -1,4 +1,4 @@
-"""The charts in a real browser, on a phone and on a desk: no text is cut off, and none covers another."""
+"""The charts in a real browser, on a phone and on a desktop: no text is cut off, and none covers another."""
 
 import shutil
 

@@ -176,7 +176,7 @@ def test_the_samples_are_shown_when_asked_for():
     assert "▁" not in printed(verdict_in_full(stored))
 
 
-def test_the_share_of_the_speed_of_light():
+def test_the_share_of_the_roofline_bound():
     verdict = samples.verdict()
     total = verdict.timing.total.model_copy(update={"candidate_ms": 4.0, "bound_ms": 1.0})
     told = full(verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"total": total})}))

@@ -46,7 +46,7 @@ def test_every_reader_has_the_columns(row):
 
     listed = {column.name for column in LISTED}
     assert set(verdicts.c.keys()) == {"id", "run_id", "submission_id", "document"} | {one.name for one in STORED}
-    speedups = {"total", "forward", "total_light", "forward_light"}
+    speedups = {"total", "forward", "total_share_of_bound", "forward_share_of_bound"}
     of_rows_only = {"built", "codes", "total_compile", "forward_compile"}
     assert {field.name for field in dataclasses.fields(Row)} == listed | speedups | {"id"} | of_rows_only
     assert set(VerdictInShort.model_fields) == listed | speedups | {"id"}

@@ -101,7 +101,7 @@ def wrong_gradient():
         name="x",
         status="failed",
         rel_rms_error=1.0,
-        yardstick_rel_rms_error=1e-6,
+        baseline_rel_rms_error=1e-6,
         worst_index=(0, 3),
         worst_candidate=4.0,
         worst_reference=2.0,

@@ -175,7 +175,7 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
     worst = check.worst_index or ()
     ours, due = (of[worst].item() for of in (gradient, reference64))  # numbers, complex where the tensor is
     amount = (
-        f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.yardstick_rel_rms_error:.2g}), "
+        f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.baseline_rel_rms_error:.2g}), "
         f"worst at {list(worst)}: {ours:.6g} for {due:.6g}"
     )
     count = int(wrong.sum())

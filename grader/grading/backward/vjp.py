@@ -15,7 +15,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case
 
-LIGHT_TENSORS = 1024
+MAX_SHARED_GRADIENTS = 1024
 """Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and
 buffers count as well."""
 
@@ -64,7 +64,7 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
     case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > CHECK_BYTES or sum(len(part.case.wrt) for part in parts) > LIGHT_TENSORS:
+    if nbytes > CHECK_BYTES or sum(len(part.case.wrt) for part in parts) > MAX_SHARED_GRADIENTS:
         for turn, part in enumerate(parts):
             job = candidate.script(part.case)
             part.add(job, str(turn))

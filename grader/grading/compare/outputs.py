@@ -76,7 +76,7 @@ def right_up_to_rounding(check: TensorCheck) -> bool:
     """
     if check.rel_rms_error is None:
         return True
-    baseline = check.yardstick_rel_rms_error or 0.0
+    baseline = check.baseline_rel_rms_error or 0.0
     allowed = tolerance.BASELINE_FACTOR_L2 * baseline + tolerance.ROUNDING_UNITS * EPSILON
     return check.rel_rms_error <= allowed / 2
 

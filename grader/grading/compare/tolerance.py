@@ -109,7 +109,7 @@ def _judged(expected: Expected, candidate: torch.Tensor, actual: Difference) -> 
         dtype=dtype,
         max_abs_error=actual.max,
         rel_rms_error=relative(actual.l2, actual.reference_l2),
-        yardstick_rel_rms_error=relative(expected.error_l2, actual.reference_l2),
+        baseline_rel_rms_error=relative(expected.error_l2, actual.reference_l2),
         worst_index=actual.worst_index,
         worst_candidate=actual.worst_candidate,
         worst_reference=actual.worst_reference,

@@ -177,11 +177,11 @@ def _parts(case: Case) -> list[Part]:
 def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tensor]:
     """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64."""
     parts = _parts(case)
-    light = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LARGE_BYTES
+    small = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LARGE_BYTES
     # Only the last forward of a job leaves its buffers.
-    of_a_job = RUNS // 4 if light and all(table == "outputs" for table, _ in parts) else 1
+    of_a_job = RUNS // 4 if small and all(table == "outputs" for table, _ in parts) else 1
     samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
-    for _ in range((RUNS if light else RUNS // 4) // of_a_job):
+    for _ in range((RUNS if small else RUNS // 4) // of_a_job):
         result = _job(candidate, case, grad, of_a_job)
         for turn in range(of_a_job):
             for table, name in parts:

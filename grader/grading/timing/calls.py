@@ -230,7 +230,7 @@ def spacers(device: Device) -> tuple[int, ...]:
 
 def _call(phase: Phase, results: Sequence[JobResult]) -> Call:
     times = {
-        part: Time(result.of(p.Timed)[0].ms, result.bracket_ms, waited=result.waited_ms)
+        part: Time(result.of(p.Timed)[0].ms, result.interval_ms, waited=result.waited_ms)
         for part, result in zip(PARTS[phase], results, strict=True)
     }
     return Call(times, {source: tensor for result in results for source, tensor in result.sealed.items()})

@@ -131,7 +131,7 @@ def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
         return ()
     return (
         diagnose(
-            "above_speed_of_light",
+            "above_roofline_bound",
             f"the {name} takes less time than this device needs for the reference's operations and memory",
             amount=f"{phase.candidate_ms:.3g} ms where at least {phase.bound_ms:.3g} ms are needed, "
             f"{reached:.0%} of the roofline",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, FastP, Funnel, Light
+from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, BoundShares, FastP, Funnel
 from grader.report.site.formats import fine_percent, percent
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
@@ -112,8 +112,8 @@ def _steps(right: int, speedups: Sequence[float], count: int, x: Scale, y: Scale
     return [*points, (x(FAST_P_STEPS[-1]), points[-1][1])]
 
 
-def light_chart(lines: Sequence[Light], key: str) -> Markup:
-    """Percent of the roofline bound: two bars per line, total above forward; see `light_axis`."""
+def bound_chart(lines: Sequence[BoundShares], key: str) -> Markup:
+    """Percent of the roofline bound: two bars per line, total above forward; see `bound_axis`."""
     shown = lines[:MOST_BARS]
     low = _lowest_power(lines)
     x = Scale(low or 0, 1, 40, 620, logarithmic=low is not None)
@@ -129,7 +129,7 @@ def light_chart(lines: Sequence[Light], key: str) -> Markup:
             if share is not None:
                 width = max(x(share) - x(x.low), 1)
                 parts.append(
-                    element("rect", x=x(x.low), y=middle - 7, width=width, height=14, class_=f"light-bar {kind}")
+                    element("rect", x=x(x.low), y=middle - 7, width=width, height=14, class_=f"bound-bar {kind}")
                 )
                 parts.append(text(x(share) + 6, middle + 5, fine_percent(share), "tick", "start"))
     return chart(
@@ -145,12 +145,12 @@ def light_chart(lines: Sequence[Light], key: str) -> Markup:
     )
 
 
-def light_axis(lines: Sequence[Light]) -> str:
-    """A sentence for the caption of `light_chart`, if its axis is logarithmic."""
+def bound_axis(lines: Sequence[BoundShares]) -> str:
+    """A sentence for the caption of `bound_chart`, if its axis is logarithmic."""
     return "" if _lowest_power(lines) is None else " The axis is logarithmic: each line is ten times the one before."
 
 
-def _lowest_power(lines: Sequence[Light]) -> float | None:
+def _lowest_power(lines: Sequence[BoundShares]) -> float | None:
     """The power of ten at which a logarithmic axis begins; None if no share is too small for a linear one."""
     shares = [share for one in lines[:MOST_BARS] for share in (one.total, one.forward) if share]
     return 10.0 ** math.floor(math.log10(min(shares))) if shares and min(shares) < _SMALL_SHARE else None

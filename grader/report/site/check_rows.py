@@ -25,7 +25,7 @@ def _row(one: TensorCheck, explained: bool) -> str:
     why = f'<td class="why">{prose(one.message or "")}</td>' if explained else ""
     return (
         f'<tr><th scope="row"><code>{escape(clean(one.name))}</code>{size}</th><td>{badge(one.status)}</td>'
-        f'<td class="num">{figure(one.rel_rms_error)}</td><td class="num">{figure(one.yardstick_rel_rms_error)}</td>'
+        f'<td class="num">{figure(one.rel_rms_error)}</td><td class="num">{figure(one.baseline_rel_rms_error)}</td>'
         f'<td>{shape(one.worst_index)}</td><td class="num">{figure(one.worst_candidate, 6)}</td>'
         f'<td class="num">{figure(one.worst_reference, 6)}</td>'
         f"<td>{yes(one.passes_1e_4)}, {yes(one.passes_1e_2)}</td>{why}</tr>"

@@ -76,7 +76,7 @@ class FastP:
 
 
 @dataclass(frozen=True)
-class Light:
+class BoundShares:
     """Percent of the roofline bound, for the best on a problem or for one verdict."""
 
     name: str
@@ -133,24 +133,27 @@ def fast_p(rows: Sequence[Row]) -> FastP:
     )
 
 
-def lights(rows: Iterable[Row]) -> list[Light]:
+def bound_shares(rows: Iterable[Row]) -> list[BoundShares]:
     """Per problem, the submissions with the highest share of the roofline bound; highest first."""
     total: dict[str, Row] = {}
     forward: dict[str, Row] = {}
     for row in rows:
-        if row.correct and row.total_light:
-            total[row.problem] = max(total.get(row.problem, row), row, key=lambda one: one.total_light or 0.0)
-        if row.right_forward and row.forward_light:
-            forward[row.problem] = max(forward.get(row.problem, row), row, key=lambda one: one.forward_light or 0.0)
-    lines = [_light(problem, total.get(problem), forward.get(problem)) for problem in total.keys() | forward.keys()]
-    return sorted(lines, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
+        if row.correct and row.total_share_of_bound:
+            best = max(total.get(row.problem, row), row, key=lambda one: one.total_share_of_bound or 0.0)
+            total[row.problem] = best
+        if row.right_forward and row.forward_share_of_bound:
+            best = max(forward.get(row.problem, row), row, key=lambda one: one.forward_share_of_bound or 0.0)
+            forward[row.problem] = best
+    problems = total.keys() | forward.keys()
+    shares = [_best_shares(problem, total.get(problem), forward.get(problem)) for problem in problems]
+    return sorted(shares, key=lambda one: (-(one.total or 0.0), -(one.forward or 0.0), one.name))
 
 
-def _light(problem: str, total: Row | None, forward: Row | None) -> Light:
-    return Light(
+def _best_shares(problem: str, total: Row | None, forward: Row | None) -> BoundShares:
+    return BoundShares(
         problem,
-        total.total_light if total else None,
-        forward.forward_light if forward else None,
+        total.total_share_of_bound if total else None,
+        forward.forward_share_of_bound if forward else None,
         total,
         forward,
     )

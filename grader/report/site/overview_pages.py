@@ -13,21 +13,21 @@ from db.rows import Row
 from grader.report.boards import AUTHORS_RULE
 from grader.report.site import names
 from grader.report.site.boards import AuthorPlace, Boards, Place
-from grader.report.site.charts import MOST_BARS, fast_p_chart, funnel_chart, light_axis, light_chart
+from grader.report.site.charts import MOST_BARS, bound_axis, bound_chart, fast_p_chart, funnel_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
     FAST_P_MARKS,
     FAST_P_STEPS,
+    BoundShares,
     DeviceRows,
     FastP,
     Funnel,
-    Light,
     best_cells,
+    bound_shares,
     devices,
     failures,
     fast_p,
     funnel,
-    lights,
 )
 from grader.report.site.history import Best, history_chart, records
 from grader.report.site.pages import STATIC, Frame, render
@@ -64,9 +64,9 @@ class _Section(NamedTuple):
     fast: FastP
     fast_svg: Markup
     intervals: dict[Board, Markup]
-    lights: list[Light]
+    bound_shares: list[BoundShares]
     """Empty if no bound is known."""
-    lights_svg: Markup
+    bound_svg: Markup
 
 
 class _ProblemSection(NamedTuple):
@@ -88,7 +88,7 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
         frame=frame,
         failures=failed[:_MOST_ROWS],
         failed=sum(count for _, count in failed),
-        lights_axis=light_axis,
+        bound_axis=bound_axis,
         most_bars=MOST_BARS,
         verdict_count=len(rows),
         problem_count=len({row.problem for row in rows}),
@@ -187,7 +187,7 @@ def list_page(rows: Sequence[Row], number: int, frame: Frame = STATIC) -> str:
 def _section(device: DeviceRows, boards: Boards) -> _Section:
     key = names.anchor(device.name)
     taken = [row for row in device.rows if boards.labels.takes(row.labels)]
-    figures, near = fast_p(taken), lights(taken)
+    figures, near = fast_p(taken), bound_shares(taken)
     places: dict[Board, list[Place]] = {
         board: [place for (name, _), found in one.places.items() if name == device.name for place in found]
         for board, one in boards.by_name.items()
@@ -209,8 +209,8 @@ def _section(device: DeviceRows, boards: Boards) -> _Section:
             for board, found in timed.items()
             if found
         },
-        lights=near,
-        lights_svg=light_chart(near, f"{key}-light"),
+        bound_shares=near,
+        bound_svg=bound_chart(near, f"{key}-bound"),
     )
 
 

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from db.rows import Row
 from grader.report.profile_tables import passes, peaks_line
 from grader.report.site import names
-from grader.report.site.charts import light_axis, light_chart
+from grader.report.site.charts import bound_axis, bound_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
-from grader.report.site.figures import Light
+from grader.report.site.figures import BoundShares
 from grader.report.site.formats import times
 from grader.report.site.pages import STATIC, Frame, render, save
 from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds_chart
@@ -79,7 +79,7 @@ def verdict_page(
 ) -> str:
     """The page; `verdict` is None if another version of the grader wrote it, `profile` if there is none."""
     phases = list(_phases(verdict))
-    shares = _lights(dict(phases))
+    shares = _bound_shares(dict(phases))
     return render(
         "verdict.html",
         names.verdict_page(row.id),
@@ -93,8 +93,8 @@ def verdict_page(
         rounds=_rounds(phases),
         baselines=list(_baselines(verdict, dict(phases))),
         ratios_differ=list(_differing_ratios(phases)),
-        lights_svg=light_chart(shares, "light") if shares else Markup(""),
-        lights_axis=light_axis(shares),
+        bound_svg=bound_chart(shares, "bound") if shares else Markup(""),
+        bound_axis=bound_axis(shares),
         seconds_svg=seconds_chart(verdict.seconds, "seconds") if verdict else Markup(""),
         shown_variant=_shown_variant(verdict),
         profile=profile,
@@ -183,14 +183,14 @@ def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str
             yield f"{name} {times(ratio)} instead of {times(phase.speedup)}"
 
 
-def _lights(phases: dict[str, PhaseTiming]) -> list[Light]:
+def _bound_shares(phases: dict[str, PhaseTiming]) -> list[BoundShares]:
     """This verdict's shares of the roofline bound; empty if no bound is known."""
     shares = {
         name: phase.bound_ms / phase.candidate_ms
         for name, phase in phases.items()
         if phase.bound_ms and phase.candidate_ms > 0
     }
-    return [Light("this submission", shares.get("total"), shares.get("forward"))] if shares else []
+    return [BoundShares("this submission", shares.get("total"), shares.get("forward"))] if shares else []
 
 
 def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseTiming, Markup]]:

@@ -144,8 +144,8 @@ def _tensor(check: TensorCheck) -> str:
     figures = [f"{check.name}: {check.status}"]
     if check.rel_rms_error is not None:
         figures.append(f"relative error {check.rel_rms_error:.2g}")
-    if check.yardstick_rel_rms_error is not None:
-        figures.append(f"{check.dtype or 'float32'} PyTorch's own {check.yardstick_rel_rms_error:.2g}")
+    if check.baseline_rel_rms_error is not None:
+        figures.append(f"{check.dtype or 'float32'} PyTorch's own {check.baseline_rel_rms_error:.2g}")
     if check.worst_index is not None and check.worst_candidate is not None and check.worst_reference is not None:
         index = list(check.worst_index)
         figures.append(f"worst at {index}: {check.worst_candidate:.6g} instead of {check.worst_reference:.6g}")

@@ -1,7 +1,7 @@
 """Answers as soon as it is asked, and goes on computing into the outbox while the referee is busy with the answer.
 
 Attack surface: the time between an answer and the copy of what it is about.
-Why it fails: the copy is taken at the answer's first byte, block by block in an order drawn for it; the bracket ends with it.
+Why it fails: the copy is taken at the answer's first byte, block by block in an order drawn for it; the referee interval ends with it.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Returns a tensor whose own detach() computes, when somebody copies it, 20 ms later than the clock in this process stops.
 
 Attack surface: clocks that stop when forward returns.
-Why it fails: it is copied out within the bracket, so that the referee's clock has it.
+Why it fails: it is copied out within the referee interval, so that the referee's clock has it.
 """
 
 import time

@@ -1,7 +1,7 @@
 """The same, keyed by a sample of the weights, and only while it is timed.
 
 Attack surface: parameters that stay as they are while a submission is timed.
-Why it fails: every timed call has parameters of its own; a sample that notices has to pack again within the bracket, one that does not is wrong.
+Why it fails: every timed call has parameters of its own; a sample that notices has to pack again within the referee interval, one that does not is wrong.
 """
 
 import sys

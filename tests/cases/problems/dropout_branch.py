@@ -1,4 +1,4 @@
-"""A residual branch that ends in dropout, with a ReLU before it: random numbers behind kinks."""
+"""A residual branch that ends in dropout, with a ReLU before it: random numbers behind non-smooth points."""
 
 import torch
 from torch import nn

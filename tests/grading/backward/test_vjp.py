@@ -79,7 +79,7 @@ def test_each_is_what_it_would_be_alone(asked, monkeypatch, light):
     assert found[3]["weight"] is None
 
 
-@pytest.mark.parametrize("limit", [None, "CHECK_BYTES", "LIGHT_TENSORS"])
+@pytest.mark.parametrize("limit", [None, "CHECK_BYTES", "MAX_SHARED_GRADIENTS"])
 def test_parts_before_one_that_raises_are_answered_and_none_after_it(asked, monkeypatch, limit):
     candidate, case = asked
     if limit is not None:

@@ -19,7 +19,7 @@ ULPS = 16.0
 """Relative noise on inputs in units of float32's epsilon, which moves results about as much as a Winograd
 convolution."""
 USUAL = 1e-5
-"""Relative error of eager runs that met no kink is below it (2.8e-6 at most); with a kink, mostly above 1e-4."""
+"""Relative error of eager runs that met no non-smooth point is at most 2.8e-6; of others, mostly above 1e-4."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def passes(expected, value):
 
 
 def flipped(resources, problem, variant, operand):
-    """(expected, a right gradient that fails with the baseline error alone), of a draw whose eager runs met no kink."""
+    """(expected, a right gradient that fails with the baseline error alone); its eager runs met no non-smooth point."""
     oracle = resources.oracle(find_problems().problem(problem), Device.CPU)
     for draw in range(60):
         case = oracle.case(variant, draw=draw)

@@ -183,7 +183,7 @@ def test_peaks_are_measured_again_before_anybody_is_suspected():
 def test_an_impossible_time_is_for_review(candidate_ms, reached):
     found, _ = bounded(candidate_ms)
     (diagnosis,) = above_roofline(found)
-    assert (diagnosis.code, diagnosis.severity) == ("above_speed_of_light", "warning")
+    assert (diagnosis.code, diagnosis.severity) == ("above_roofline_bound", "warning")
     assert f"{reached} of the roofline" in diagnosis.message
 
 
@@ -228,14 +228,14 @@ def test_a_grading_gives_bounds_and_flags_a_device_that_would_have_to_be_faster(
         assert first.timing.total.bound_ms >= first.timing.forward.bound_ms
         monkeypatch.setattr(roofline, "bound_ms", lambda *_, **__: first.timing.total.candidate_ms * 1e-6)
         assert not [
-            d for d in grader.grade(grader.request(problem, honest)).diagnoses if d.code == "above_speed_of_light"
+            d for d in grader.grade(grader.request(problem, honest)).diagnoses if d.code == "above_roofline_bound"
         ]
         slow = Peaks(1.0, 1.0, 1.0, 1)
         monkeypatch.setattr(grader.resources.roofline, "_measure", lambda *_: slow)
         monkeypatch.setattr(roofline, "_with_bounds", lambda timing, *_, **__: _impossible(timing))
         second = grader.grade(grader.request(problem, honest))
     assert second.status == "correct"
-    assert [d.code for d in second.diagnoses if d.severity == "warning"] == ["above_speed_of_light"]
+    assert [d.code for d in second.diagnoses if d.severity == "warning"] == ["above_roofline_bound"]
 
 
 def _impossible(timing):

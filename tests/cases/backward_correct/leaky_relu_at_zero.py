@@ -1,4 +1,4 @@
-"""Kinks: at exactly zero the slope is that of the negative side."""
+"""The non-smooth point: at exactly zero the slope is that of the negative side."""
 
 import torch
 from torch import nn
