@@ -251,3 +251,10 @@ def test_smaller_errors_elsewhere_are_no_region():
     assert example.found(example.right + error, searches=[vague_region]) is None
     large = torch.where(inner[:, None], 1e5 * error, error)
     assert example.found(example.right + large * (torch.rand(ROWS, COLUMNS) < 0.8), searches=[vague_region]) is not None
+
+
+def test_a_masked_grad_output_is_not_called_overwritten():
+    example = Example(0)
+    mask = example.x > 0
+    right = torch.where(mask, example.g * torch.where(torch.arange(COLUMNS) == 3, 1.0, example.scale + 1), 0.0)
+    assert example.found(torch.where(mask, example.g, 0.0), right, searches=[overwritten]) is None
