@@ -181,3 +181,9 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
 
 def _bytes_of_one(case: Case) -> int:
     return sum(value.nbytes for value in (*case.cotangents.values(), *map(case.operand, case.wrt)))
+
+
+def gradients_of(candidate: Candidate, case: Case) -> Mapping[str, torch.Tensor | None]:
+    """The gradients of one plain product of another draw; None where it has none. Raises Stopped."""
+    result = candidate.attempt(ask(candidate, case), "backward", "backward of another draw")
+    return {} if result.failure is not None else product(candidate, case, result).gradients

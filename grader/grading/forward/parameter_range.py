@@ -10,6 +10,7 @@ import torch
 from grader import protocol as p
 from grader.grading.candidate import MODEL, Candidate, exports, names, output_specs
 from grader.grading.compare.outputs import check_output
+from grader.grading.forward.one_forward import one_forward
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -62,10 +63,5 @@ def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str,
     """Whether the candidate's output is the reference's for these parameters."""
     other = replace(case, state=state)
     other = replace(other, outputs=questions.outputs_for(oracle, other, case.inputs))
-    job = candidate.script(other)
-    job.put_inputs("a", other.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=other.training, seed=other.call_seed()))
-    job.export(exports("output", "a", output_specs(other)))
-    job.step(p.Drop())
-    result = candidate.run(job, "forward", "forward with other parameters")
+    result = one_forward(candidate, other, "forward with other parameters")
     return check_output(other, result, f"output:a:{output}", output).status == "passed"

@@ -14,6 +14,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
+from grader.grading.forward.one_forward import one_forward
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
@@ -67,7 +68,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     for index, turn in enumerate(turns):
         for name in turn.case.outputs:
             if _check(turns, index, name, result).status == "failed":
-                return _cause(candidate, oracle, turns, index, name, result, moved)
+                return _cause(candidate, oracle, turns, index, name, result)
     return None
 
 
@@ -95,7 +96,6 @@ def _cause(
     index: int,
     name: str,
     result: JobResult,
-    moved: Case,
 ) -> Diagnosis:
     """The cause of a turn's wrong output: a race, a wrong forward, or a result of an earlier call."""
     turn, case, edited = turns[index], turns[0].case, turns[1].case
@@ -107,7 +107,7 @@ def _cause(
             return raced
     if _check(turns, index, name, _run(candidate, turns)).status != "failed":
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-    if turn.case in (edited, moved) and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
+    if turn.case is not case and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
         # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
         if not _is_right_at_first(candidate, turn.case, name) and _is_right_at_first(candidate, case, name):
             wrong = explain(candidate, oracle, turn.case, check, sealed)
@@ -159,12 +159,7 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
     """Whether the output is right in the first forward of a newly constructed model. Raises Stopped."""
     candidate.forget(everything=True)
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    job.step(p.Drop())
-    result = candidate.run(job, "forward", "forward of a newly constructed model")
+    result = one_forward(candidate, case, "forward of a newly constructed model")
     return check_output(case, result, f"output:a:{name}", name).status == "passed"
 
 
