@@ -1,4 +1,4 @@
-"""What all tests share: one process that workers are copied from, one thread a worker, reasons to skip."""
+"""What all tests share: the process that workers are copied from, measured peaks, threads, reasons to skip."""
 
 import shutil
 import signal
@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from grader.executor import worker_template
+from grader.grading import resources
+from grader.grading.timing import Roofline
 from grader.machine import host
 from grader.machine.backends import worker_environment
 from grader.machine.toolchain import find_cuda_home, find_toolchain
@@ -38,6 +40,15 @@ def one_worker_template():
         yield
     for template in kept.values():
         worker_template.WorkerTemplate.close(template)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_roofline():
+    """Graders that one test process starts share the peaks of this machine, which take a second to measure."""
+    shared = Roofline()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "Roofline", lambda: shared)
+        yield
 
 
 @pytest.fixture(autouse=True)

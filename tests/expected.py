@@ -45,6 +45,7 @@ def listed(*folders: str) -> list[ParameterSet]:
                 marks.append(pytest.mark.skip(reason=f"needs the package {package}"))
             compiles = any(what in path.read_text() for what in ("load_inline", "import load\n", "torch.compile"))
             marks += [pytest.mark.slow] if compiles else []
+            marks += [pytest.mark.deep] if expected.get("deep") else []
             marks += [pytest.mark.alone] if any(key in expected for key in BOUNDS) else []
             found.append(pytest.param(path, expected, id=f"{path.parent.name}/{path.stem}", marks=marks))
     return sorted(found, key=_problem_of)  # a problem's reference is started once

@@ -16,8 +16,14 @@ ROOT = Path(__file__).parents[1]
 EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
 CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
 GIB = 2**30
-MORE_COMPILES = ("plover/conv2d_mul_leaky_relu_gelu.py",)
-"""CUDA files that only the deep tests compile without a GPU."""
+DEEP = (
+    "magpie/conv2d_mul_leaky_relu_gelu__cpu_erf.py",
+    "osprey/conv_transpose3d_leaky_relu_mul_leaky_relu_max__cpu_forward_only.py",
+    "plover/conv2d_mul_leaky_relu_gelu.py",
+    "plover/conv2d_mul_leaky_relu_gelu__cpu_repaired.py",
+    "wagtail/conv_transpose3d_bias_residual_mul_residual.py",
+)
+"""Files that only the deep tests build without a GPU: others get the same verdict in the same way."""
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +70,8 @@ def entries():
         marks = [pytest.mark.slow]
         if entry["device"] == "cuda":
             marks.append(pytest.mark.nvcc if without_a_gpu(entry) else pytest.mark.gpu)
-            if entry["file"] in MORE_COMPILES and not torch.cuda.is_available():
-                marks.append(pytest.mark.deep)
+        if entry["file"] in DEEP and not torch.cuda.is_available():
+            marks.append(pytest.mark.deep)
         yield pytest.param(entry, id=f"{entry['file'].removesuffix('.py')}-{entry['device']}", marks=marks)
 
 

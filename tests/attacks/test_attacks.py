@@ -22,7 +22,7 @@ from tests.attacks.outside import PROBLEM
 
 CASES = Path(__file__).parents[1] / "cases"
 HONEST = (CASES / "honest_plain" / "scale_bias_relu.py").read_text()
-LIMITS = TimeLimits(build=20, construction=8, call=8)
+LIMITS = TimeLimits(build=20, construction=8, call=4)
 
 pytestmark = pytest.mark.slow
 

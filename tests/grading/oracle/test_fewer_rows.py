@@ -60,7 +60,7 @@ def test_the_rows_are_those_that_the_full_size_begins_with():
     assert torch.equal(kept, full[: len(kept)])
 
 
-@pytest.mark.parametrize(("columns", "kept"), [(100_000, 10), (500_000, 2), (20_000_000, 2)])
+@pytest.mark.parametrize(("columns", "kept"), [(100_000, 10), (500_000, 2), (2_000_000, 2)])
 def test_batch_statistics_have_some_rows_left(columns, kept):
     whole = module(f"32, {columns}", "2, 2")
     (only,) = with_fewer_rows(whole, whole.variants[FULL].make_inputs())

@@ -17,6 +17,7 @@ from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.precision import Precision
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
+from grader.worker.timing import peaks
 from grader.worker.timing.peaks import measured_peaks
 
 PEAKS = Peaks(float32=1e9, tf32=6e9, bytes=1e6, cache_bytes=1000)
@@ -135,6 +136,21 @@ def test_peaks_are_measured_here():
     measured = measured_peaks(torch.device("cpu"))
     assert 1e8 < measured.float32 < 1e14
     assert 1e8 < measured.bytes < 1e13
+
+
+def test_slow_products_are_measured_twice(monkeypatch):
+    """Those of float16 take a second each on some CPUs."""
+    times = {"product": [3000.0, 1000.0], "other": [20.0] * 8 * 4}
+    calls = []
+
+    def milliseconds(device, action):
+        calls.append(action.__closure__[0].cell_contents.dtype)
+        return times["product" if calls[-1] == torch.float16 else "other"].pop(0)
+
+    monkeypatch.setattr(peaks, "milliseconds", milliseconds)
+    measured = measured_peaks(torch.device("cpu"), torch.float16)
+    assert measured.narrow == pytest.approx(2 * 1024**3 / 1.0)
+    assert times == {"product": [], "other": []}
 
 
 class Oracle:
