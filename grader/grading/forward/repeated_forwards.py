@@ -14,6 +14,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
+from grader.grading.forward.parameter_range import is_right
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
@@ -159,13 +160,7 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
     """Whether the output is right in the first forward of a newly constructed model. Raises Stopped."""
     candidate.forget(everything=True)
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    job.step(p.Drop())
-    result = candidate.run(job, "forward", "forward of a newly constructed model")
-    return check_output(case, result, f"output:a:{name}", name).status == "passed"
+    return is_right(candidate, case, name, "forward of a newly constructed model")
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
