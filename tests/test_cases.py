@@ -1,10 +1,13 @@
 """Seeded faults and their honest twins: each is graded, and its verdict compared with the one that it must get."""
 
+import itertools
 import os
 
 import pytest
 
-from grader.grading.trials import judge_draws
+from grader.grading import inspection
+from grader.grading.backward.products import judge_products
+from grader.grading.forward.probes import probe_codes, run_probes
 from grader.verdict.models import Device
 from tests import expected as cases
 
@@ -51,9 +54,27 @@ def honest():
             yield pytest.param(cases.problem(path.stem), itself, variant, id=f"{path.stem}/{variant}", marks=marks)
 
 
+def judge_draws(resources, problem, submission, variant):
+    """Each case with the errors of its gradients and probes, over many draws of a variant."""
+    oracle = resources.oracle(problem, Device.CPU)
+    modes = (True, False) if oracle.modes_differ(variant) else (True,)
+    with resources.candidate(submission, Device.CPU) as candidate:
+        candidate.reference_constructor = oracle.constructed_under
+        for training, draw in itertools.product(modes, range(DRAWS)):
+            case = oracle.case(variant, training=training, draw=draw)
+            diagnoses = [
+                *judge_products(candidate, case).diagnoses,
+                *run_probes(candidate, oracle, [case], probe_codes()),
+            ]
+            bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
+            diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
+            yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]
+    oracle.forget(variant)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("problem", "submission", "variant"), list(honest()))
 def test_no_false_reject(graders, problem, submission, variant):
     """Gradients and probes of honest submissions, over many draws of inputs, parameters and grad_outputs."""
-    judged = judge_draws(graders("cpu").resources, problem, submission, Device.CPU, variant, DRAWS)
+    judged = judge_draws(graders("cpu").resources, problem, submission, variant)
     assert [f"{case.name}, {case.seed}: {d.message}" for case, diagnoses in judged for d in diagnoses] == []

@@ -1,4 +1,7 @@
-"""Checks whether submissions for a problem can be graded. Models run only in the sandboxed worker."""
+"""Checks whether a problem can be graded, and can tell a correct submission from one that computes nothing.
+
+The reference alone is run, in the sandboxed worker.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,23 @@ from grader.catalog.problem_module import FULL, load_problem
 from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.soundness import Fault, judge_soundness
-from grader.grading.plan import CPU
+from grader.grading.oracle.trivial import trivial_outputs
+from grader.grading.plan import ALWAYS_RANDOM, CPU, variants
 from grader.grading.resources import Resources
 from grader.machine.backends import backend, default_device
 from grader.options import SandboxChoice
 from grader.verdict.models import Problem
 from grader.verdict.value import Value
+
+
+class Fault(Value):
+    """The reason why a problem cannot be graded."""
+
+    code: Literal["does_not_load", "does_not_run", "no_output", "no_float", "stochastic"]
+    reason: str
 
 
 class ProblemCheck(Value):
@@ -30,6 +42,7 @@ class ProblemCheck(Value):
     """None if it was not tried on this machine."""
     fault: Fault | None = None
     remark: str | None = None
+    """What is not graded, and why; or what passes without computing anything."""
 
 
 class Checker:
@@ -59,23 +72,52 @@ class Checker:
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:
             with self._resources.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
-                soundness = judge_soundness(Oracle(problem, self._device, worker))
+                fault, remarks = _judge(Oracle(problem, self._device, worker))
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
         except GraderError:
             raise
         except Exception as error:  # get_inputs() is the problem's own code and may raise anything
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
-        return about.model_copy(update={"gradable": soundness.fault is None, **dict(soundness)})
+        found = {"gradable": fault is None, "fault": fault, "remark": "; ".join(remarks) or None}
+        return about.model_copy(update=found)
+
+
+def _judge(oracle: Oracle) -> tuple[Fault | None, list[str]]:
+    """The fault and the remarks, from several draws of the first variant with the same parameters.
+
+    Raises ProblemError if the reference fails.
+    """
+    name = variants(oracle)[0]
+    case, remarks = oracle.case(name), list[str]()
+    if not case.values_comparable:
+        case = oracle.case(name, training=False)
+        remarks.append("random in train(): values are compared in eval() only")
+        if not case.values_comparable:
+            return Fault(code="stochastic", reason=f"it {ALWAYS_RANDOM}"), []
+    fault = _unusable(case)
+    if not case.wrt:
+        remarks.append("there is nothing to differentiate: the forward alone is graded")
+    trivial = trivial_outputs(oracle, case) if fault is None else None
+    return fault, [*remarks, *([trivial] if trivial else [])]
+
+
+def _unusable(case: Case) -> Fault | None:
+    """Why the case cannot be graded, or None."""
+    if not case.outputs:
+        return Fault(code="no_output", reason="it returns no tensor")
+    if not any(map(is_float, (*case.inputs, *case.state.values()))):
+        return Fault(code="no_float", reason="there is no float input or parameter, so nothing can be differentiated")
+    return None
 
 
 def _input_bytes(problem: Problem) -> int:
     """Size of the inputs of the first variant, without allocating them; 0 where that is not possible."""
-    variants = load_problem(problem).variants
-    first = next((name for name in variants if name not in (FULL, CPU)), CPU if CPU in variants else FULL)
+    sizes = load_problem(problem).variants
+    first = next((name for name in sizes if name not in (FULL, CPU)), CPU if CPU in sizes else FULL)
     try:
         with FakeTensorMode():
-            inputs = list(variants[first].make_inputs())
+            inputs = list(sizes[first].make_inputs())
     except Exception:  # whatever is wrong is reported when the inputs are made
         return 0
     return sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))

@@ -190,16 +190,11 @@ class Resources:
 
     @contextmanager
     def candidate(
-        self,
-        submission: Submission,
-        device: Device,
-        precision: Precision = Precision.FP32,
-        *,
-        more_to_come: bool = False,
+        self, submission: Submission, device: Device, precision: Precision = Precision.FP32
     ) -> Iterator[Candidate]:
-        """A submission imported in a worker; `more_to_come` starts the next worker too. Raises Stopped."""
+        """A submission imported in a worker, without the checks of a grading. Raises Stopped."""
         build.check_source(submission)
-        with self.launcher.take(Role.RUN, device, more_to_come=more_to_come) as worker:
+        with self.launcher.take(Role.RUN, device) as worker:
             built = build.import_submission(
                 worker,
                 submission,

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.errors import ProblemError
+from grader.grading import plan
 from grader.grading.resources import Resources
-from grader.grading.trials import time_alone
+from grader.grading.timing import TimingJudgement, judge_timing
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.stages import PhaseTiming, StageStatus
@@ -112,6 +113,23 @@ def run(resources: Resources, device: Device, convolution: Problem, runs: int) -
     for count in range(1, runs + 1):
         for problem in problems(device, convolution):
             yield from compared(resources, device, problem, count)
+
+
+def time_alone(
+    resources: Resources, problem: Problem, submission: Submission, device: Device, *, training: bool = True
+) -> TimingJudgement:
+    """Time a source without checks, such as the reference itself; only the forward unless `training`.
+
+    Raises Stopped, ProblemError.
+    """
+    oracle = resources.oracle(problem, device)
+    with resources.candidate(submission, device) as candidate:
+        case = oracle.case(plan.variants(oracle)[-1])
+        rounds = plan.rounds(device, quick=False)
+        resources.align(oracle, candidate, case, rounds)
+        judged = judge_timing(candidate, oracle, case, rounds, training=training, tf32=True)
+    oracle.release()
+    return judged
 
 
 def compared(resources: Resources, device: Device, problem: Problem, count: int) -> Iterator[Comparison]:

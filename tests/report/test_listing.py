@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from grader.grading.oracle.soundness import Fault
-from grader.grading.problem_check import ProblemCheck
+from grader.grading.problem_check import Fault, ProblemCheck
 from grader.report.checks import check_listing
 from grader.report.listing import ListFormat, print_listing
 

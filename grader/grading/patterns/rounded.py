@@ -1,4 +1,4 @@
-"""Recognises errors that are those of operands or intermediate results in a narrower type.
+"""Recognises errors that are those of operands, intermediate results or sums in a narrower type.
 
 In a long sum of positive products, such errors cancel below any bound on the norm, as those of 4096 numbers do. Their
 signs and sizes still follow those of the reference with the same rounding, which float32's do not.
@@ -14,12 +14,13 @@ import torch
 
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, Expected
+from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import Format, Rounded, roundings
-from grader.grading.patterns.pattern import CORRELATION, MAX_ELEMENTS, Pattern, factor, norm, number
+from grader.grading.patterns.pattern import CORRELATION, FREE, MAX_ELEMENTS, Pattern, Subject, factor, norm, number
 from grader.verdict.precision import TF32_BITS, Precision
 
 FORMATS = {
@@ -146,3 +147,31 @@ def _pattern(suspect: _Suspect, kind: str, rounded: Rounded, alike: float) -> Pa
     if "TensorFloat-32" in kind:
         remedy += ", or grade with --precision tf32"
     return Pattern(text, remedy, "low_precision")
+
+
+def accumulated(subject: Subject) -> Pattern | None:
+    """The error of a long sum that was kept in the 16-bit type of its result.
+
+    It is in more than a quarter of the elements: where an activation ends in zeros, half of them have none.
+    """
+    dtype, length = subject.expected.dtype, subject.expected.reduction_length
+    size, count = norm(subject.right), subject.right.numel()
+    if not is_narrow(dtype) or length < FREE * FREE or count < FREE * FREE or not size:
+        return None
+    relative, unit = subject.size / size, spacing(dtype) / 2
+    upper_quartile = float(subject.error.abs().flatten().kthvalue(count - count // 4).values)
+    spread_out = upper_quartile > 0.2 * subject.size / math.sqrt(count)
+    if not spread_out or not unit / 4 < relative < unit * math.sqrt(length) or not _patternless(subject.error):
+        return None
+    name = str(dtype).removeprefix("torch.")
+    text = f"has the error of sums that are kept in {name} (relative {number(relative)}), without a pattern"
+    return Pattern(text, "accumulate in float32, and round once at the end", "low_precision")
+
+
+def _patternless(error: torch.Tensor) -> bool:
+    """Whether the error averages out along each dimension, as rounding does."""
+    whole = norm(error)
+    for dim, extent in enumerate(error.shape):
+        if extent >= FREE and math.sqrt(extent) * norm(error.mean(dim)) > 0.7 * whole:
+            return False
+    return True

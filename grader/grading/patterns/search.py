@@ -14,9 +14,9 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
-from grader.grading.patterns.narrow_sums import accumulated
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Search, Subject
 from grader.grading.patterns.regions import region, vague_region
+from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
 SEARCHES: Sequence[Search] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -21,16 +21,15 @@ class Best(NamedTuple):
     speedup: Speedup
 
 
-def records(rows: Iterable[Row], board: Literal["total", "forward"] = "total") -> list[Best]:
+def records(rows: Iterable[Row]) -> list[Best]:
     """The verdicts that raised the best speedup, oldest first; `rows` are on one problem and device.
 
     A speedup that the roofline bound rules out is left out, as on the boards.
     """
     found: list[Best] = []
     for row in sorted(rows, key=lambda one: (one.created_at, one.id)):
-        speedup = row.believed(board)
-        right = row.correct if board == "total" else row.right_forward
-        if right and speedup and (not found or speedup.low > found[-1].speedup.low):
+        speedup = row.believed("total")
+        if row.correct and speedup and (not found or speedup.low > found[-1].speedup.low):
             found.append(Best(row, speedup))
     return found
 
