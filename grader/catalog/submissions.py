@@ -16,6 +16,8 @@ from grader.catalog.problems import Catalog, walk
 from grader.errors import UserError, printable
 from grader.verdict.models import Problem, Submission
 
+_MAX_SAMPLE = (1 << 63) - 1
+"""SQLite's largest integer."""
 _SEPARATOR = re.compile(r"(?=__)")
 """Separates a problem's id from a label. Ids may contain it or end in an underscore, as 41 ids of KernelBench do."""
 
@@ -94,6 +96,12 @@ def check_names(**names: str | None) -> None:
             raise UserError(f"the {kind} '{printable(name)}' has characters that are not printed; leave them out")
 
 
+def check_sample(sample: int | None) -> None:
+    """Raise UserError for a number that no database takes."""
+    if sample is not None and not 0 <= sample <= _MAX_SAMPLE:
+        raise UserError(f"field 'sample': {sample} is out of range; samples count from 0")
+
+
 def _refusal(path: Path, error: UserError) -> Refusal:
     return Refusal(path, str(error).removeprefix(f"{printable(path)}: "))
 
@@ -131,6 +139,7 @@ def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: st
         grouped = problem.id == f"{folder.name}/{problem.id.rpartition('/')[2]}"
         author = author or (folder.parent if grouped else folder).name or "unknown"
         check_names(author=author, label=named.label)
+        check_sample(named.sample)
     except UserError as error:
         raise UserError(f"{printable(path)}: {error}") from None
     source, unreadable = read_source(path)
