@@ -55,6 +55,11 @@ def read_source(path: Path) -> tuple[str, str | None]:
     return usable(source, "file")
 
 
+def is_text(text: str) -> bool:
+    """Whether the text can be stored: a path of other bytes than UTF-8 has unpaired surrogates."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
+
+
 def usable(source: str, what: str = "source") -> tuple[str, str | None]:
     """Returns (source without a byte-order mark, None), or ("", the reason why it cannot be used)."""
     try:

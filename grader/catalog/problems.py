@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.files import existing, shipped
+from grader.catalog.files import existing, is_text, shipped
 from grader.catalog.formats import FORMATS, NotAProblem, ProblemFormat
 from grader.errors import UserError, printable
 from grader.verdict.models import Problem
@@ -110,6 +110,8 @@ def _problems_under(folder: Path) -> Catalog:
             problem = claimed_by.read(path)
             if not problem.id.isprintable():
                 raise NotAProblem("its name has characters that are not printed; rename it")
+            if not is_text(str(problem.path)):
+                raise NotAProblem("its path is not UTF-8; rename the folder")
             if problem.id in problems:
                 raise NotAProblem(f"{problems[problem.id].path} already has the id {problem.id}; rename one of them")
             problems[problem.id] = problem

@@ -108,7 +108,8 @@ class RequestReader:
             return self._file(Path(path), None if problem is None else self._problem(problem))
         if problem is None:
             raise UserError("a source has no file name that names its problem; add problem=...")
-        assert source is not None
+        if not isinstance(source, str):
+            raise UserError(f"source: {type(source).__name__} instead of a string")
         resolved = self._problem(problem)
         return resolved, _submission(resolved, source)
 

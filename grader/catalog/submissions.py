@@ -148,7 +148,7 @@ def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: st
         label=named.label,
         sample=named.sample,
         problem_id=problem.id,
-        path=str(path),
+        path=printable(path),
         source=source,
         unreadable=unreadable,
         format=problem.format,

@@ -95,6 +95,23 @@ def test_a_sample_beyond_the_databases_integers_is_named_and_the_rest_is_graded(
     assert f"field 'sample': {1 << 63} is out of range; samples count from 0" in result.err
 
 
+@pytest.mark.parametrize("folder", [b"by\xfftes", b"two\nlines"])
+def test_a_folder_may_have_any_name(cli, checkout, tmp_path, folder):
+    """Its bytes need not be UTF-8; the path is stored as it is shown."""
+    path = tmp_path / os.fsdecode(folder) / "ann" / "1_Scale.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(samples.SUBMISSION_SOURCE)
+    result = cli("grade", path.parent, "--problems", checkout, "--json")
+    assert (result.code, [one["submission"] for one in result.objects]) == (0, ["ann/1_Scale"])
+
+
+def test_a_problem_below_a_folder_that_is_not_text_is_named(cli, checkout, tmp_path):
+    moved = checkout.rename(tmp_path / os.fsdecode(b"by\xfftes"))
+    result = cli("problems", "--problems", moved)
+    assert result.code == 2
+    assert "its path is not UTF-8; rename the folder" in result.err
+
+
 def test_one_bad_file_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
     for name in ("ann/1_Scale.py", "bob/1_Scael.py", "eve\ngrader: forged/1_Scale.py", "zoe/broken.py"):
         (tmp_path / "s" / name).parent.mkdir(parents=True)
