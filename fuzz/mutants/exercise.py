@@ -58,7 +58,8 @@ def protocol(model: Any, draws: list[list[Any]], usual: bool) -> Results:
         found |= {f"protocol unchanged {name}": value for name, value in zip(names, after, strict=True)}
         for name, value in zip(names, before, strict=True):
             found[f"protocol unchanged {name}"] = found[f"protocol unchanged {name}"] - value  # type: ignore[operator]
-    found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
+    kept = ((name, value) for name, value in model.named_buffers() if not name.endswith("num_batches_tracked"))
+    found |= {f"buffer {name}": value.clone() for name, value in kept}  # nothing depends on that count
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,11 @@ def existing(path: Path) -> Path:
     if not (path.is_file() or path.is_dir()):
         raise UserError(f"{printable(path)}: neither a file nor a folder; give a .py file or a folder of them")
     return path
+
+
+def real(path: Path) -> Path:
+    """The absolute path without links; what remains of a loop of links."""
+    return Path(os.path.realpath(path))
 
 
 def dangles(path: Path) -> bool:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from grader.catalog.files import usable
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.source_analysis import Language, analyse
-from grader.catalog.submissions import check_names, find_submissions
+from grader.catalog.submissions import check_names, check_sample, find_submissions
 from grader.errors import UserError, plainly
 from grader.options import AUTO
 from grader.verdict.models import Device, Problem, Submission
@@ -33,8 +33,6 @@ UNKNOWN_AUTHOR = "unknown"
 MAX_LINE_BYTES = 8 << 20
 """Longest line of a JSONL batch: the largest source with every character escaped, and room for the other fields."""
 _FIELDS = {"problem", "source", "author", "label", "sample", "precision"}
-_MAX_SAMPLE = (1 << 63) - 1
-"""SQLite's largest integer."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +196,5 @@ def _submission(problem: Problem, source: str, **fields: object) -> Submission:
         first = error.errors()[0]
         raise UserError(f"field {first['loc'][0]!r}: {plainly(first['msg'])}") from None
     check_names(author=submission.author, label=submission.label)
-    if submission.sample is not None and not 0 <= submission.sample <= _MAX_SAMPLE:
-        raise UserError(f"field 'sample': {submission.sample} is out of range; samples count from 0")
+    check_sample(submission.sample)
     return submission

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.files import dangles, existing, read_source
+from grader.catalog.files import dangles, existing, read_source, real
 from grader.catalog.formats import FORMATS, NamedBy
 from grader.catalog.problems import Catalog, walk
 from grader.errors import UserError, printable
 from grader.verdict.models import Problem, Submission
 
+_MAX_SAMPLE = (1 << 63) - 1
+"""SQLite's largest integer."""
 _SEPARATOR = re.compile(r"(?=__)")
 """Separates a problem's id from a label. Ids may contain it or end in an underscore, as 41 ids of KernelBench do."""
 
@@ -61,9 +63,9 @@ def find_submissions(
             continue
         for path in files:
             try:
-                submissions[path.resolve()] = _submission(existing(path), catalog, problem_id, author)
+                submissions[real(path)] = _submission(existing(path), catalog, problem_id, author)
             except UserError as error:
-                refused[path.resolve()] = _refusal(path, error)
+                refused[real(path)] = _refusal(path, error)
     return FoundSubmissions(tuple(submissions.values()), tuple(refused.values()))
 
 
@@ -80,7 +82,7 @@ def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
     stem = path.stem
     ends = [len(stem), *sorted((match.start() for match in _SEPARATOR.finditer(stem)), reverse=True)]
     for end in ends:
-        for problem_id in (f"{path.resolve().parent.name}/{stem[:end]}", stem[:end]):
+        for problem_id in (f"{real(path).parent.name}/{stem[:end]}", stem[:end]):
             if problem_id in problems:
                 return NamedBy(problem_id, label=stem[end + 2 :] or None)
     before, _, label = stem.partition("__")
@@ -92,6 +94,12 @@ def check_names(**names: str | None) -> None:
     for kind, name in names.items():
         if name is not None and not name.isprintable():
             raise UserError(f"the {kind} '{printable(name)}' has characters that are not printed; leave them out")
+
+
+def check_sample(sample: int | None) -> None:
+    """Raise UserError for a number that no database takes."""
+    if sample is not None and not 0 <= sample <= _MAX_SAMPLE:
+        raise UserError(f"field 'sample': {sample} is out of range; samples count from 0")
 
 
 def _refusal(path: Path, error: UserError) -> Refusal:
@@ -115,7 +123,7 @@ def _looks_like_a_submission(path: Path, catalog: Catalog) -> bool:
     try:
         problem = catalog.problems.get(named_by(path, catalog.problems).problem_id)
         if problem is not None:
-            return path.resolve() != problem.path
+            return real(path) != problem.path
         source = read_source(path)[0]
     except UserError:  # the file's own fault, which is reported when it is read as a submission
         return True
@@ -124,13 +132,14 @@ def _looks_like_a_submission(path: Path, catalog: Catalog) -> bool:
 
 def _submission(path: Path, catalog: Catalog, problem_id: str | None, author: str | None) -> Submission:
     """Raises UserError whose message starts with the path."""
-    folder = path.resolve().parent
+    folder = real(path).parent
     try:
         named = named_by(path, catalog.problems) if problem_id is None else _for_problem(path, problem_id)
         problem = catalog.problem(named.problem_id)
         grouped = problem.id == f"{folder.name}/{problem.id.rpartition('/')[2]}"
         author = author or (folder.parent if grouped else folder).name or "unknown"
         check_names(author=author, label=named.label)
+        check_sample(named.sample)
     except UserError as error:
         raise UserError(f"{printable(path)}: {error}") from None
     source, unreadable = read_source(path)

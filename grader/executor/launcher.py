@@ -92,11 +92,15 @@ class Launcher:
         try:
             yield worker
         finally:
-            worker.dismiss()
-            ended = [other for other in self._leaving if other.ended]
-            self._leaving = [worker, *(other for other in self._leaving if other not in ended)]
-            for other in ended:
-                other.close()
+            self.dismiss(worker)
+
+    def dismiss(self, worker: WorkerClient) -> None:
+        """End a worker without waiting for it."""
+        worker.dismiss()
+        ended = [other for other in self._leaving if other.ended]
+        self._leaving = [worker, *(other for other in self._leaving if other not in ended)]
+        for other in ended:
+            other.close()
 
     @property
     def leaving(self) -> bool:

@@ -98,13 +98,15 @@ class ControlSocket:
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """What operators and programs that watch over memory send. No fault of a kernel causes these signals."""
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+"""Signals that an access out of bounds causes, at once or when the C library finds what it left."""
 
 
 class Killer(Enum):
-    """The sender of the signal that ended a worker."""
+    """The cause of a worker's end that is no access out of bounds."""
 
     ITSELF = "itself"
-    """A process of the worker (`grader.worker.self_kill`)."""
+    """A process of the worker: it exited, or sent a signal (`grader.worker.self_kill`), or one of its timers did."""
 
     HOST = "host"
     """The kernel, for lack of memory outside of the worker's own limit."""
@@ -188,10 +190,10 @@ def describe_exit(exit_: Exit, limits: Limits) -> Ending:
     if exit_.host_out_of_memory:
         return Ending(Status.CRASHED, "was ended by the kernel because the machine's memory ran out", Killer.HOST)
     if exit_.signal is None:
-        return Ending(Status.CRASHED, f"exited with status {exit_.returncode} before it answered")
+        return Ending(Status.CRASHED, f"exited with status {exit_.returncode} before it answered", Killer.ITSELF)
     if exit_.signal == signal.SIGSYS:
         return Ending(Status.CRASHED, "was ended for a signal to itself, SIGKILL or SIGTERM", Killer.ITSELF)
-    killer = Killer.UNKNOWN if exit_.signal in FROM_OUTSIDE else None
+    killer = Killer.UNKNOWN if exit_.signal in FROM_OUTSIDE else None if exit_.signal in FAULTS else Killer.ITSELF
     return Ending(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}", killer)
 
 

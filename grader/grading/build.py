@@ -23,6 +23,7 @@ from grader.grading.outcome import (
     first_line,
     killed_child,
     lost,
+    raised,
     usual_remedy,
 )
 from grader.verdict.models import Diagnosis, Problem, Status, Submission
@@ -258,6 +259,18 @@ def build_failed(event: p.BuildEvent, text: str = "") -> Diagnosis:
         f"building extension `{event.name}` failed: {first_compiler_error(event.log or text)}",
         remedy="correct that line; the build log has the rest",
     )
+
+
+def construction_failed(failure: p.Failure, doing: str) -> Stopped:
+    """Why ModelNew was not constructed: a build in its constructor, its arguments, or what it raised."""
+    if failure.kind == "build":
+        diagnosis, log = build_failed(failure.builds[-1]), failure.builds[-1].log
+        detailed = diagnosis.model_copy(update={"detail": {"log": log[-LOG_TAIL_CHARACTERS:]}})
+        return Stopped(detailed, killed_child(log, doing))
+    if failure.type_name == "TypeError" and "__init__()" in failure.text:
+        what = f"ModelNew does not take the problem's constructor arguments: {first_line(failure)}"
+        return Stopped(diagnose("constructor_signature", what, remedy=usual_remedy("constructor_signature")))
+    return raised(failure, "load", doing, usual_code="constructor_raised")
 
 
 def first_compiler_error(log: str) -> str:

@@ -6,28 +6,22 @@ import itertools
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
-from grader.grading.build import build_failed
+from grader.grading.build import construction_failed
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.equal_values import Constructor, values_alike
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import (
-    LOG_TAIL_CHARACTERS,
     MAX_LISTED,
-    Stopped,
-    diagnose,
-    first_line,
-    killed_child,
     lost,
     raised,
-    usual_remedy,
 )
 from grader.machine.backends import backend
 from grader.verdict.models import Device, TimeLimits
@@ -69,6 +63,7 @@ class Candidate:
         self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
         self._names_doubted = False
+        self._left_out = frozenset[str]()
 
     def matching(self, case: Case) -> Matching:
         """The reference's parameters and buffers beside the candidate's, for the case's sizes. Raises Stopped."""
@@ -187,6 +182,12 @@ class Candidate:
         self._made = [made for made in self._made if not (everything or made.buffers)]
         self._active = None
 
+    def leave_out(self, buffers: Collection[str]) -> None:
+        """Go on as if ModelNew did not have these of the reference's buffers."""
+        self._left_out |= frozenset(buffers)
+        self._made = [replace(made, matching=made.matching.without(self._left_out)) for made in self._made]
+        self._active = None
+
     def pairs_differ(self, case: Case) -> bool:
         """Whether values under equal seeds pair parameters otherwise than names; then they decide.
 
@@ -227,7 +228,7 @@ class Candidate:
         )
         evidence = self._do([step], doing)
         if evidence.failure is not None:
-            raise _constructor_failed(evidence.failure, doing)
+            raise construction_failed(evidence.failure, doing)
         (constructed,) = evidence.results
         assert isinstance(constructed, p.Constructed)
         tensors = (*constructed.parameters, *constructed.buffers)
@@ -239,7 +240,7 @@ class Candidate:
             matching = match(reference, tensors, values, doubted=self._names_doubted)
         buffers = frozenset(info.name for info in constructed.buffers)
         frozen = frozenset(info.name for info in constructed.parameters if info.requires_grad is False)
-        return Made(key, case.init_inputs, matching, buffers, frozen)
+        return Made(key, case.init_inputs, matching.without(self._left_out), buffers, frozen)
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""
@@ -254,17 +255,6 @@ class Candidate:
 def _activation(model: Made) -> list[p.Step]:
     """Steps after which MODEL means this model, and nothing that another one left is kept."""
     return [p.Drop(keep_bytes=None), p.Use(model=MODEL, constructed=model.key)]
-
-
-def _constructor_failed(failure: p.Failure, doing: str) -> Stopped:
-    if failure.kind == "build":
-        diagnosis, log = build_failed(failure.builds[-1]), failure.builds[-1].log
-        detailed = diagnosis.model_copy(update={"detail": {"log": log[-LOG_TAIL_CHARACTERS:]}})
-        return Stopped(detailed, killed_child(log, doing))
-    if failure.type_name == "TypeError" and "__init__()" in failure.text:
-        what = f"ModelNew does not take the problem's constructor arguments: {first_line(failure)}"
-        return Stopped(diagnose("constructor_signature", what, remedy=usual_remedy("constructor_signature")))
-    return raised(failure, "load", doing, usual_code="constructor_raised")
 
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:

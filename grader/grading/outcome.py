@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from grader.errors import printable
 from grader.executor import Killer, WorkerLost
 from grader.protocol import Failure
 from grader.verdict.code import Severity
@@ -112,6 +113,9 @@ def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
     detail = {"output_tail": worker_lost.output[-LOG_TAIL_CHARACTERS:]} if worker_lost.output else {}
     what = f"the submission's process {worker_lost}"
     killer = worker_lost.killer
+    printed = worker_lost.output.strip().splitlines()
+    if killer is Killer.ITSELF and printed:  # such as a library's reason to give up
+        what += f", and last printed '{printable(printed[-1][:MAX_QUOTED])}'"
     remedy = usual_remedy(code)
     if killer is not None:
         remedy = "find what in it ends the process, such as a signal or a limit"

@@ -45,8 +45,13 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
+def one_line(text: str) -> str:
+    """Replace line breaks and tabs too: a break in a name could begin a forged line."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
 Text = Annotated[str, Field(max_length=64 << 10), AfterValidator(printable)]
-Name = Annotated[str, Field(max_length=NAME_CHARACTERS), AfterValidator(printable)]
+Name = Annotated[str, Field(max_length=NAME_CHARACTERS), AfterValidator(one_line)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=1 << 48)], ...], Field(max_length=16)]
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from grader.protocol import checks, kernels, passes, setup, timing
-from grader.protocol.base import NAME_CHARACTERS, Many, Message, Name, Result, Step, Text, printable
+from grader.protocol.base import NAME_CHARACTERS, Many, Message, Name, Result, Step, Text, one_line
 
 __all__ = [
     "CONTROL_FD",
@@ -134,7 +134,7 @@ def check_answer(job: Job, evidence: Evidence) -> None:
             raise MalformedMessage(f"a {type(step).__name__} answered with {type(result).__name__}")
         requested = step.requested_names()
         if requested is not None:
-            allowed = {printable(name[:NAME_CHARACTERS]) for name in requested}
+            allowed = {one_line(name[:NAME_CHARACTERS]) for name in requested}
             reported = result.reported_names()
             if len(set(reported)) != len(reported) or not set(reported) <= allowed:
                 raise MalformedMessage(f"{type(result).__name__} about tensors that were not requested")

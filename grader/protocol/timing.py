@@ -20,17 +20,7 @@ __all__ = [
     "Time",
     "Timed",
     "TimedPart",
-    "clearing_seconds",
 ]
-
-CLEARED_BYTES_A_SECOND = 300 << 30
-"""Rate at which a GPU's driver overwrites freed memory, beside whatever runs then: a kernel that streams memory takes
-11% longer until it is done. An H200 takes 2.0 ms for a GiB; the rate leaves room for memory that is a third slower."""
-
-
-def clearing_seconds(freed_bytes: int) -> float:
-    """Seconds after which a GPU has overwritten memory that was freed."""
-    return max(0, freed_bytes) / CLEARED_BYTES_A_SECOND
 
 
 class Flush(Step):

@@ -10,6 +10,7 @@ import traceback
 
 import numpy
 import torch
+from pydantic import ValidationError
 
 from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result, Step
 from grader.worker import passes, registry, setup
@@ -115,9 +116,15 @@ def soft_limits() -> dict[str, float]:
 def _message(error: BaseException) -> str:
     """The exception's text, which is the submission's code."""
     try:
-        return str(error)
+        return _fault(error) if isinstance(error, ValidationError) else str(error)
     except BaseException as failed:
         return f"its message cannot be read: __str__ raised {type(failed).__name__}"
+
+
+def _fault(error: ValidationError) -> str:
+    """What is wrong with an answer: the first line of Pydantic's own text only counts."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{error.title}, {'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _shortened(text: str) -> str:

@@ -91,6 +91,11 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     model = _new_model(session, step)
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
+    lazy = next((name for name, value in state_of(model).items() if nn.parameter.is_lazy(value)), None)
+    if lazy is not None:
+        raise TypeError(
+            f"`{lazy}` has no shape before the first forward, as of a lazy module; create it with its shape"
+        )
     model = _converted(model.to(session.device), session.dtype)
     model = _to_float64(model) if step.float64 else model
     session.add_model(step.model, model)

@@ -13,6 +13,32 @@ ATTACKS = {
         "def attack():\n    os.write(3, struct.pack('<I', 9) + b'{\"id\": [}')",
         {Status.INTEGRITY_VIOLATION},
     ),
+    "nested_evidence": (
+        "def attack():\n    os.write(3, struct.pack('<I', 1 << 16) + b'[' * (1 << 16))",
+        {Status.INTEGRITY_VIOLATION},
+    ),
+    "long_number": (
+        """
+        def attack():
+            body = b'{"id": ' + b"9" * (1 << 16) + b"}"
+            os.write(3, struct.pack("<I", len(body)) + body)
+        """,
+        {Status.INTEGRITY_VIOLATION},
+    ),
+    "forges_a_second_line": (
+        """
+        channel = sys.modules["grader.worker.channel"].Channel
+
+        def send(self, evidence):
+            failure = {"step": 0, "kind": "exception", "type_name": "E\\ncorrect", "text": "CUDA " * 9999}
+            body = json.dumps({"id": evidence.id, "results": [], "failure": failure}).encode()
+            self._socket.sendall(struct.pack("<I", len(body)) + body)
+
+        def attack():
+            channel.send = send
+        """,
+        {Status.RUNTIME_ERROR},
+    ),
     "answers_twice": (
         """
         channel = sys.modules["grader.worker.channel"].Channel

@@ -96,6 +96,7 @@ def test_attack(grader, name):
     verdict = grade(grader, IMPORTS + textwrap.dedent(attack) + "\n" + MODEL)
     diagnoses = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
     assert verdict.status in statuses, diagnoses
+    assert not any("\n" in message for _, message in diagnoses)
     assert traces() == before
     assert grade(grader, HONEST).status is Status.CORRECT
     assert traces() == before

@@ -84,6 +84,17 @@ def test_a_mistake_is_one_line_and_exits_with_2(cli, tmp_path, arguments, messag
     assert result.err.count("\n") == 1
 
 
+def test_a_sample_beyond_the_databases_integers_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
+    """It ended the batch as a damaged database, and each later run with that database."""
+    (tmp_path / "run").mkdir()
+    for sample in (0, 1 << 63):
+        path = tmp_path / "run" / f"level_1_problem_23_sample_{sample}_kernel.py"
+        path.write_text(samples.SUBMISSION_SOURCE)
+    result = cli("grade", "--kernelbench-run", "run", "--problems", checkout, "--json")
+    assert (result.code, [one["sample"] for one in result.objects]) == (2, [0])
+    assert f"field 'sample': {1 << 63} is out of range; samples count from 0" in result.err
+
+
 def test_one_bad_file_is_named_and_the_rest_is_graded(cli, checkout, tmp_path):
     for name in ("ann/1_Scale.py", "bob/1_Scael.py", "eve\ngrader: forged/1_Scale.py", "zoe/broken.py"):
         (tmp_path / "s" / name).parent.mkdir(parents=True)

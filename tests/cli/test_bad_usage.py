@@ -20,6 +20,7 @@ MISTAKES = [
     (["grade", "empty"], "empty: no submission in it; one is <author>/<problem_id>.py with a"),
     (["grade", "link.py"], "link.py: a link to gone.py, which does not exist; correct or remove the link"),
     (["grade", "links"], "links/link.py: a link to gone.py, which does not exist; correct or remove the link"),
+    (["grade", "loop"], "loop/link.py: a link to link.py, which does not exist; correct or remove the link"),
     (["grade", "pipe"], "pipe: neither a file nor a folder"),
     (["grade", "submissions"], "unknown problem 'broken'; `grader problems` lists the known ones, --problems DIR adds"),
     ([*GRADE, "--problem", "scael"], "unknown problem 'scael'; did you mean scale?"),
@@ -84,6 +85,8 @@ def workplace(cli, batch, tmp_path):
     (tmp_path / "links").mkdir()
     for folder in (tmp_path, tmp_path / "links"):
         (folder / "link.py").symlink_to("gone.py")
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop" / "link.py").symlink_to("link.py")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "problems" / "broken.py").write_text("def (")
     write(tmp_path, "ann", "correct").with_name("broken.py").write_text("class ModelNew: pass")

@@ -13,7 +13,7 @@ from grader.options import GraderOptions
 from grader.verdict.models import Status, TimeLimits
 
 PROBLEM = "scale_bias_relu"
-HEAD = "import ctypes, os, sys, time\nimport numpy, torch\nfrom torch import nn\n"
+HEAD = "import ctypes, os, signal, sys, time\nimport numpy, torch\nfrom torch import nn\n"
 MODEL = """
 class ModelNew(nn.Module):
     def __init__(self, *arguments):
@@ -33,6 +33,11 @@ FORWARD = {
     "raises": ("raise RuntimeError('no such kernel')", Status.RUNTIME_ERROR, "raised"),
     "raises what raises": (
         "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()",
+        Status.RUNTIME_ERROR,
+        "raised",
+    ),
+    "raises a name of two lines": (
+        "raise type('A\\ncorrect', (Exception,), {})()",
         Status.RUNTIME_ERROR,
         "raised",
     ),
@@ -144,3 +149,23 @@ def command_lines():
                 yield (process / "cmdline").read_text()
             except OSError:
                 continue
+
+
+SAID = {
+    "exits": ("forward", "print('no thread left', flush=True); os._exit(3)", "exited with status 3", "no thread left"),
+    "its timer": ("forward", "signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(9)", "SIGALRM", "a signal"),
+    "lazy module": ("construct", "self.up = nn.LazyLinear(3)", "`up.weight` has no shape before the first forward"),
+    "too many outputs": ("forward", "return [x] * 5000", "Outputs, tensors: Tuple should have at most 4096 items"),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_reason_is_told(grader, catalog, tmp_path, name):
+    where, body, *said = SAID[name]
+    path = tmp_path / f"{PROBLEM}.py"
+    path.write_text(HEAD + MODEL.format(**{"construct": "pass", "forward": "return x", where: body}))
+    (submission,) = find_submissions([path], catalog).submissions
+    verdict = grader.grade(grader.request(catalog.problem(PROBLEM), submission))
+    message = verdict.diagnoses[0].message
+    assert all(words in message for words in said), message
+    assert "out of bounds" not in message

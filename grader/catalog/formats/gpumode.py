@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grader.catalog.files import read_source
+from grader.catalog.files import read_source, real
 from grader.catalog.formats import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.verdict.models import Problem
 from grader.verdict.python_source import parse
@@ -55,7 +55,7 @@ class GpuMode:
 
     def read(self, path: Path) -> Problem:
         """The reference with the adapter around it. Raises NotAProblem."""
-        folder = (path if path.is_dir() else path.parent).resolve()
+        folder = real(path if path.is_dir() else path.parent)
         tests, benchmarks = _sizes(folder / "task.yml")
         source, unreadable = read_source(folder / "reference.py")
         if unreadable:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from grader.catalog.files import existing, read_source
+from grader.catalog.files import existing, read_source, real
 from grader.catalog.formats import Entry, NamedBy, NotAProblem, parsed, top_level_names
 from grader.errors import UserError
 from grader.verdict.models import Problem
@@ -55,7 +55,7 @@ class KernelBench:
         missing = [text for name, text in required if name not in names]
         if missing:
             raise NotAProblem(f"it has no {' and no '.join(missing)}")
-        path = path.resolve()
+        path = real(path)
         level = f"{path.parent.name}/" if _LEVEL.fullmatch(path.parent.name) else ""
         return Problem(id=level + path.stem, path=path, source=source, format=self.name)
 

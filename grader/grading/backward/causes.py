@@ -42,7 +42,7 @@ def explain(
         return errors_first([wrong_once(*judged.diagnoses), *_others(causes)])
     found, remedy = judged.diagnoses, None
     if judged.product is not None and judged.faults:
-        faults = with_patterns(oracle, case, judged.faults, judged.product)
+        faults = with_patterns(candidate, oracle, case, judged.faults, judged.product)
         about = {diagnosis.code for diagnosis in describe(judged.faults, case.name)}
         found = [*(one for one in found if one.code not in about), *describe(faults, case.name)]
         remedy = faults[0].remedy if faults[0].pattern else None

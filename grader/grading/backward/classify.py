@@ -201,11 +201,11 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
             continue
         reshaped = gradient.reshape(expected.shape)
         if bool(expected.reference64.any()) and tolerance.check(expected, reshaped).status == "passed":
-            text, remedy = (
-                f"that of `{case.operand_names[other]}`",
-                "return gradients in the order of forward's arguments",
-            )
-            return replace(fault, text=text, remedy=remedy, amount=None)
+            label, theirs = case.operand_names[other], actual.gradients[other]
+            kept = theirs is not None and tolerance.check(expected, theirs).status == "passed"
+            remedy = "return gradients in the order of forward's arguments"
+            remedy = f"compute its own: `{label}` rightly gets that one" if kept else remedy
+            return replace(fault, text=f"that of `{label}`", remedy=remedy, amount=None)
     return fault
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from grader.grading.backward.classify import NO_PATTERN, GradientFault
-from grader.grading.backward.vjp import Product
-from grader.grading.candidate import names
+from grader.grading.backward.vjp import Product, gradients_of
+from grader.grading.candidate import Candidate, names
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns import find_pattern
-from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.patterns.rounded import confirmed_roundings
 from grader.verdict.models import Diagnosis
 
 
@@ -32,10 +33,12 @@ def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
     return [_diagnosis(group, variant, () if index else rest) for index, group in enumerate(groups)]
 
 
-def with_patterns(oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product) -> list[GradientFault]:
+def with_patterns(
+    candidate: Candidate, oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product
+) -> list[GradientFault]:
     """The faults with what their wrong elements have in common; those with a pattern come first."""
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
-    rounded = rounding_patterns(oracle, case, "gradients", wrong)
+    rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
         fault if rounded and fault.slight else _with_pattern(oracle, case, fault, actual)
         for fault in faults

@@ -69,7 +69,9 @@ def judge_backward(
             values_decide = not case.gradients_are_noise
             judged = judge_products(candidate, case) if values_decide else judge_noise(candidate, oracle, case)
         candidate.release_after(case, "backward")
-        diagnoses = judged.diagnoses or (rounded_gradients(oracle, case, judged.product) if values_decide else [])
+        diagnoses = judged.diagnoses or (
+            rounded_gradients(candidate, oracle, case, judged.product) if values_decide else []
+        )
         status = StageStatus.FAILED if diagnoses else StageStatus.PASSED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(judged.checks)))
         _keep_worst(rows, judged.checks)
@@ -178,7 +180,7 @@ def controlled_experiments(
             judged = judge_products(candidate, case)
             if not judged.gradients_are_right:
                 others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
-                stale = _keeps_an_operand(candidate, oracle, case, judged)
+                stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
                 alone = replace(mode, first=case, in_eval=None)
                 found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
                 found = [run_on.of_mode(mode, one) or one for one in found]
@@ -186,10 +188,13 @@ def controlled_experiments(
     return diagnoses
 
 
-def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: JudgedProduct) -> Diagnosis | None:
-    """`stale_saved_state` if a wrong gradient does not follow an operand that the right one follows.
+def _keeps_an_operand(
+    candidate: Candidate, oracle: Oracle, earlier: Case, case: Case, judged: JudgedProduct
+) -> Diagnosis | None:
+    """A diagnosis if a wrong gradient does not follow an operand that the right one follows.
 
-    It was right on the first draw, so that it uses the operand's value there.
+    It is `stale_saved_state` if the right one follows it in the earlier case too, in which the gradient was right: only
+    one that was kept is right there.
     """
     if judged.product is None:
         return None
@@ -208,13 +213,24 @@ def _keeps_an_operand(candidate: Candidate, oracle: Oracle, case: Case, judged: 
                 continue
             follows = _change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
             if follows and _change(then, ours) < EPSILON:
+                gradient, operand = f"the gradient of `{case.operand_names[name]}`", case.operand_names[moved]
+                if not _follows(oracle, earlier, name, moved):
+                    what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
+                    remedy = f"use `{operand}` in the backward too, as the reference's derivative does"
+                    return on_another_draw(diagnose("grad_wrong", what, where=f"variant {case.name}", remedy=remedy))
                 what = (
-                    f"after forward A and forward B, the gradient of `{case.operand_names[name]}` for B is that for an "
-                    f"earlier `{case.operand_names[moved]}`: a change of it has no effect"
+                    f"after forward A and forward B, {gradient} for B is that for an earlier `{operand}`: a change of "
+                    "it has no effect"
                 )
                 remedy = "keep what backward needs with ctx.save_for_backward in every forward"
                 return diagnose("stale_saved_state", what, remedy=remedy)
     return None
+
+
+def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
+    """Whether the right gradient changes with an operand."""
+    expected, due = case.gradients[name], known_mistakes.gradients(oracle, _moved(case, moved), "none").get(name)
+    return bool(expected and due and _change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
 
 
 def _moved(case: Case, name: str) -> Case:

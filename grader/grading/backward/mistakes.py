@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import torch
 
 from grader.grading.backward.experiments.grad_outputs import alike
-from grader.grading.backward.vjp import Product, ask, product
+from grader.grading.backward.vjp import Product, ask, gradients_of, product
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.expected import Expected
@@ -16,7 +17,7 @@ from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.patterns.rounded import confirmed_roundings
 from grader.verdict.models import Diagnosis
 
 LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (
@@ -90,9 +91,10 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     return []
 
 
-def rounded_gradients(oracle: Oracle, case: Case, actual: Product | None) -> list[Diagnosis]:
+def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: Product | None) -> list[Diagnosis]:
     """`low_precision` for gradients whose errors pass the tolerance, and follow those of a rounding."""
-    found = rounding_patterns(oracle, case, "gradients", actual.gradients) if actual is not None else {}
+    again = partial(gradients_of, candidate)
+    found = confirmed_roundings(oracle, case, "gradients", actual.gradients, again) if actual is not None else {}
     if not found:
         return []
     operands = [case.operand_names[name] for name in found]
@@ -126,6 +128,8 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
         return []  # ones are exact in any type
     if not any(name in expected and _is_not_noise(expected[name]) for name in wrong):
         return []  # behind a norm, the gradient of a sum is 0 whatever the backward does
+    if _leaves_an_output_out(oracle, case, actual, wrong):
+        return []  # that of ones may be 0 there, as for probabilities, which sum to 1
     for_ones = product(candidate, case, result)
     for name, gradient in for_ones.gradients.items():
         if case.gradients[name] is None and gradient is not None and bool(gradient.any()):
@@ -147,6 +151,22 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
             remedy="multiply by each element of grad_output, not by its mean or its first element",
         )
     ]
+
+
+def _leaves_an_output_out(oracle: Oracle, case: Case, actual: Product, wrong: Sequence[str]) -> bool:
+    """Whether these gradients would be right if one output's grad_output were zero."""
+    given = case.cotangents
+    for left_out in given if len(given) > 1 else ():
+        others = {name: value * (name != left_out) for name, value in given.items()}
+        due = known_mistakes.gradients(oracle, case, "none", others)
+        checks = [
+            name in due and value is not None and tolerance.check(due[name], value).status == "passed"
+            for name in wrong
+            for value in [actual.gradients[name]]
+        ]
+        if checks and all(checks):
+            return True
+    return False
 
 
 def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:

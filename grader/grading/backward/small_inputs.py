@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
 from grader.grading.backward.vjp import ask, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.expected import Expected
+from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
@@ -63,17 +62,12 @@ def _small(oracle: Oracle, case: Case) -> Case | None:
 
 
 def _tolerant(found: Mapping[str, Expected], usual: Mapping[str, Expected | None], name: str) -> Expected | None:
-    """The gradient with room for another algorithm; None if it is not finite, or noise in either case."""
+    """The gradient with room for another algorithm in every rule; None if it is not finite, or noise in either case."""
     expected, drawn = found.get(name), usual[name]
     if expected is None or drawn is None or not bool(expected.reference64.isfinite().all()):
         return None
-    slack = room(max(expected.norm, expected.error_l2))
-    return replace(
-        expected,
-        error_l2=expected.error_l2 + slack,
-        error_max=expected.error_max + slack / math.sqrt(max(expected.reference64.numel(), 1)),
-        reduction_length=drawn.reduction_length,
-    )
+    digits_lost = (tolerance.BASELINE_FACTOR_L2 * room(1.0) / EPSILON) ** 2
+    return replace(expected, reduction_length=drawn.reduction_length + digits_lost)
 
 
 def _judge(candidate: Candidate, case: Case) -> Diagnosis | None:

@@ -12,7 +12,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
-from grader.grading.compare.blocks import LARGE_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case
 
 MAX_SHARED_GRADIENTS = 1024
@@ -64,7 +64,7 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
     case.
     """
     nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > LARGE_BYTES or sum(len(part.case.wrt) for part in parts) > MAX_SHARED_GRADIENTS:
+    if nbytes > CHECK_BYTES or sum(len(part.case.wrt) for part in parts) > MAX_SHARED_GRADIENTS:
         for turn, part in enumerate(parts):
             job = candidate.script(part.case)
             part.add(job, str(turn))
@@ -181,3 +181,9 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
 
 def _bytes_of_one(case: Case) -> int:
     return sum(value.nbytes for value in (*case.cotangents.values(), *map(case.operand, case.wrt)))
+
+
+def gradients_of(candidate: Candidate, case: Case) -> Mapping[str, torch.Tensor | None]:
+    """The gradients of one plain product of another draw; None where it has none. Raises Stopped."""
+    result = candidate.attempt(ask(candidate, case), "backward", "backward of another draw")
+    return {} if result.failure is not None else product(candidate, case, result).gradients

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -34,6 +34,13 @@ class Matching:
     def unsure(self) -> bool:
         """Whether values may show pairs that names do not."""
         return bool(self.guessed) or bool(self.missing and self.extra)
+
+    def without(self, names: Collection[str]) -> Matching:
+        """The same if the candidate did not have these of the reference's tensors."""
+        left = {name: place for name, place in self.places.items() if name not in names}
+        gone = tuple(name for name in self.places if name not in left)
+        extra = tuple(self.places[name].name for name in gone)
+        return replace(self, places=left, missing=self.missing + gone, extra=self.extra + extra)
 
     def values(self, state: Mapping[str, torch.Tensor], only: Collection[str] | None = None) -> dict[str, torch.Tensor]:
         """The candidate's tensors that hold these values, or those of them that hold any of `only`."""

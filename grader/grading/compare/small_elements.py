@@ -36,7 +36,8 @@ def wrong(
     """A text on wrong elements of at most the size `small`, if any.
 
     In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
-    of the spread, which is asked for only if the former does not suffice.
+    of the spread, which is asked for only if the former does not suffice. Nothing is said where that is as much as the
+    elements: they are noise in float32, as a gradient that is 0 but for rounding.
     """
     size = reference64.abs()
     chosen = (size <= small) & (size > LEAST)
@@ -46,8 +47,8 @@ def wrong(
         within = decades == decade
         off, whole = norm(errors[within]), norm(size[within])
         if off > share * whole:
-            allowed = spread().to(errors.device)[chosen.to(errors.device)][within]
-            if off > share * whole + nonsmooth.FACTOR * norm(allowed):
+            allowed = nonsmooth.FACTOR * norm(spread().to(errors.device)[chosen.to(errors.device)][within])
+            if allowed < whole and off > share * whole + allowed:
                 least, most = number(10**decade), number(10 ** (decade + 1))
                 error = f"relative error of {relative(off, whole):.2g}"
                 return (

@@ -15,13 +15,14 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import ERROR, judge_other_inputs
+from grader.grading.forward.one_forward import outputs_of
 from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, usual_remedy
 from grader.grading.patterns import find_output_pattern
 from grader.grading.patterns.pattern import Pattern
-from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.patterns.rounded import confirmed_roundings
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -133,7 +134,11 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
 
 
 def _rounded_inside(output: Mismatch) -> Diagnosis | None:
-    found = rounding_patterns(output.oracle, output.case, "outputs", {output.name: output.sealed})
+    def again(other: Case) -> dict[str, torch.Tensor | None]:
+        return outputs_of(output.candidate, other, "forward of another draw")
+
+    sealed = {output.name: output.sealed}
+    found = confirmed_roundings(output.oracle, output.case, "outputs", sealed, again)
     return next((_of_pattern(output, pattern) for pattern in found.values()), None)
 
 

@@ -18,13 +18,14 @@ from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, 
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
+from grader.grading.forward.one_forward import outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, fold, stage_status
-from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
@@ -130,7 +131,8 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
     actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
-    for name, pattern in rounding_patterns(oracle, case, "outputs", actual).items():
+    again = partial(outputs_of, candidate, doing="forward of another draw")
+    for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, again).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
         where = f"variant {case.name}"
         return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=where, remedy=pattern.remedy)
@@ -164,9 +166,12 @@ def _judge_buffers(
     where = f"variant {case.name}"
     stale = differ(checks)
     if stale is not None:
+        wrong = [check.name for check in checks if check.status == "failed"]
+        if questions.only_count(oracle, case, wrong):
+            candidate.leave_out(wrong)
+            return _judge_buffers(candidate, oracle, case, result)
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
-        wrong = [check.name for check in checks if check.status == "failed"]
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]

@@ -14,7 +14,11 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
+<<<<<<< HEAD
+from grader.grading.forward.one_forward import one_forward
+=======
 from grader.grading.forward.parameter_range import is_right
+>>>>>>> house
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
@@ -68,7 +72,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     for index, turn in enumerate(turns):
         for name in turn.case.outputs:
             if _check(turns, index, name, result).status == "failed":
-                return _cause(candidate, oracle, turns, index, name, result, moved)
+                return _cause(candidate, oracle, turns, index, name, result)
     return None
 
 
@@ -96,7 +100,6 @@ def _cause(
     index: int,
     name: str,
     result: JobResult,
-    moved: Case,
 ) -> Diagnosis:
     """The cause of a turn's wrong output: a race, a wrong forward, or a result of an earlier call."""
     turn, case, edited = turns[index], turns[0].case, turns[1].case
@@ -108,7 +111,7 @@ def _cause(
             return raced
     if _check(turns, index, name, _run(candidate, turns)).status != "failed":
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
-    if turn.case in (edited, moved) and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
+    if turn.case is not case and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
         # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
         if not _is_right_at_first(candidate, turn.case, name) and _is_right_at_first(candidate, case, name):
             wrong = explain(candidate, oracle, turn.case, check, sealed)
@@ -160,7 +163,12 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
     """Whether the output is right in the first forward of a newly constructed model. Raises Stopped."""
     candidate.forget(everything=True)
+<<<<<<< HEAD
+    result = one_forward(candidate, case, "forward of a newly constructed model")
+    return check_output(case, result, f"output:a:{name}", name).status == "passed"
+=======
     return is_right(candidate, case, name, "forward of a newly constructed model")
+>>>>>>> house
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:

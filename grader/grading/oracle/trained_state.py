@@ -93,10 +93,12 @@ def first_training(
 def positive(state: State, before: State, names: frozenset[str]) -> dict[str, torch.Tensor]:
     """The state with the constructor's signs for the named parameters.
 
-    An element that is 0 there keeps its sign.
+    An element that is 0 there, and a complex tensor, keep theirs.
     """
     return {
-        name: torch.where(before[name] == 0, value, value.abs() * before[name].sign()) if name in names else value
+        name: torch.where(before[name] == 0, value, value.abs() * before[name].sign())
+        if name in names and not value.is_complex()
+        else value
         for name, value in state.items()
     }
 

@@ -57,12 +57,13 @@ def overwritten(subject: Subject) -> Pattern | None:
     """Each wrong element is one element of grad_output, where the reference adds several up."""
     chosen, due = subject.actual[subject.wrong], subject.right[subject.wrong]
     lacking = (due - chosen)[chosen != 0].float()
-    chosen = chosen[chosen != 0].float()
+    placed, chosen = subject.wrong & (subject.actual != 0), chosen[chosen != 0].float()
     if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()) or not bool(due.all()):
         return None
     for grad in subject.grad_outputs:
-        if tuple(grad.value.shape) == subject.shape and subject.explained(subject.actual - grad.value):
-            return None  # nothing was overwritten: it is that grad_output
+        own = grad.value[placed] if tuple(grad.value.shape) == subject.shape else None
+        if own is not None and subject.explained(subject.actual[placed] - own, subject.error[placed]):
+            return None  # nothing was overwritten: it is that grad_output, at the same positions
         if grad.value.numel() > 1 and bool(torch.isin(chosen, grad.value.float()).all()):
             others = (of for of in subject.grad_outputs if of is not grad)
             other = next((of for of in others if bool(torch.isin(lacking, of.value.float()).all())), None)

@@ -113,7 +113,7 @@ def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
         if name.startswith("input["):
             continue
         value = case.state[name]
-        yield name, "replaced by ones", f"multiply by `{name}`", torch.ones_like(value)
+        yield name, "replaced by ones", f"use `{name}` wherever the reference does", torch.ones_like(value)
         if value.dim() < 2:
             continue
         if value.shape[-1] == value.shape[-2]:

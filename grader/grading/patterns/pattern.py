@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
@@ -51,6 +52,17 @@ class Known:
     """In float64, on the CPU."""
 
 
+class Region(NamedTuple):
+    """Elements that may share a mistake."""
+
+    text: str
+    inside: torch.Tensor
+    remedy: str
+    """For what is wrong there in no particular way."""
+    by_index: bool = True
+    """Chosen by their indices, not by the values of another tensor."""
+
+
 class Subject:
     """A wrong tensor beside the right one, and the known tensors around it; all in float64 on the CPU."""
 
@@ -84,6 +96,11 @@ class Subject:
         rms = norm(self.right) / math.sqrt(max(self.right.numel(), 1))
         slope = ELEMENT_TOLERANCE + self._rounding
         return self.error.abs() > tolerance.BASELINE_FACTOR_MAX * self.expected.error_max + slope * (size + rms)
+
+    @cached_property
+    def telling(self) -> torch.Tensor:
+        """A mask of the elements that are not 0 on both sides, as most are behind a ReLU."""
+        return (self.actual != 0) | (self.right != 0)
 
     @property
     def _rounding(self) -> float:

@@ -5,24 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.pattern import FREE, Known, Pattern, Subject, number
-
-
-class Region(NamedTuple):
-    """Elements that may share a mistake."""
-
-    text: str
-    inside: torch.Tensor
-    remedy: str
-    """For what is wrong there in no particular way."""
-    by_index: bool = True
-    """Chosen by their indices, not by the values of another tensor."""
+from grader.grading.patterns.limits import by_row_value, by_value
+from grader.grading.patterns.pattern import FREE, Known, Pattern, Region, Subject, number
 
 
 def region(subject: Subject) -> Pattern | None:
@@ -41,12 +30,12 @@ def vague_region(subject: Subject) -> Pattern | None:
 def _scattered(subject: Subject) -> Pattern | None:
     """Indices that hold all wrong elements, some in each dimension that tells anything."""
     wrong, hit = subject.wrong, _hit(subject.wrong)
-    count, elements = int(wrong.sum()), wrong.numel()
+    count, elements = int(wrong.sum()), int(subject.telling.sum())
     if not 0 < count < elements or not wrong.dim():
         return None
     share = -math.log1p(-count / elements)
     for dim, of in enumerate(hit):
-        right = (len(of) - int(of.sum())) * elements // len(of)
+        right = int(subject.telling.movedim(dim, 0)[~of].sum())
         # Elsewhere, all would be right by chance with the probability e^(-share * right).
         if share * right < 2 * FREE or not _regular(of, of.sum() * FREE <= count):
             hit[dim] = torch.ones_like(of)
@@ -54,6 +43,9 @@ def _scattered(subject: Subject) -> Pattern | None:
     if not places:
         return None
     size = math.prod(int(of.sum()) for of in hit)
+    error = subject.error.abs()
+    if float(error[~_mask(hit, subject.shape)].max()) > 0.1 * float(error[wrong].median()):
+        return None  # a smaller error, as of elements with fewer terms, and not none
     text = f"is wrong at {' and '.join(places)} only, in {count} of {size} elements there"
     return Pattern(text, _box_remedy(hit), vague=True)
 
@@ -63,10 +55,10 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
     count, elements = int(wrong.sum()), wrong.numel()
     if not 0 < count < elements or not wrong.dim():
         return None
-    either = _telling(subject)
+    either = subject.telling
     for text, inside, remedy, by_index in _regions(subject):
         size = int((inside & either).sum())
-        if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool(inside.all()):
+        if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool((inside | ~either).all()):
             continue
         if plain and not by_index and _nearly(size, elements):
             continue  # some value is the smallest, and the rest may be right by chance
@@ -74,11 +66,6 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
         if better or plain:
             return Pattern(f"is {state} {text}, and right elsewhere", better or remedy, vague=not better)
     return None
-
-
-def _telling(subject: Subject) -> torch.Tensor:
-    """Where not both sides are 0, as most elements are behind a ReLU."""
-    return (subject.actual != 0) | (subject.right != 0)
 
 
 def _nearly(count: int, of: int) -> bool:
@@ -89,9 +76,10 @@ def _nearly(count: int, of: int) -> bool:
 def _regions(subject: Subject) -> Iterator[Region]:
     """Candidates, the plainest first."""
     yield from _named_by_index(subject)
+    yield from by_row_value(subject)
     yield from _box(subject)
     yield from _outside_box(subject)
-    yield from _values(subject)
+    yield from by_value(subject)
 
 
 def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
@@ -163,43 +151,6 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
         text = f"in all but the centre along {dims}" if centre else f"on the border along {dims}, {width}"
         yield Region(text, inside, "check how padding enters: the elements that no padding touches are right")
         return
-
-
-def _values(subject: Subject) -> Iterator[Region]:
-    """The region where a known tensor of this shape is below or above a limit, in value or in size."""
-    wrong, right = subject.wrong, ~subject.wrong & _telling(subject)
-    if int(wrong.sum()) < FREE or int(right.sum()) < FREE:
-        return
-    for known in _with_differences(list(subject.like())):
-        for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
-            for sign, relation in ((1.0, ">"), (-1.0, "<")):
-                edge = float((sign * value)[wrong].min())
-                inside = sign * value >= edge
-                outside = right & ~inside
-                if int(outside.sum()) < FREE:
-                    continue
-                limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
-                at = f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}"
-                yield Region(f"where {at}", inside, f"check the branch for {at}", by_index=False)
-
-
-def _with_differences(like: Sequence[Known]) -> Iterator[Known]:
-    """Known tensors, then the differences of two, on which a loss depends."""
-    yield from like
-    for one, other in itertools.islice(itertools.combinations(like, 2), MAX_LISTED):
-        yield Known(f"{one.name} - {other.name}", one.value - other.value)
-
-
-def _between(below: float, above: float) -> float:
-    """The number with the fewest digits in (below, above]."""
-    if below <= 0 <= above:
-        return 0.0
-    for digits in range(-6, 12):
-        step = 10.0**-digits
-        found = math.ceil(below / step + 1e-9) * step
-        if below < found <= above:
-            return found
-    return above
 
 
 def _named_by_index(subject: Subject) -> Iterator[Region]:

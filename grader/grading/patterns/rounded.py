@@ -7,7 +7,7 @@ signs and sizes still follow those of the reference with the same rounding, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import Format, Rounded, roundings
 from grader.grading.patterns.pattern import CORRELATION, FREE, MAX_ELEMENTS, Pattern, Subject, factor, norm, number
@@ -38,9 +39,30 @@ class _Suspect(NamedTuple):
     error: torch.Tensor
 
 
-def rounding_patterns(
-    oracle: Oracle, case: Case, table: Table, actual: Mapping[str, torch.Tensor | None]
+Tensors = Mapping[str, torch.Tensor | None]
+
+
+def confirmed_roundings(
+    oracle: Oracle, case: Case, table: Table, actual: Tensors, again: Callable[[Case], Tensors]
 ) -> dict[str, Pattern]:
+    """The `rounding_patterns`; those of few elements, as fit by chance, only if found in another draw too.
+
+    `again` returns the tensors for another case.
+    """
+    found = rounding_patterns(oracle, case, table, actual)
+    few = {name for name in found if (value := actual[name]) is not None and value.numel() < MIN_ELEMENTS}
+    if not few or oracle.is_slow(case):
+        return found
+    confirmed: set[str] = set()
+    for draw in range(OTHER_DRAWS + 1):
+        other = oracle.case(case.variant, training=case.training, draw=draw)
+        if other.seed != case.seed and confirmed != few:
+            values = again(other)
+            confirmed |= set(rounding_patterns(oracle, other, table, {name: values.get(name) for name in few}))
+    return {name: pattern for name, pattern in found.items() if name not in few - confirmed}
+
+
+def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors) -> dict[str, Pattern]:
     """The patterns by name of tensors whose errors follow a rounding, each by that which it follows most."""
     suspects = {
         name: suspect
@@ -55,7 +77,7 @@ def rounding_patterns(
             continue
         for rounded in roundings(oracle, case, table, to):
             for name, suspect in suspects.items():
-                alike = _alike(suspect, name, rounded)
+                alike = _alike(suspect, name, rounded) if _of_its_size(suspect, to) else 0.0
                 if alike > found.get(name, (0.0,))[0]:
                     found[name] = alike, _pattern(suspect, kind, rounded, alike)
     return {name: pattern for name, (_, pattern) in found.items()}
@@ -70,6 +92,11 @@ def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None
     if not math.isfinite(size) or size <= tolerance.BASELINE_FACTOR_L2 * expected.error_l2:
         return None
     return _Suspect(expected, right, error)
+
+
+def _of_its_size(suspect: _Suspect, to: Format) -> bool:
+    """Whether the error is at most 16 roundings of the result. One that moves a non-smooth point makes larger ones."""
+    return norm(suspect.error) <= 16 * 2.0**-to.bits * norm(suspect.right)
 
 
 def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:

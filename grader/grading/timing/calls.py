@@ -6,7 +6,6 @@ On a CPU each part of a call is a job. On a GPU each part is put on the referee'
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.executor.gpu_timeline import Start
+from grader.executor.quiet_memory import quiet_memory
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case
@@ -87,8 +87,6 @@ class Caller:
         self._device = oracle.device
         self._backend = backend(oracle.device)
         self._flush_bytes = self._backend.flush_bytes()
-        self._unused_bytes = self._backend.unused_bytes()
-        """Of the device's memory, when it was last looked at."""
         self._threads = ThreadPoolExecutor(len(sides))
         self._renewals: list[Future[None]] = []
         if self._backend.timeline:  # else, each sample begins by freeing
@@ -118,7 +116,7 @@ class Caller:
         Raises NotQueued if a call should have been queued and could not be, and Stopped if the candidate fails.
         """
         if self._backend.timeline:
-            self._await_cleared()
+            quiet_memory().wait()
         return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in draws.items()}
 
     def _calls(self, index: int, phase: Phase, draws: Sequence[Draw], start: Start) -> list[Call]:
@@ -126,12 +124,6 @@ class Caller:
             return [self._on_gpu(index, phase, draw, start) for draw in draws]
         self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
         return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
-
-    def _await_cleared(self) -> None:
-        """Wait until the driver has overwritten the memory that any process gave back since the last look."""
-        unused = self._backend.unused_bytes()
-        time.sleep(p.clearing_seconds(unused - self._unused_bytes))
-        self._unused_bytes = unused
 
     def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
         """Make a call. `clear` frees the last call's results in the referee's interval, on both sides."""

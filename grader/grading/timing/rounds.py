@@ -46,7 +46,7 @@ class Plan:
 
 
 QUICK = Plan(
-    min_rounds=MIN_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03, short_ms=0.01
+    min_rounds=FEWEST_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03, short_ms=0.01
 )
 """The plan of a grading with `quick`. A choice: the rounds take about as long as the checks before them."""
 

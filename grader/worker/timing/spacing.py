@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from grader.protocol import clearing_seconds
 from grader.worker.memory import give_back_memory
 
 ROUNDING_BYTES = 32 << 20
@@ -26,15 +24,15 @@ class Spacers:
 
     _blocks: list[torch.Tensor] = field(default_factory=list)
     _segments: list[int] = field(default_factory=list)
-    """On a GPU: the sizes in bytes of what a sample's calls allocated and freed, of the largest so far."""
+    """On a GPU: the sizes in bytes of the allocator's free blocks after a sample's calls, of the largest so far."""
 
     def renew(self, sizes: Sequence[int], device: torch.device) -> None:
         """Replace the blocks by new ones of these sizes in bytes; a GPU must be idle and maps new pages."""
-        freed = self._note_freed() if device.type == "cuda" else 0
+        if device.type == "cuda":
+            self._note_freed()
         self._blocks.clear()
         if device.type == "cuda":
             give_back_memory(device, 0, host=False)
-            time.sleep(clearing_seconds(freed))
         self._blocks += [_bytes(size, device) for size in sizes]
         # So that a queued call finds its pages mapped and in the GPU's tables, small tensors' included.
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -48,14 +46,15 @@ class Spacers:
             self._note_freed()
         self._blocks.clear()
 
-    def _note_freed(self) -> int:
-        """Bytes that the allocator holds for nobody; the most of them are what a sample's calls take."""
+    def _note_freed(self) -> None:
+        """Note what the allocator holds for nobody; the most of it is what a sample's calls take."""
         freed = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         if not self._segments or freed > sum(self._segments) + ROUNDING_BYTES:
             segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
-            sizes = sorted((int(of["total_size"]) for of in segments if not of["allocated_size"]), reverse=True)
+            # Those in segments of a model's tensors too: a spacer may take their place.
+            blocks = [int(of["size"]) for segment in segments for of in segment["blocks"] if of["state"] == "inactive"]
+            sizes = sorted((size for size in blocks if 2 * size >= SMALL_SEGMENT), reverse=True)
             self._segments = [part for size in sizes for part in _requests(size)]
-        return freed
 
 
 def _requests(segment: int) -> list[int]:

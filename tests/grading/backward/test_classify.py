@@ -236,10 +236,10 @@ def test_of_several_wrong_gradients_the_first_is_described_in_full():
 def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkeypatch):
     example = Example(1, 6, 5, 4, 1.0, torch.tanh)
     monkeypatch.setattr(describer, "find_pattern", lambda *_: None)
-    monkeypatch.setattr(describer, "rounding_patterns", lambda *_, **__: {})
+    monkeypatch.setattr(describer, "confirmed_roundings", lambda *_, **__: {})
     wrong = {"bias": example.eager["bias"] + torch.randn(example.eager["bias"].shape)}
     product = Product({**example.reordered(), **wrong}, {})
-    faults = with_patterns(None, example.case(), faults_of(example, wrong), product)
+    faults = with_patterns(None, None, example.case(), faults_of(example, wrong), product)
     [diagnosis] = describe(faults, "small")
     assert "gradients of `x` and `weight` are right: look in the steps that they do not need" in diagnosis.message
 

@@ -64,7 +64,7 @@ def jobs(candidate, monkeypatch):
 def test_each_is_what_it_would_be_alone(asked, monkeypatch, light):
     candidate, case = asked
     if not light:
-        monkeypatch.setattr(vjp, "LARGE_BYTES", 0)
+        monkeypatch.setattr(vjp, "CHECK_BYTES", 0)
     (g,) = case.cotangents.values()
     hows = [{"cotangents": dict.fromkeys(case.cotangents, factor * g)} for factor in (1.0, 0.0, 2.0)]
     hows.append({"frozen": ("weight",)})
@@ -79,7 +79,7 @@ def test_each_is_what_it_would_be_alone(asked, monkeypatch, light):
     assert found[3]["weight"] is None
 
 
-@pytest.mark.parametrize("limit", [None, "LARGE_BYTES", "MAX_SHARED_GRADIENTS"])
+@pytest.mark.parametrize("limit", [None, "CHECK_BYTES", "MAX_SHARED_GRADIENTS"])
 def test_parts_before_one_that_raises_are_answered_and_none_after_it(asked, monkeypatch, limit):
     candidate, case = asked
     if limit is not None:

@@ -227,3 +227,34 @@ def test_what_lacks_another_outputs_gradient_is_not_called_overwritten(wrong, te
     case = SimpleNamespace(cotangents=given, inputs=(), state={}, outputs={}, gradients={}, operand_names={})
     expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-9, 1e-9, 1.0)
     assert overwritten(Subject(case, actual, expected, "x", [])).text == text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_where_an_index_exceeds_a_limit(seed):
+    example = Example(seed)
+    example.target = torch.arange(ROWS).roll(seed) % 6
+    actual = torch.where(example.target[:, None] >= 4, example.right + example.x, example.right)
+    found = example.found(actual, searches=[vague_region])
+    assert found == "is wrong in the rows where `target` >= 4, and right elsewhere"
+
+
+def test_zeros_of_both_sides_are_no_region():
+    example = Example(0)
+    right = torch.where(torch.arange(ROWS)[:, None] == 0, 0.0, example.right)
+    assert example.found(right * (1 + example.x), right, searches=[vague_region]) is None
+
+
+def test_smaller_errors_elsewhere_are_no_region():
+    example = Example(0)
+    inner = (torch.arange(ROWS) > 0) & (torch.arange(ROWS) < ROWS - 1)
+    error = 1.2e-5 * (1 + torch.rand(ROWS, COLUMNS)) * torch.where(inner, 1.0, 0.4)[:, None]
+    assert example.found(example.right + error, searches=[vague_region]) is None
+    large = torch.where(inner[:, None], 1e5 * error, error)
+    assert example.found(example.right + large * (torch.rand(ROWS, COLUMNS) < 0.8), searches=[vague_region]) is not None
+
+
+def test_a_masked_grad_output_is_not_called_overwritten():
+    example = Example(0)
+    mask = example.x > 0
+    right = torch.where(mask, example.g * torch.where(torch.arange(COLUMNS) == 3, 1.0, example.scale + 1), 0.0)
+    assert example.found(torch.where(mask, example.g, 0.0), right, searches=[overwritten]) is None

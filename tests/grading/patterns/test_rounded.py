@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu, linear
 
-from grader.grading.patterns.rounded import rounding_patterns
+from grader.grading.patterns import rounded
+from grader.grading.patterns.rounded import MIN_ELEMENTS, rounding_patterns
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
 from tests.expected import problem
@@ -77,3 +78,28 @@ def test_float32_in_another_order_follows_no_rounding(oracle, draw):
     assert not rounding_patterns(oracle, case, "outputs", {"output": gelu(z) * state["scale"]})
     noisy = gradients(case, of_input=lambda x: x * (1 + 2.0**-22 * torch.randn_like(x)))
     assert not rounding_patterns(oracle, case, "gradients", noisy)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_rounding_of_few_elements_is_found_again_in_another_draw(oracle, monkeypatch, again):
+    case, asked = oracle.case("full"), []
+    few = {"output": torch.zeros(MIN_ELEMENTS - 1)}
+
+    def found(_oracle, other, _table, actual):
+        return {"output": "pattern"} if actual is few or again else {}
+
+    def outputs_of(other):
+        asked.append(other.seed)
+        return {"output": torch.zeros(MIN_ELEMENTS - 1)}
+
+    monkeypatch.setattr(rounded, "rounding_patterns", found)
+    assert bool(rounded.confirmed_roundings(oracle, case, "outputs", few, outputs_of)) == again
+    assert asked
+    assert case.seed not in asked
+
+
+def test_moved_non_smooth_points_are_no_rounding(oracle):
+    case = oracle.case("full")
+    actual = gradients(case, of_gradient=lambda value: value * (1 + 0.2 * torch.randn_like(value)))
+    suspect = rounded._suspect(case.gradients["linear.weight"], actual["linear.weight"])
+    assert not any(rounded._of_its_size(suspect, to) for to in rounded.FORMATS.values())

@@ -42,7 +42,9 @@ class Model(nn.Module):
         self.scales = nn.ParameterList(nn.Parameter(torch.randn(1)) for _ in range(count))
 
     def forward(self, x):
-        return x * torch.cat(list(self.scales)).mean()
+        for scale in self.scales:
+            x = x + scale
+        return x
 
 
 def get_inputs():
@@ -84,8 +86,8 @@ def test_one_that_waits_for_the_device_is_let_in_and_both_sides_are_timed_with_t
     assert 0.01 < verdict.timing.forward.reference_ms < RELEASE_SECONDS * 1e3 / 100, "launches, and not the wait"
 
 
-def test_more_tensors_than_a_gpu_takes_launches_hold_nobody_up(grader):
-    """Neither side can queue its copies behind a gate: the referee's go as one, the workers are let in."""
+def test_more_launches_than_a_gpu_queues_hold_nobody_up(grader):
+    """Neither side can queue its call behind a gate: the workers are let in."""
     problem = Problem(id="many_scales", path=Path("many_scales.py"), source=MANY)
     source = MANY.replace("class Model(", "class ModelNew(")
     submission = Submission(author="ann", problem_id=problem.id, path="it.py", source=source)

@@ -10,6 +10,7 @@ from grader.grading.backward.experiments.accumulation import carried_over
 from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
 from grader.grading.backward.vjp import ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
+from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import same_bits
 from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.grading.random.seeded import check_gradients
@@ -84,6 +85,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     first: dict[str, torch.Tensor | None] = {}
     differing: tuple[str, float, int] | None = None
     wrong: dict[int, str | None] = {}
+    unlike = False
     parts = [one_product(candidate, case)] * REPEATS
     for turn, answer in enumerate(attempt_each(candidate, parts, "repeating the backward"), 1):
         if answer.result.failure is not None:
@@ -93,13 +95,16 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         wrong[turn] = first_wrong(candidate, case, answer.result, key=answer.key)
         for name, gradient in gradients.items():
             before = first[name]
-            if differing is None and gradient is not None and before is not None and not same_bits(gradient, before):
-                differing = case.operand_names[name], float((gradient - before).abs().max()), turn
+            if gradient is None or before is None or same_bits(gradient, before):
+                continue
+            differing = differing or (case.operand_names[name], float((gradient - before).abs().max()), turn)
+            expected, middle = case.gradients[name], (before + gradient) / 2  # within the tolerance of two right ones
+            unlike |= expected is not None and tolerance.check(expected.around(before), middle).status == "failed"
     if differing is None:
         return None
     operand, distance, turn = differing
     raced = next((operand for operand in wrong.values() if operand is not None), None)
-    if raced is not None and None in wrong.values():
+    if raced is not None and (unlike or None in wrong.values()):
         count = sum(operand is not None for operand in wrong.values())
         what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"

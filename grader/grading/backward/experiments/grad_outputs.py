@@ -120,9 +120,13 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
 
 
 def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case, name: str) -> bool:
-    """Whether what is left for zeros is unlike that for hardly more, so that it is no part of the gradient."""
+    """Whether what is left for zeros is unlike that for hardly more, so that it is no part of the gradient.
+
+    That for hardly more must be wrong too: a backward may treat zeros alone as something else.
+    """
     other = None if answer.result.failure else product(candidate, case, *answer).gradients[name]
-    if other is None:
+    factor, skip = 2.0 ** -EXPONENTS[0], tuple(set(case.gradients) - {name})
+    if other is None or not first_wrong(candidate, case, answer.result, key=answer.key, skip=skip, factor=factor):
         return False
     norm = torch.linalg.vector_norm
     return not float(norm(reals(other) - reals(left))) <= REDUCED_PRECISION * float(norm(reals(left)))

@@ -1,0 +1,64 @@
+"""Regions where a known tensor is below or above a limit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from grader.grading.outcome import MAX_LISTED
+from grader.grading.patterns.pattern import FREE, Known, Region, Subject, number
+
+
+def by_value(subject: Subject) -> Iterator[Region]:
+    """The region where a known tensor of this shape is below or above a limit, in value or in size."""
+    for known in _with_differences(list(subject.like())):
+        for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
+            for at, inside in _limits(name, value, subject.wrong, subject.telling):
+                yield Region(f"where {at}", inside, f"check the branch for {at}", by_index=False)
+
+
+def by_row_value(subject: Subject) -> Iterator[Region]:
+    """The rows where a known tensor with one number for each of them is below or above a limit."""
+    for known in (*subject.tensors, *subject.indices):
+        dims, value = known.value.dim(), known.value.double()
+        if not 0 < dims < len(subject.shape) or tuple(value.shape) != subject.shape[:dims]:
+            continue
+        wrong, telling = (of.flatten(dims).any(-1) for of in (subject.wrong, subject.telling))
+        for at, rows in _limits(known.name, value, wrong, telling):
+            inside = rows.view(*rows.shape, *[1] * (len(subject.shape) - dims)).expand(subject.shape)
+            yield Region(f"in the rows where {at}", inside, f"check the branch for {at}", by_index=False)
+
+
+def _limits(
+    name: str, value: torch.Tensor, wrong: torch.Tensor, telling: torch.Tensor
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The limits that part all wrong elements from right ones: in words, and the side of the wrong ones."""
+    for sign, relation in ((1.0, ">"), (-1.0, "<")):
+        edge = float((sign * value)[wrong].min())
+        inside = sign * value >= edge
+        outside = telling & ~inside
+        if min(int(wrong.sum()), int(outside.sum())) >= FREE:
+            limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
+            yield f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}", inside
+
+
+def _with_differences(like: Sequence[Known]) -> Iterator[Known]:
+    """Known tensors, then the differences of two, on which a loss depends."""
+    yield from like
+    for one, other in itertools.islice(itertools.combinations(like, 2), MAX_LISTED):
+        yield Known(f"{one.name} - {other.name}", one.value - other.value)
+
+
+def _between(below: float, above: float) -> float:
+    """The number with the fewest digits in (below, above]."""
+    if below <= 0 <= above:
+        return 0.0
+    for digits in range(-6, 12):
+        step = 10.0**-digits
+        found = math.ceil(below / step + 1e-9) * step
+        if below < found <= above:
+            return found
+    return above
