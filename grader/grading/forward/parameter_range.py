@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from grader import protocol as p
-from grader.grading.candidate import MODEL, Candidate, exports, names, output_specs
-from grader.grading.compare.outputs import check_output
-from grader.grading.forward.one_forward import one_forward
+from grader.grading.candidate import Candidate, names
+from grader.grading.forward.one_forward import is_right
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -52,26 +50,8 @@ def right_after_loading(candidate: Candidate, case: Case, output: str) -> bool:
     return right
 
 
-def is_right(candidate: Candidate, case: Case, output: str, doing: str, *, loaded: bool = False) -> bool:
-    """Whether the output is right in one forward; after `load_state_dict` it may fail. Raises Stopped."""
-    job = candidate.script(case)
-    if loaded:
-        job.load_state(MODEL, case.state)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    job.step(p.Drop())
-    result = (candidate.attempt if loaded else candidate.run)(job, "forward", doing)
-    return result.failure is None and check_output(case, result, f"output:a:{output}", output).status == "passed"
-
-
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
     """Whether the candidate's output is the reference's for these parameters."""
     other = replace(case, state=state)
     other = replace(other, outputs=questions.outputs_for(oracle, other, case.inputs))
-<<<<<<< HEAD
-    result = one_forward(candidate, other, "forward with other parameters")
-    return check_output(other, result, f"output:a:{output}", output).status == "passed"
-=======
     return is_right(candidate, other, output, "forward with other parameters")
->>>>>>> house

@@ -14,11 +14,7 @@ from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
-<<<<<<< HEAD
-from grader.grading.forward.one_forward import one_forward
-=======
-from grader.grading.forward.parameter_range import is_right
->>>>>>> house
+from grader.grading.forward.one_forward import is_right
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
@@ -163,12 +159,7 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
     """Whether the output is right in the first forward of a newly constructed model. Raises Stopped."""
     candidate.forget(everything=True)
-<<<<<<< HEAD
-    result = one_forward(candidate, case, "forward of a newly constructed model")
-    return check_output(case, result, f"output:a:{name}", name).status == "passed"
-=======
     return is_right(candidate, case, name, "forward of a newly constructed model")
->>>>>>> house
 
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
