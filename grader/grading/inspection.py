@@ -18,6 +18,7 @@ from grader.grading.backward.vjp import export_gradients, product
 from grader.grading.candidate import MODEL, Candidate, exports, output_specs
 from grader.grading.compare.outputs import check_output
 from grader.grading.compare.tolerance import check
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
@@ -103,9 +104,7 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
 
 def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, int]:
     def ask() -> dict[str, int]:
-        oracle.ready(case)
-        job = JobBuilder(oracle.worker, oracle.device)
-        job.set_state(MODEL, case.state)
+        job = questions.script(oracle, case)
         job.put_inputs("a", case.inputs, requires_grad=backward)
         job.step(_profile_step(job, case, case.wrt if backward else ()))
         job.step(p.Drop())

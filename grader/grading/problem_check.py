@@ -1,4 +1,4 @@
-"""Checks whether a problem can be graded, and can tell a correct submission from one that computes nothing.
+"""Checks whether submissions for a problem can be graded, and whether computing nothing passes.
 
 The reference alone is run, in the sandboxed worker.
 """

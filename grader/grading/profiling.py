@@ -16,6 +16,7 @@ from grader.executor import JobBuilder
 from grader.grading import plan
 from grader.grading.builds import Builds
 from grader.grading.candidate import MODEL
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
@@ -82,9 +83,7 @@ def profile(resources: Resources, builds: Builds, options: GraderOptions, reques
 
 
 def _of_reference(oracle: Oracle, case: Case, tf32: bool) -> p.Surveyed:
-    oracle.ready(case)
-    job = JobBuilder(oracle.worker, oracle.device)
-    job.set_state(MODEL, case.state)
+    job = questions.script(oracle, case)
     _survey(job, oracle.device, case, case.wrt, tf32)
     try:
         surveyed: p.Surveyed = oracle.run(job).of(p.Surveyed)[0]

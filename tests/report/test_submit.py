@@ -210,14 +210,14 @@ def test_without_a_token_one_is_made_and_printed_once(tmp_path):
 def test_a_submission_does_not_hold_the_queue_for_ever(tmp_path):
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "tiny.py").write_text(PROBLEM)
-    arguments = ("--submit", "--problems", str(tmp_path / "problems"), "--limit", "8", "--quick", "--workers", "1")
+    arguments = ("--submit", "--problems", str(tmp_path / "problems"), "--limit", "4", "--quick", "--workers", "1")
     slow = "import time\ntime.sleep(500)\n" + PROBLEM.replace("class Model(", "class ModelNew(")
     with Server(tmp_path / "g.db", *arguments, GRADER_TOKEN=TOKEN, TMPDIR=str(tmp_path)) as server:
         jobs = [sent(server, problem="tiny", source=source) for source in (slow, "x = 1")]
         first, second = (finished(server, job) for job in jobs)
         started = descendants(server.process.pid)
     assert first["state"] == "failed"
-    assert first["message"] == "stopped after 8 s, which is the limit for one grading here"
+    assert first["message"] == "stopped after 4 s, which is the limit for one grading here"
     assert second["state"] in ("done", "failed")
     assert len(started) >= 1
     assert [process for process in started if Path(f"/proc/{process}").exists()] == []

@@ -156,9 +156,7 @@ def element_gradients(
     floats = [i for i, value in enumerate(case.inputs) if is_float(value)]
     if output not in case.cotangents or not floats:
         return [{} for _ in elements]
-    oracle.ready(case)
-    job = JobBuilder(oracle.worker, oracle.device)
-    job.set_state(MODEL, case.state)
+    job = script(oracle, case)
     job.put_inputs("a", case.inputs, requires_grad=True)
     job.step(
         p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs)
@@ -198,9 +196,7 @@ def takes_strided(oracle: Oracle, case: Case) -> bool:
     """Whether the reference gives the same outputs for inputs that are not contiguous."""
 
     def run() -> bool:
-        oracle.ready(case)
-        job = JobBuilder(oracle.worker, oracle.device)
-        job.set_state(MODEL, case.state)
+        job = script(oracle, case)
         job.put_inputs("a", case.inputs, layout="strided")
         job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
         job.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
@@ -221,9 +217,7 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
     """
 
     def run() -> bool:
-        oracle.ready(case)
-        job = JobBuilder(oracle.worker, oracle.device)
-        job.set_state(MODEL, case.state)
+        job = script(oracle, case)
         add_forwards(job, oracle, case)
         result = oracle.run(job, tolerate_failure=True)
         return result.failure is None and all(
@@ -239,9 +233,7 @@ def differentiates_twice(oracle: Oracle, case: Case) -> bool:
     """Whether the reference's gradients can be differentiated again."""
 
     def run() -> bool:
-        oracle.ready(case)
-        job = JobBuilder(oracle.worker, oracle.device)
-        job.set_state(MODEL, case.state)
+        job = script(oracle, case)
         job.put_inputs("a", case.inputs, requires_grad=True)
         job.step(
             p.Forward(
@@ -256,6 +248,14 @@ def differentiates_twice(oracle: Oracle, case: Case) -> bool:
         return result.failure is None and bool(answers[0].double_backward)
 
     return oracle.remember(("differentiates twice", case.variant, case.training), run)
+
+
+def script(oracle: Oracle, case: Case) -> JobBuilder:
+    """A job on the reference's model, with the case's parameters and buffers in place."""
+    oracle.ready(case)
+    job = JobBuilder(oracle.worker, oracle.device)
+    job.set_state(MODEL, case.state)
+    return job
 
 
 def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:

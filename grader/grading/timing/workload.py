@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 
 from grader import protocol as p
-from grader.executor import JobBuilder
 from grader.grading.compare import blocks
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.narrow_types import is_narrow
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
@@ -59,9 +59,7 @@ def work(oracle: Oracle, case: Case) -> p.Counted:
 
 
 def _work(oracle: Oracle, case: Case) -> p.Counted:
-    oracle.ready(case)
-    job = JobBuilder(oracle.worker, oracle.device)
-    job.set_state(MODEL, case.state)
+    job = questions.script(oracle, case)
     job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
     job.step(
         p.Count(
@@ -87,9 +85,7 @@ def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
 
 def _ms_each(oracle: Oracle, case: Case) -> float:
     """Mean milliseconds of one operation of a forward; infinite if operations cannot be counted."""
-    oracle.ready(case)
-    job = JobBuilder(oracle.worker, oracle.device)
-    job.set_state(MODEL, case.state)
+    job = questions.script(oracle, case)
     job.put_inputs("a", case.inputs)
     run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
     job.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that the candidate may hold now
