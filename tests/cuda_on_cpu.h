@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #define __global__
@@ -84,15 +85,16 @@ struct Barrier {
 
 inline Barrier block;
 inline std::vector<Barrier> warps;
-inline std::vector<std::array<float, kWarp>> lanes;
+inline std::vector<std::array<uint64_t, kWarp>> lanes;
 
-inline float exchange(float value, int source) {
-  const size_t warp = current / kWarp;
-  lanes[warp][current % kWarp] = value;
+template <class T>
+T exchange(T value, int source) {
+  const size_t warp = current / kWarp, lane = current % kWarp;
+  std::memcpy(&lanes[warp][lane], &value, sizeof(T));
   warps[warp].wait();
-  const float other = lanes[warp][source < kWarp ? source : current % kWarp];
+  std::memcpy(&value, &lanes[warp][source >= 0 && source < kWarp ? source : lane], sizeof(T));
   warps[warp].wait();
-  return other;
+  return value;
 }
 
 inline void run() {
@@ -148,12 +150,22 @@ void launch(dim3 grid, dim3 threads, Kernel body) {
 }  // namespace emulated
 
 inline void __syncthreads() { emulated::block.wait(); }
-inline float __shfl_xor_sync(unsigned, float value, int mask) {
-  return emulated::exchange(value, int(emulated::current % emulated::kWarp) ^ mask);
+inline void __syncwarp() { emulated::warps[emulated::current / emulated::kWarp].wait(); }
+inline int lane_of_thread() { return int(emulated::current % emulated::kWarp); }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) { return emulated::exchange(value, lane); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) { return emulated::exchange(value, lane_of_thread() ^ mask); }
+template <class T>
+T __shfl_down_sync(unsigned, T value, int distance) { return emulated::exchange(value, lane_of_thread() + distance); }
+template <class T>
+T __shfl_up_sync(unsigned, T value, int distance) { return emulated::exchange(value, lane_of_thread() - distance); }
+inline int __reduce_add_sync(unsigned mask, int value) {
+  for (int distance = 1; distance < emulated::kWarp; distance *= 2) value += __shfl_xor_sync(mask, value, distance);
+  return value;
 }
-inline float __shfl_down_sync(unsigned, float value, int distance) {
-  return emulated::exchange(value, int(emulated::current % emulated::kWarp) + distance);
-}
+inline int atomicAdd(int* at, int value) { return std::exchange(*at, *at + value); }
+inline int atomicSub(int* at, int value) { return std::exchange(*at, *at - value); }
 
 namespace c10::cuda {
 struct CUDAGuard {
@@ -161,24 +173,3 @@ struct CUDAGuard {
 };
 inline int getCurrentCUDAStream() { return 0; }
 }  // namespace c10::cuda
-
-// kernels/host.cuh, for a GPU of three multiprocessors: blocks that take turns have several even of small sizes.
-namespace host {
-
-constexpr int kMultiprocessors = 3;
-
-inline void check(const at::Tensor& tensor, const char* name, const at::Tensor&, at::ScalarType type = at::kFloat) {
-  TORCH_CHECK(tensor.scalar_type() == type, name);
-}
-inline bool starts_on_float4(const at::Tensor& tensor) {
-  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
-}
-inline float2* pairs(const at::Tensor& tensor) { return reinterpret_cast<float2*>(tensor.mutable_data_ptr<float>()); }
-
-template <class Kernel, class... Arguments>
-void launch(Kernel kernel, dim3 blocks, int threads, int64_t shared_floats, Arguments... arguments) {
-  emulated::shared.assign((shared_floats + 3) / 4, {});
-  emulated::launch(blocks, threads, [&] { kernel(arguments...); });
-}
-
-}  // namespace host

@@ -43,10 +43,10 @@ def emulate_cuda():
     load_inline = cpp_extension.load_inline
 
     def load_emulated(name, cpp_sources, cuda_sources, functions, extra_cflags, extra_cuda_cflags):
-        source = re.sub(r"#include <(c10/cuda/.*|cuda_pipeline.h|kernels/host.cuh)>", "", cuda_sources)
+        source = re.sub(r"#include <(c10/cuda/.*|cuda_pipeline.h)>", "", cuda_sources)
         source = re.sub(r"extern __shared__ float4 (\w+)\[\];", r"float4* const \1 = emulated::shared.data();", source)
         source = re.sub(r"([\w:]+(?:<[^;{}<>]*>)?)\s*<<<([^;]*?)>>>\s*\(([^;]*)\);", launch, source)
-        source = f'#include "cuda_on_cpu.h"\n{cpp_sources}{source.replace(".is_cuda()", ".is_cpu()")}'
+        source = f"#include <kernels/host.cuh>\n{cpp_sources}{source.replace('.is_cuda()', '.is_cpu()')}"
         return load_inline(
             f"{name}_on_cpu", source, functions=functions, extra_cflags=["-O1", "-w", "-std=c++20"],
             extra_include_paths=[str(Path(__file__).parent), str(ROOT / "grader" / "device_code")],

@@ -12,9 +12,10 @@ import torch
 ROOT = Path(__file__).parents[1]
 EPSILON = torch.finfo(torch.float32).eps
 SOURCES = {path.stem: path.read_text() for path in sorted((ROOT / "reference_solutions").glob("*.py"))}
-TRITON = [problem for problem, source in SOURCES.items() if "import triton" in source]
+TRITON = [problem for problem, source in SOURCES.items() if "import triton" in source and "load_inline" not in source]
 CUDA = [
-    "depthwise_conv1d_silu", "embedding_bag_sum", "group_norm_silu", "linear_recurrence", "scaled_masked_softmax",
+    "depthwise_conv1d_silu", "embedding_bag_sum", "embedding_mean_linear_cross_entropy", "group_norm_silu",
+    "linear_recurrence", "scaled_masked_softmax",
 ]  # fmt: skip
 """Solutions that `cuda_on_cpu.h` has enough of CUDA for."""
 
