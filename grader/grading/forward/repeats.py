@@ -5,6 +5,7 @@ from __future__ import annotations
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import Candidate, exports, output_specs
+from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import as_timed
@@ -18,13 +19,17 @@ REPEATED = "repeats"
 
 
 def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False) -> Diagnosis | None:
-    """`output_wrong` with this message if some of several equal forwards are right, or None.
+    """`output_wrong` with this message if some of several equal forwards are right, or they differ.
 
     With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. Raises Stopped.
     """
     repeats = 4
     result = _repeated(candidate, case, repeats)
     right = sum(_right(case, result, turn) for turn in range(repeats))
+    if not right and _differ(case, result, repeats):
+        return _race(
+            f"{message}; {repeats} equal forwards are all wrong, and differ by more than rounding", case, repeats
+        )
     if not right or (some_wrong and right == repeats):
         return None
     return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
@@ -70,6 +75,19 @@ def _race(what: str, case: Case, repeats: int) -> Diagnosis:
         remedy=VARIES,
         detail={REPEATED: repeats},
     )
+
+
+def _differ(case: Case, result: JobResult, repeats: int) -> bool:
+    """Whether the results of equal forwards are farther apart than two right ones may be."""
+    for name, expected in case.outputs.items():
+        first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
+        if first is None or not (expected.rounds and case.comparable("outputs", name)):
+            continue
+        around = expected.around(first.view(expected.shape))
+        middles = ((first + other).view(expected.shape) / 2 for other in others if other is not None)
+        if any(tolerance.check(around, middle).status == "failed" for middle in middles):
+            return True
+    return False
 
 
 def _right(case: Case, result: JobResult, turn: int) -> bool:

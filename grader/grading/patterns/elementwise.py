@@ -48,9 +48,10 @@ def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:
     share = (at[1:-1] - at[:-2]) / width.where(width > 0, 1.0)
     gap = (value[1:-1] - (value[:-2] + share * (value[2:] - value[:-2]))).abs()
     away = (value - value.median()).abs()
-    # A few large values among many small ones make no line of them.
+    # A few large values among many small ones make no line of them, nor do zeros between values that are scattered.
     spread = float(away.median()) or float(away.mean())
-    return spread > 0 and float(gap.median()) <= 20 * FIT * spread
+    gap = gap[away[1:-1] > 0]
+    return spread > 0 and len(gap) > 0 and float(gap.median()) <= 20 * FIT * spread
 
 
 def overwritten(subject: Subject) -> Pattern | None:

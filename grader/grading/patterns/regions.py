@@ -11,7 +11,7 @@ import torch
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.limits import by_row_value, by_value
-from grader.grading.patterns.pattern import FREE, Known, Pattern, Region, Subject, number
+from grader.grading.patterns.pattern import FIT, FREE, Known, Pattern, Region, Subject, number
 
 
 def region(subject: Subject) -> Pattern | None:
@@ -43,11 +43,20 @@ def _scattered(subject: Subject) -> Pattern | None:
     if not places:
         return None
     size = math.prod(int(of.sum()) for of in hit)
-    error = subject.error.abs()
-    if float(error[~_mask(hit, subject.shape)].max()) > 0.1 * float(error[wrong].median()):
-        return None  # a smaller error, as of elements with fewer terms, and not none
+    if not _clear(subject, _mask(hit, subject.shape)):
+        return None
     text = f"is wrong at {' and '.join(places)} only, in {count} of {size} elements there"
     return Pattern(text, _box_remedy(hit), vague=True)
+
+
+def _clear(subject: Subject, inside: torch.Tensor) -> bool:
+    """Whether the errors outside are none, and not just smaller, as of small elements or those with fewer terms."""
+    error, outside = subject.error.abs(), subject.telling & ~inside
+    relative = (error / subject.right.abs())[outside].nan_to_num(0.0, math.inf)
+    largest = float(error[outside].max()) if bool(outside.any()) else 0.0
+    return largest <= 0.1 * float(error[subject.wrong].median()) and (
+        not len(relative) or float(relative.median()) <= FIT
+    )
 
 
 def _region(subject: Subject, *, plain: bool) -> Pattern | None:
@@ -63,7 +72,7 @@ def _region(subject: Subject, *, plain: bool) -> Pattern | None:
         if plain and not by_index and _nearly(size, elements):
             continue  # some value is the smallest, and the rest may be right by chance
         state, better = _state(subject, inside)
-        if better or plain:
+        if better or (plain and (not by_index or _clear(subject, inside))):
             return Pattern(f"is {state} {text}, and right elsewhere", better or remedy, vague=not better)
     return None
 

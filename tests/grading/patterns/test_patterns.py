@@ -8,7 +8,7 @@ import torch
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
-from grader.grading.patterns.elementwise import overwritten
+from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
 from grader.grading.patterns.search import SEARCHES, at_ties
@@ -258,3 +258,16 @@ def test_a_masked_grad_output_is_not_called_overwritten():
     mask = example.x > 0
     right = torch.where(mask, example.g * torch.where(torch.arange(COLUMNS) == 3, 1.0, example.scale + 1), 0.0)
     assert example.found(torch.where(mask, example.g, 0.0), right, searches=[overwritten]) is None
+
+
+def test_errors_that_vanish_with_the_elements_are_no_region():
+    example = Example(0)
+    right = example.right * 10.0 ** -(torch.arange(COLUMNS) // 2).double()
+    assert example.found(right * (1 + 0.5 * example.x), right, searches=[vague_region]) is None
+
+
+def test_zeros_between_scattered_values_are_no_function():
+    example = Example(0)
+    few = torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) < 0.1
+    actual = torch.where(few, example.g * example.right, 0.0)
+    assert example.found(actual, example.g * example.x.sigmoid(), searches=[function_of_one]) is None
