@@ -151,7 +151,8 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
     if sealed is None:  # another tensor when it was exported than when it was described
         what, where = wrong.message or f"{wrong.name} is missing", f"variant {case.name}"
         return diagnose("output_structure", what, where=where, remedy="return a dense tensor on the input's device")
-    return race(candidate, case, wrong.message or wrong.name) or explain(candidate, oracle, case, wrong, sealed)
+    raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
+    return raced or explain(candidate, oracle, case, wrong, sealed)
 
 
 def _judge_buffers(

@@ -12,7 +12,10 @@ from grader.grading.oracle.case import Case
 
 
 def one_forward(candidate: Candidate, case: Case, doing: str, *, loaded: bool = False) -> JobResult:
-    """The outputs `output:a:<name>` of one forward of the case; after `load_state_dict` it may fail. Raises Stopped."""
+    """The outputs `output:a:<name>` of one forward of the case. Raises Stopped.
+
+    With `loaded` it may fail, and the parameters come by `load_state_dict`.
+    """
     job = candidate.script(case)
     if loaded:
         job.load_state(MODEL, case.state)

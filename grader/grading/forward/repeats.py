@@ -18,15 +18,18 @@ REPEATED = "repeats"
 """The key of a diagnosis's detail for an output that changes between equal forwards."""
 
 
-def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False) -> Diagnosis | None:
-    """`output_wrong` with this message if some of several equal forwards are right, or they differ.
+def race(
+    candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False, never_right: bool = False
+) -> Diagnosis | None:
+    """`output_wrong` with this message if some of several equal forwards are right, or None.
 
-    With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. Raises Stopped.
+    With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. With
+    `never_right`, for a forward that was wrong from the start, they may be wrong in different ways. Raises Stopped.
     """
     repeats = 4
     result = _repeated(candidate, case, repeats)
     right = sum(_right(case, result, turn) for turn in range(repeats))
-    if not right and _differ(case, result, repeats):
+    if never_right and not right and _differ(case, result, repeats):
         return _race(
             f"{message}; {repeats} equal forwards are all wrong, and differ by more than rounding", case, repeats
         )

@@ -104,7 +104,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         return None
     operand, distance, turn = differing
     raced = next((operand for operand in wrong.values() if operand is not None), None)
-    if raced is not None and (unlike or None in wrong.values()):
+    if raced is not None and (None in wrong.values() or (unlike and not _adds_to_earlier(candidate, cases))):
         count = sum(operand is not None for operand in wrong.values())
         what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"
@@ -112,6 +112,12 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")
+
+
+def _adds_to_earlier(candidate: Candidate, cases: Cases) -> bool:
+    """Whether each backward adds to what an earlier one left, so that equal calls differ without a race."""
+    carried = carried_over(candidate, cases)
+    return carried is not None and carried.code == "accumulation_broken"
 
 
 @experiment(
