@@ -197,6 +197,15 @@ class WorkerClient:
             read()
             self.run([Drop(keep_bytes=None)], START_SECONDS)
 
+    def abandon_results(self) -> None:
+        """Let the next job drop the results of the last one, which nobody reads any more."""
+        self.read_results = None
+
+    @property
+    def region_bytes(self) -> int:
+        """Bytes of the regions."""
+        return sum(region.nbytes for region in self._regions.values())
+
     def release_memory(self) -> None:
         """Free the memory of the regions; the next job creates them again."""
         for kind in {region.kind for region in self._regions.values()}:

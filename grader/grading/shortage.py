@@ -31,7 +31,8 @@ class Shares:
     held: int
     """What it held between calls, after it was asked to give back what no model needs."""
     needed: int
-    """What the reference takes at its peak, and as much as a worker may keep, half of which a CUDA context takes."""
+    """What the reference takes at its peak, what the submission shared with the grader, and as much as a worker may
+    keep, half of which a CUDA context takes."""
 
 
 def is_shortage(error: Exception) -> bool:
@@ -49,12 +50,14 @@ def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
     device = backend(candidate.device)
     if not device.own_memory:
         return None
+    shared = candidate.worker.region_bytes
+    candidate.worker.abandon_results()  # to read them takes more memory, and until then they are kept
     with suppress(Stopped, DeviceError):
         candidate.release("load")
     before = device.unused_bytes()
     candidate.worker.close()
     had = device.unused_bytes()
-    return Shares(had=had, held=had - before, needed=oracle.worker.peak_device_bytes + SPARE_BYTES)
+    return Shares(had=had, held=had - before, needed=oracle.worker.peak_device_bytes + shared + SPARE_BYTES)
 
 
 def fills_memory(of: Shares) -> Stopped | None:

@@ -124,14 +124,34 @@ GIB = 1 << 30
 
 @pytest.fixture
 def device(monkeypatch):
-    """`device(unused, held)`: a device with memory of its own, of which a candidate holds some until it ends."""
+    """`device(unused, held)`: a device with memory of its own, of which a candidate holds some until it ends.
 
-    def made(unused, held):
-        alive = [True]
-        own = SimpleNamespace(own_memory=True, unused_bytes=lambda: unused + (0 if alive else held))
-        monkeypatch.setattr(shortage, "backend", lambda name: own)
-        worker = SimpleNamespace(close=alive.clear, peak_device_bytes=0)
-        return SimpleNamespace(device=None, worker=worker, release=lambda stage: None)
+    `results` of it are results that the grader has not read yet, and `shared` the regions.
+    """
+
+    def made(unused, held, results=0, shared=0):
+        alive, unread, regions = [True], [results], [shared]
+
+        def free():
+            return unused + (0 if alive else held) + (0 if unread else results) + (0 if regions else shared)
+
+        def release(stage):
+            if worker.read_results is None:
+                unread.clear()
+                regions.clear()
+
+        def abandon():
+            worker.read_results = None
+
+        def close():
+            for kept in (alive, unread, regions):
+                kept.clear()
+
+        monkeypatch.setattr(shortage, "backend", lambda name: SimpleNamespace(own_memory=True, unused_bytes=free))
+        worker = SimpleNamespace(
+            close=close, abandon_results=abandon, read_results=free, region_bytes=shared, peak_device_bytes=0
+        )
+        return SimpleNamespace(device=None, worker=worker, release=release)
 
     return made
 
@@ -153,6 +173,18 @@ def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortag
     assert stopped.diagnosis.code == "out_of_memory"
     assert "it holds 60.0 GiB" in stopped.diagnosis.message
     assert fills_memory(shares(device(unused=0, held=10 * GIB), reference(10 * GIB))) is None
+
+
+def test_results_that_the_grader_has_not_read_are_not_what_a_submission_holds(device):
+    of = shares(device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB))
+    assert of.held == 1 * GIB
+    assert fills_memory(of) is None
+
+
+def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_use(device):
+    """It had 27 GiB for its own tensors, where the reference takes 29."""
+    of = shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
+    assert of.had < of.needed
 
 
 def test_a_lost_reference_is_started_again_once():
