@@ -1,13 +1,14 @@
-"""A 3x3 convolution on tensor cores, then BatchNorm2d -> SiLU in two passes over memory forward and two backward.
+"""A 3x3 convolution on tensor cores, with batch statistics, then BatchNorm2d -> SiLU in one pass; backward two.
 
-Fused: the normalisation with the activation. The first pass forward takes the statistics (train only), the second
-normalizes and activates. The first pass backward makes the two sums that the gradient needs, the second the gradient;
-both make SiLU's derivative again from c. Where PyTorch's flags forbid TensorFloat-32, cuDNN convolves.
+Fused: the statistics (train only) into the convolution, the normalisation with the activation. Each block of the
+convolution keeps the two sums of its channels in shared memory, as its threads have no registers left. The first pass
+backward makes the two sums that the gradient needs, the second the gradient; both make SiLU's derivative again from c.
+Where PyTorch's flags forbid TensorFloat-32, cuDNN convolves.
 
 Bytes and operations at full size, with C = 134 MB for the convolved tensor (x is C / 2):
 
               eager                                                    here
-    forward    6.5 C  (convolution 1.5, statistics 1, passes 4)        4.5 C
+    forward    6.5 C  (convolution 1.5, statistics 1, passes 4)        3.5 C
     backward  11 C    (SiLU 3, two sums 2, gradient 3, products 3)     8 C
     kept       2 C                                                     1 C
     FLOPs     3 * 19 G                                                 3 * 19 G
@@ -19,12 +20,12 @@ Why the backward is right: with r = 1 / sqrt(var + eps), n = (c - mean) * r, y =
     train:  dL/dc = w * r * (dL/dy - (dL/db + n * dL/dw) / count)        mean and var depend on c
     eval:   dL/dc = w * r * dL/dy                                        mean and var are constants
 
-Blocks' float32 sums are joined in float64 in a fixed order: the same result in every run. The variance is the mean of
-(c - k)^2 less (mean - k)^2 with k a value of the channel itself, so nothing cancels when a channel lies far from zero.
+Blocks' float32 sums are joined in float64 in a fixed order: the same result in every run. A block sums c - k and
+(c - k)^2 with k a value of the channel itself, so nothing cancels when a channel lies far from zero.
 running_var moves towards the unbiased variance, the output uses the biased one, as in PyTorch.
 
-On an H100: convolution 0.15 ms (130 TFLOP/s), dL/dx 0.21 ms, dL/dw 0.22 ms, the passes 0.05, 0.09,
-0.10 and 0.13 ms (2.5 to 3 TB/s).
+On an H100: convolution without statistics 0.15 ms (130 TFLOP/s), dL/dx 0.21 ms, dL/dw 0.22 ms, the passes 0.09, 0.10
+and 0.13 ms (2.5 to 3 TB/s).
 """
 
 import torch
@@ -55,6 +56,7 @@ namespace {
 
 using namespace host;
 using namespace pointwise;
+using moments::Record;
 using tensor_cores::Images;
 using tensor_cores::images_of;
 constexpr int kIn = 32, kOut = 64;  // channels for which the tensor cores' kernels are made
@@ -66,28 +68,6 @@ struct alignas(16) Channel {
   __device__ float normalized(float c) const { return (c - mean) * inverse_std; }
 };
 // In the kernels below blockIdx.x is the (sample, channel) plane, and blockIdx.y shares out its packs.
-// Sums of (c - k) and (c - k)^2, where k is the channel's first value in the first sample.
-template <int WIDTH>
-__global__ void __launch_bounds__(kThreads) statistics_kernel(
-    const float* __restrict__ convolved, float2* __restrict__ partial_sums, int64_t plane_size, int channels) {
-  const int64_t plane = blockIdx.x;
-  const float k = convolved[(plane % channels) * plane_size];
-  const auto* c = packs_of<WIDTH>(convolved + plane * plane_size);
-
-  float2 sums{};
-  for (int64_t i = first_of_plane(); i < plane_size / WIDTH; i += stride_in_plane()) {
-    const Pack<WIDTH> pack = c[i];
-#pragma unroll
-    for (int j = 0; j < WIDTH; ++j) {
-      const float distance = pack.value[j] - k;
-      sums.x += distance;
-      sums.y += distance * distance;
-    }
-  }
-  sums = block_sum(sums);
-  if (threadIdx.x == 0) partial_sums[plane * gridDim.y + blockIdx.y] = sums;
-}
-
 template <int WIDTH>
 __global__ void __launch_bounds__(kThreads) norm_silu_forward_kernel(
     const float* __restrict__ convolved, const Channel* __restrict__ table, float* __restrict__ output,
@@ -161,24 +141,20 @@ __global__ void __launch_bounds__(kThreads) norm_silu_backward_kernel(
   }
 }
 
-// One warp a channel. Without partial sums the statistics are the running ones; with them the running ones move.
+// One warp a channel. Without records the statistics are the running ones; with them the running ones move.
 __global__ void finish_statistics_kernel(
-    const float2* __restrict__ partial_sums, const float* __restrict__ convolved, const float* __restrict__ weight,
-    const float* __restrict__ bias, Channel* __restrict__ table, float* __restrict__ running_mean,
-    float* __restrict__ running_var, int64_t* __restrict__ batches, int64_t plane_size, int samples, int blocks,
-    double eps, double momentum) {
+    const Record* __restrict__ records, int many, const float* __restrict__ weight, const float* __restrict__ bias,
+    Channel* __restrict__ table, float* __restrict__ running_mean, float* __restrict__ running_var,
+    int64_t* __restrict__ batches, double eps, double momentum) {
   const int channel = blockIdx.x;
   const double old_mean = running_mean[channel], old_variance = running_var[channel];
   double mean = old_mean, variance = old_variance;
-  if (partial_sums != nullptr) {
-    const double count = double(samples) * double(plane_size);
-    const double2 sums = channel_sums(partial_sums, channel, gridDim.x, samples, blocks);
-    const double distance = sums.x / count, biased = sums.y / count - distance * distance;
-    mean = convolved[channel * plane_size] + distance;
-    variance = biased > 0.0 || isnan(biased) ? biased : 0.0;
+  if (records != nullptr) {
+    const moments::Moments all = moments::of_channel(records, channel, gridDim.x, many);
+    mean = all.mean, variance = all.squares / all.count;
     if (threadIdx.x == 0) {
       running_mean[channel] = float(old_mean + momentum * (mean - old_mean));
-      running_var[channel] = float(old_variance + momentum * (variance * (count / (count - 1.0)) - old_variance));
+      running_var[channel] = float(old_variance + momentum * (all.squares / (all.count - 1.0) - old_variance));
       if (channel == 0) ++*batches;
     }
   }
@@ -218,12 +194,21 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(
   }
   const c10::cuda::CUDAGuard guard(x_.device());
   const auto x = x_.contiguous(), filters = filters_.contiguous();
-  torch::Tensor convolved;
-  if (fits_tensor_cores(x, filters)) {
+  torch::Tensor convolved, records;
+  const auto make_records = [&](int64_t many, int64_t channels) {
+    records = torch::empty({many, channels, 4}, x.options());
+    return reinterpret_cast<Record*>(records.mutable_data_ptr<float>());
+  };
+  const bool with_tensor_cores = fits_tensor_cores(x, filters);
+  if (with_tensor_cores) {
     const Images s = images_of(x, kIn, kOut, 1);
     convolved = torch::empty({x.size(0), kOut, x.size(2), x.size(3)}, x.options());
     const tensor_cores::Plain<kOut> store{convolved.mutable_data_ptr<float>(), s.out_height, s.out_width};
-    tensor_cores::conv2d<kIn, kOut, 1>(x, filters, false, s, store);
+    if (training) {
+      tensor_cores::conv2d<kIn, kOut, 1, true>(x, filters, false, s, store, make_records(kMultiprocessors, kOut));
+    } else {
+      tensor_cores::conv2d<kIn, kOut, 1>(x, filters, false, s, store);
+    }
   } else {
     convolved = at::conv2d(x, filters, std::nullopt, {1, 1}, {filters.size(2) / 2, filters.size(3) / 2}).contiguous();
   }
@@ -234,17 +219,17 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(
   if (output.numel() == 0) return {output, convolved, table};
   const bool vectorized = plane_size % 4 == 0;
   const dim3 grid = plane_grid(int64_t(samples) * channels, plane_size / (vectorized ? 4 : 1));
-  torch::Tensor partial_sums;
-  if (training) {
-    partial_sums = torch::empty({samples, channels, int64_t(grid.y), 2}, x.options());
-    const auto kernel = vectorized ? statistics_kernel<4> : statistics_kernel<1>;
-    launch(kernel, grid, kThreads, 0, convolved.const_data_ptr<float>(), pairs(partial_sums), plane_size, channels);
+  if (training && !with_tensor_cores) {
+    const auto kernel = vectorized ? moments::planes_kernel<4> : moments::planes_kernel<1>;
+    launch(kernel, grid, kThreads, 0, convolved.const_data_ptr<float>(),
+           make_records(samples * int64_t(grid.y), channels), plane_size, channels);
   }
   Channel* const channel_data = reinterpret_cast<Channel*>(table.mutable_data_ptr<float>());
-  launch(finish_statistics_kernel, channels, kWarp, 0, training ? pairs(partial_sums) : nullptr,
-         convolved.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), channel_data,
-         running_mean.mutable_data_ptr<float>(), running_var.mutable_data_ptr<float>(),
-         batches.mutable_data_ptr<int64_t>(), plane_size, samples, int(grid.y), eps, momentum);
+  launch(finish_statistics_kernel, channels, kWarp, 0,
+         training ? reinterpret_cast<const Record*>(records.const_data_ptr<float>()) : nullptr,
+         training ? int(records.size(0)) : 0, weight.const_data_ptr<float>(), bias.const_data_ptr<float>(),
+         channel_data, running_mean.mutable_data_ptr<float>(), running_var.mutable_data_ptr<float>(),
+         batches.mutable_data_ptr<int64_t>(), eps, momentum);
   const auto kernel = vectorized ? norm_silu_forward_kernel<4> : norm_silu_forward_kernel<1>;
   launch(kernel, grid, kThreads, 0, convolved.const_data_ptr<float>(), channel_data, output.mutable_data_ptr<float>(),
          plane_size, channels);

@@ -1,10 +1,13 @@
-"""Embedding lookup -> mean in one kernel, cuBLAS's products, and the smoothed cross entropy in one kernel.
+"""Embedding lookup -> mean in one CUDA kernel, the logits' product and the smoothed cross entropy in Triton kernels.
 
 Fused: the lookup with the mean, so that the looked-up tensor, 64 times the size of its mean, exists in neither
 direction; log-softmax with the smoothed loss; the gradient of the logits with the sum for the bias.
 
 Bytes at full size, with E = 268 MB for the looked-up tensor, W = 51 MB for the embedding and L = 16 MB for the logits;
-three products of 2.1 GFLOP in float32, which PyTorch's flags keep from TensorFloat-32:
+three products of 2.1 GFLOP in float32, which PyTorch's flags keep from TensorFloat-32. The logits' product splits each
+operand into two TensorFloat-32 numbers and adds three of the four products of these: float32's accuracy, on tensor
+cores. The gradients' products are cuBLAS's, which no such Triton kernel beat. Triton has both splits and wgmma
+instructions; CUDA has the atomics and the places in memory that the sort needs:
 
                           eager                                                here
     lookup and mean       3 E  (gather 2, mean 1)                              1 E  (partly from the L2 cache)
@@ -20,11 +23,14 @@ and 0 for both where the target is ignored, whatever grad_output is. For the mea
 embedding's gradient is 1 / T of the sum of grad_pooled over every appearance of v. A counting sort finds the
 appearances; each row is the work of one warp, which adds in the order of the bags and writes the row, zeros included:
 no atomic additions of floats, no fill, and the same result in every run.
-On an H100: lookup 0.058 ms (4.6 TB/s), products 0.051, 0.058 and 0.049 ms (41, 36 and 43 TFLOP/s in float32), the
-embedding's gradient 0.044 ms (7 TB/s, from the L2 cache), the sort 0.02 ms, the loss 0.014 and 0.015 ms.
+On an H100 (2026-11-26), with cuBLAS's product for the logits, and the sort's and the loss's earlier kernels: a step
+358 us, torch.compile's 495 us. Lookup 60 us (4.5 TB/s), cuBLAS's products 51, 58 and 49 us (41, 36 and 43 TFLOP/s), the
+embedding's gradient 44 us (6 TB/s, from the L2 cache), the sort 21 us, the loss 13 us forward and 38 us backward.
 """
 
 import torch
+import triton
+import triton.language as tl
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.utils.cpp_extension import load_inline
@@ -36,34 +42,23 @@ torch::Tensor embedding_mean_forward(const torch::Tensor& tokens, const torch::T
 
 torch::Tensor embedding_mean_backward(
     const torch::Tensor& grad_pooled, const torch::Tensor& tokens, int64_t num_embeddings);
-
-std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_forward(
-    const torch::Tensor& logits, const torch::Tensor& targets, double smoothing, int64_t ignored);
-
-std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_backward(
-    const torch::Tensor& grad_loss, const torch::Tensor& logits, const torch::Tensor& targets,
-    const torch::Tensor& log_normalizers, double smoothing, int64_t ignored);
 """
 
 CUDA_SOURCE = r"""
 #include <c10/macros/Macros.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include <kernels/counting_sort.cuh>
 #include <kernels/host.cuh>
-#include <kernels/rows.cuh>
+#include <kernels/pointwise.cuh>
 
 namespace {
 
 using namespace host;
 using namespace pointwise;
-using rows::Max;
-using rows::Sum;
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kLossBlocks = 528;  // four for each of an H200's 132 multiprocessors
 
 // Two packs of columns of a lane, a warp's width apart.
 template <int WIDTH>
@@ -140,63 +135,6 @@ __global__ void __launch_bounds__(kThreads) embedding_mean_backward_kernel(
   }
 }
 
-// One block a sample. All is relative to the largest logit, so that exponentials stay within [0, 1].
-__global__ void __launch_bounds__(kThreads) smoothed_loss_forward_kernel(
-    const float* __restrict__ logits, const int64_t* __restrict__ targets, float* __restrict__ losses,
-    float* __restrict__ log_normalizers, int64_t classes, float smoothing, int64_t ignored) {
-  const int64_t sample = blockIdx.x;
-  const int64_t target = targets[sample];
-  if (target == ignored) {
-    if (threadIdx.x == 0) losses[sample] = log_normalizers[sample] = 0.0f;
-    return;
-  }
-  CUDA_KERNEL_ASSERT(target >= 0 && target < classes);
-  logits += sample * classes;
-
-  float largest = Max::identity;
-  for (int64_t i = threadIdx.x; i < classes; i += kThreads) largest = Max()(largest, logits[i]);
-  largest = rows::reduce<kThreads>(largest, 0, Max());
-
-  float normalizer = 0.0f, total = 0.0f;
-  for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
-    const float distance = logits[i] - largest;
-    normalizer += expf(distance);
-    total += distance;
-  }
-  normalizer = rows::reduce<kThreads>(normalizer, 1, Sum());
-  total = rows::reduce<kThreads>(total, 0, Sum());
-
-  if (threadIdx.x == 0) {
-    const float log_normalizer = logf(normalizer);
-    const float of_target = log_normalizer - (logits[target] - largest);
-    const float of_all = log_normalizer - total / classes;
-    losses[sample] = (1.0f - smoothing) * of_target + smoothing * of_all;
-    log_normalizers[sample] = largest + log_normalizer;
-  }
-}
-
-// Blocks stride over samples. A thread owns the same classes in each sample, so that its share of the bias' gradient,
-// kept in the block's row of partial_sums, needs no atomics.
-__global__ void __launch_bounds__(kThreads) smoothed_loss_backward_kernel(
-    const float* __restrict__ grad_loss, const float* __restrict__ logits, const int64_t* __restrict__ targets,
-    const float* __restrict__ log_normalizers, float* __restrict__ grad_logits, float* __restrict__ partial_sums,
-    int64_t samples, int64_t classes, float smoothing, int64_t ignored) {
-  const float everywhere = smoothing / classes;
-  for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
-    float sum = 0.0f;
-#pragma unroll 4
-    for (int64_t sample = blockIdx.x; sample < samples; sample += gridDim.x) {
-      const int64_t target = targets[sample];
-      const float softmax = expf(logits[sample * classes + i] - log_normalizers[sample]);
-      const float wanted = everywhere + (i == target ? 1.0f - smoothing : 0.0f);
-      const float grad = target == ignored ? 0.0f : grad_loss[sample] * (softmax - wanted);
-      grad_logits[sample * classes + i] = grad;
-      sum += grad;
-    }
-    partial_sums[blockIdx.x * classes + i] = sum;
-  }
-}
-
 }  // namespace
 
 torch::Tensor embedding_mean_forward(const torch::Tensor& tokens_, const torch::Tensor& weight_) {
@@ -238,43 +176,6 @@ torch::Tensor embedding_mean_backward(
   return grad_weight;
 }
 
-std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_forward(
-    const torch::Tensor& logits_, const torch::Tensor& targets_, double smoothing, int64_t ignored) {
-  TORCH_CHECK(logits_.dim() == 2, "logits must have 2 dimensions, has ", logits_.dim());
-  check(logits_, "logits", logits_, torch::kFloat32);
-  check(targets_, "targets", logits_, torch::kInt64);
-  TORCH_CHECK(targets_.dim() == 1 && targets_.size(0) == logits_.size(0), "targets must have one index per sample");
-  const c10::cuda::CUDAGuard guard(logits_.device());
-  const auto logits = logits_.contiguous(), targets = targets_.contiguous();
-  const int64_t samples = logits.size(0), classes = logits.size(1);
-  auto losses = torch::empty({samples}, logits.options());
-  auto log_normalizers = torch::empty({samples}, logits.options());
-  if (samples == 0) return {losses, log_normalizers};
-
-  launch(smoothed_loss_forward_kernel, static_cast<unsigned>(samples), kThreads, 0, logits.const_data_ptr<float>(),
-         targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(), log_normalizers.mutable_data_ptr<float>(),
-         classes, float(smoothing), ignored);
-  return {losses, log_normalizers};
-}
-
-std::tuple<torch::Tensor, torch::Tensor> smoothed_loss_backward(
-    const torch::Tensor& grad_loss_, const torch::Tensor& logits_, const torch::Tensor& targets_,
-    const torch::Tensor& log_normalizers, double smoothing, int64_t ignored) {
-  check(grad_loss_, "grad_loss", logits_, torch::kFloat32);
-  TORCH_CHECK(grad_loss_.sizes() == log_normalizers.sizes(), "grad_loss must have one value per sample");
-  const c10::cuda::CUDAGuard guard(logits_.device());
-  const auto grad_loss = grad_loss_.contiguous(), logits = logits_.contiguous(), targets = targets_.contiguous();
-  const int64_t samples = logits.size(0), classes = logits.size(1);
-  auto grad_logits = torch::empty({samples, classes}, logits.options());
-  if (grad_logits.numel() == 0) return {grad_logits, torch::zeros({classes}, logits.options())};
-  const auto blocks = static_cast<unsigned>(std::min(samples, kLossBlocks));
-  auto partial_sums = torch::empty({int64_t(blocks), classes}, logits.options());
-  launch(smoothed_loss_backward_kernel, blocks, kThreads, 0, grad_loss.const_data_ptr<float>(),
-         logits.const_data_ptr<float>(), targets.const_data_ptr<int64_t>(), log_normalizers.const_data_ptr<float>(),
-         grad_logits.mutable_data_ptr<float>(), partial_sums.mutable_data_ptr<float>(), samples, classes,
-         float(smoothing), ignored);
-  return {grad_logits, partial_sums.sum(0)};
-}
 """
 
 IGNORED = -100
@@ -286,8 +187,6 @@ kernels = load_inline(
     functions=[
         "embedding_mean_forward",
         "embedding_mean_backward",
-        "smoothed_loss_forward",
-        "smoothed_loss_backward",
     ],
     extra_cflags=["-O3"],
     extra_cuda_cflags=["-O3"],
@@ -310,28 +209,128 @@ class EmbeddingMean(torch.autograd.Function):
         return None, kernels.embedding_mean_backward(grad_pooled, tokens, ctx.num_embeddings)
 
 
+LOGITS = {"ROWS": 128, "COLUMNS": 64, "INNER": 32, "num_warps": 4, "num_stages": 3}
+LOSS = {"ROWS": 4, "num_warps": 8}
+PROGRAMS = 264
+"""Samples are dealt to this many programs backward: two for each of an H200's multiprocessors."""
+
+
+@triton.jit
+def product(
+    xs, weights, biases, zs, rows, columns, width, inner,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+):  # fmt: skip
+    """x @ weight^T + bias in rows of `width` columns, those past the last ones 0."""
+    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    z = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, inner, INNER):
+        i = start + tl.arange(0, INNER)
+        x = tl.load(xs + r[:, None] * inner + i[None, :], mask=(r[:, None] < rows) & (i[None, :] < inner), other=0.0)
+        weight = tl.load(
+            weights + c[None, :] * inner + i[:, None], mask=(i[:, None] < inner) & (c[None, :] < columns), other=0.0
+        )
+        z = tl.dot(x, weight, z, input_precision="tf32x3")
+    z += tl.load(biases + c, mask=c < columns, other=0.0)[None, :]
+    tl.store(zs + r[:, None] * width + c[None, :], z, mask=(r[:, None] < rows) & (c[None, :] < width))
+
+
+@triton.jit
+def smoothed_loss(
+    logits, targets, losses, normalizers, classes, width, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+):
+    """A program takes a sample. All is relative to the largest logit, so that exponentials stay within [0, 1]."""
+    row = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    inside = c < classes
+    z = tl.load(logits + row * width + c, mask=inside, other=float("-inf"))
+    target = tl.load(targets + row)
+    peak = tl.max(z, axis=0)
+    distance = z - peak
+    normalizer = tl.log(tl.sum(tl.exp(distance), axis=0))
+    of_target = tl.sum(tl.where(c == target, distance, 0.0), axis=0)
+    of_all = tl.sum(tl.where(inside, distance, 0.0), axis=0) / classes
+    loss = normalizer - (1.0 - smoothing) * of_target - smoothing * of_all
+    tl.store(losses + row, tl.where(target == IGNORED, 0.0, loss))
+    tl.store(normalizers + row, peak + normalizer)
+
+
+@triton.jit
+def smoothed_loss_backward(
+    grads, logits, targets, normalizers, gradients, partials, samples, classes, width, smoothing,
+    IGNORED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A program takes every `num_programs`-th group of samples, and sums what they give to bias."""
+    c = tl.arange(0, BLOCK)[None, :]
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(tl.program_id(0) * ROWS, samples, tl.num_programs(0) * ROWS):
+        r = start + tl.arange(0, ROWS)
+        there = r < samples
+        target = tl.load(targets + r, mask=there, other=IGNORED)
+        grad = tl.load(grads + r, mask=there, other=0.0)
+        normalizer = tl.load(normalizers + r, mask=there, other=0.0)
+        at = r[:, None] * width + c
+        z = tl.load(logits + at, mask=there[:, None] & (c < width), other=float("-inf"))
+        wanted = smoothing / classes + tl.where(c == target[:, None], 1.0 - smoothing, 0.0)
+        gradient = grad[:, None] * (tl.exp(z - normalizer[:, None]) - wanted)
+        gradient = tl.where((target != IGNORED)[:, None] & (c < classes), gradient, 0.0)
+        tl.store(gradients + at, gradient, mask=there[:, None] & (c < width))
+        total += gradient
+    tl.store(partials + tl.program_id(0) * classes + c, tl.sum(total, axis=0)[None, :], mask=c < classes)
+
+
+@triton.jit
+def add_partials(partials, sums, count, size, PARTIALS: tl.constexpr, BLOCK: tl.constexpr):
+    """A program adds up some columns of the (count, size) partials."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((PARTIALS, BLOCK), tl.float32)
+    for start in range(0, count, PARTIALS):
+        p = start + tl.arange(0, PARTIALS)
+        at = p[:, None] * size + c[None, :]
+        total += tl.load(partials + at, mask=(p[:, None] < count) & (c[None, :] < size), other=0.0)
+    tl.store(sums + c, tl.sum(total, axis=0), mask=c < size)
+
+
+def padded(size):
+    """Floats from row to row: whole vectors, whose masks are the same for all four."""
+    return triton.cdiv(size, 16) * 16
+
+
 class LinearSmoothedLoss(torch.autograd.Function):
     """cross_entropy(linear(x, weight, bias), targets, reduction="none", ignore_index, label_smoothing)"""
 
     @staticmethod
     def forward(ctx, x, weight, bias, targets, smoothing):
-        logits = nn.functional.linear(x, weight, bias)
-        losses, log_normalizers = kernels.smoothed_loss_forward(logits, targets, smoothing, IGNORED)
-        ctx.save_for_backward(x, weight, logits, targets, log_normalizers)
+        x, weight, bias, targets = x.contiguous(), weight.contiguous(), bias.contiguous(), targets.contiguous()
+        (samples, inner), classes = x.shape, weight.shape[0]
+        width, block = padded(classes), triton.next_power_of_2(padded(classes))
+        logits, (losses, normalizers) = x.new_empty(samples, width), x.new_empty(2, samples)
+        grid = (triton.cdiv(width, LOGITS["COLUMNS"]), triton.cdiv(samples, LOGITS["ROWS"]))
+        product[grid](x, weight, bias, logits, samples, classes, width, inner, **LOGITS)
+        smoothed_loss[(samples,)](
+            logits, targets, losses, normalizers, classes, width, smoothing, IGNORED, block, num_warps=4
+        )
+        ctx.save_for_backward(x, weight, logits, targets, normalizers)
         ctx.smoothing = smoothing
         return losses
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_losses):
-        x, weight, logits, targets, log_normalizers = ctx.saved_tensors
-        grad_logits, grad_bias = kernels.smoothed_loss_backward(
-            grad_losses, logits, targets, log_normalizers, ctx.smoothing, IGNORED
-        )
+    def backward(ctx, grads):
+        x, weight, logits, targets, normalizers = ctx.saved_tensors
         want_x, want_weight, want_bias = ctx.needs_input_grad[:3]
-        grad_x = grad_logits @ weight if want_x else None
-        grad_weight = grad_logits.T @ x if want_weight else None
-        return grad_x, grad_weight, grad_bias if want_bias else None, None, None
+        (samples, width), classes = logits.shape, weight.shape[0]
+        programs = min(PROGRAMS, triton.cdiv(samples, LOSS["ROWS"]))
+        gradients, partials, dbias = torch.empty_like(logits), x.new_empty(programs, classes), x.new_empty(classes)
+        smoothed_loss_backward[(programs,)](
+            grads.contiguous(), logits, targets, normalizers, gradients, partials, samples, classes, width,
+            ctx.smoothing, IGNORED, BLOCK=triton.next_power_of_2(width), **LOSS,
+        )  # fmt: skip
+        add_partials[(triton.cdiv(classes, 16),)](partials, dbias, programs, classes, 64, 16)
+        gradients = gradients[:, :classes]
+        dx = gradients @ weight if want_x else None
+        dweight = gradients.T @ x if want_weight else None
+        return dx, dweight, dbias if want_bias else None, None, None
 
 
 class ModelNew(nn.Module):

@@ -1,4 +1,5 @@
 #pragma once
+#include <kernels/moments.cuh>
 #include <kernels/tensor_cores.cuh>
 
 // 3x3 convolutions of stride 1 on NCHW tensors by TensorFloat-32 tensor cores.
@@ -30,12 +31,16 @@ template <int OUT, int GROUPS>
 constexpr int kStageFloats = 8 * kChannelPitch<GROUPS> + 9 * 8 * OUT;
 template <int OUT, int GROUPS>
 constexpr int kConvolutionFloats = (GROUPS == 2 ? 3 : 4) * kStageFloats<OUT, GROUPS>;
+template <int OUT, int GROUPS>
+constexpr int kMomentsFloats = 128 * GROUPS * OUT / 2 + OUT;  // besides those, if moments are wanted
 
 // OUT: out_channels, 32 or 64. WIDTH: floats of one copy; divides the input's width, address and padding.
 // store(sample, channel, row, column, first, second): two neighbouring outputs; column is even and within the output.
-template <int OUT, int GROUPS, int WIDTH, typename Store>
+// MOMENTS: records[block][out_channel] of the outputs; each thread sums in shared memory, as it has no registers left.
+template <int OUT, int GROUPS, int WIDTH, typename Store, bool MOMENTS = false>
 __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) conv2d_kernel(
-    const float* __restrict__ input, const float* __restrict__ weights, Images s, Store store) {
+    const float* __restrict__ input, const float* __restrict__ weights, Images s, Store store,
+    moments::Record* __restrict__ records) {
   extern __shared__ float4 shared_memory[];
   float* const shared = reinterpret_cast<float*>(shared_memory);
   constexpr int kStage = kStageFloats<OUT, GROUPS>, kStages = GROUPS == 2 ? 3 : 4;
@@ -69,6 +74,12 @@ __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) conv2d_kern
   for (int step = 0; step < kStages - 1; ++step) {
     if (step < steps) load(step);
     commit();
+  }
+  // [pair of channels][thread], the pair's sums of (v - k) and (v - k)^2, and k of each channel, a value of the block's
+  auto* const own_moments = reinterpret_cast<float4*>(shared + kStages * kStage) + threadIdx.x;
+  float* const shifts = shared + kStages * kStage + kThreads * OUT / 2;
+  if constexpr (MOMENTS) {
+    for (int j = 0; j < OUT / 8; ++j) own_moments[j * kThreads] = {};
   }
   float sums[2][OUT / 2] = {};
   for (int step = 0; step < steps; ++step) {
@@ -106,6 +117,29 @@ __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) conv2d_kern
     const int tile = blockIdx.x + step / chunks * gridDim.x, sample = tile / across / down;
     const int column = tile % across * kPixels + pixel;
     settle(sums[0]), settle(sums[1]);
+    if constexpr (MOMENTS) {
+      if (step < chunks) {
+#pragma unroll
+        for (int n = 0; n < OUT / 2 && warp == 0 && g == 0; n += 4) {
+          shifts[n * 2 + 2 * t] = sums[0][n], shifts[n * 2 + 2 * t + 1] = sums[0][n + 1];
+        }
+        __syncthreads();
+      }
+      const int rows = column < s.out_width ? s.out_height - tile / across % down * kRows - row : 0;
+#pragma unroll
+      for (int n = 0; n < OUT / 2; n += 4) {
+        float4 moment = own_moments[n / 4 * kThreads];
+        const float2 k = *reinterpret_cast<const float2*>(shifts + n * 2 + 2 * t);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (i / 2 >= rows) continue;
+          const float first = sums[i / 2][n + i % 2 * 2] - k.x, second = sums[i / 2][n + i % 2 * 2 + 1] - k.y;
+          moment.x += first, moment.y += first * first;
+          moment.z += second, moment.w += second * second;
+        }
+        own_moments[n / 4 * kThreads] = moment;
+      }
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int y = tile / across % down * kRows + row + r;
@@ -117,6 +151,29 @@ __global__ void __launch_bounds__(128 * GROUPS, GROUPS == 2 ? 2 : 1) conv2d_kern
         }
         sums[r][n] = sums[r][n + 1] = sums[r][n + 2] = sums[r][n + 3] = 0.0f;
       }
+    }
+  }
+  if constexpr (MOMENTS) {
+    static_assert(kThreads == 8 * OUT, "eight threads join a channel's sums");
+    __syncthreads();
+    const int channel = threadIdx.x / 8, first = channel / 8 * kThreads + threadIdx.x % 8 * 4 + channel % 8 / 2;
+    const float4* const all = reinterpret_cast<const float4*>(shared + kStages * kStage) + first;
+    float2 sum{};
+    for (int i = 0; i < kThreads / 32; ++i) {
+      const float4 moment = all[i * 32];
+      sum.x += channel % 2 ? moment.z : moment.x;
+      sum.y += channel % 2 ? moment.w : moment.y;
+    }
+    for (int offset = 4; offset > 0; offset /= 2) {
+      sum.x += __shfl_xor_sync(0xffffffffu, sum.x, offset);
+      sum.y += __shfl_xor_sync(0xffffffffu, sum.y, offset);
+    }
+    int count = 0;
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      count += min(kRows, s.out_height - tile / across % down * kRows) * min(kPixels, s.out_width - tile % across * kPixels);
+    }
+    if (threadIdx.x % 8 == 0) {
+      records[blockIdx.x * OUT + channel] = moments::record_of(count, shifts[channel], sum.x, sum.y);
     }
   }
 }

@@ -23,14 +23,18 @@ struct Plain {
   }
 };
 
-// A 3x3 convolution of `input`, whose sums go to `store`; with `flipped` filters, the gradient of one.
-template <int IN, int OUT, int WIDTH, typename Store>
-void conv2d(const torch::Tensor& input, const torch::Tensor& filters, bool flipped, Images s, Store store) {
+// A 3x3 convolution of `input`, whose sums go to `store`; with `flipped` filters, the gradient of one. With MOMENTS,
+// `records` gets kMultiprocessors records of each channel.
+template <int IN, int OUT, int WIDTH, bool MOMENTS = false, typename Store>
+void conv2d(const torch::Tensor& input, const torch::Tensor& filters, bool flipped, Images s, Store store,
+            moments::Record* records = nullptr) {
   torch::Tensor arranged = torch::empty({filters.numel()}, filters.options());
   host::launch(arrange_weights2d, 36, 256, 0, filters.const_data_ptr<float>(), arranged.mutable_data_ptr<float>(), IN,
                OUT, flipped);
-  host::launch(conv2d_kernel<OUT, 4, WIDTH, Store>, host::kMultiprocessors, 512, kConvolutionFloats<OUT, 4>,
-               input.const_data_ptr<float>(), static_cast<const float*>(arranged.const_data_ptr<float>()), s, store);
+  host::launch(conv2d_kernel<OUT, 4, WIDTH, Store, MOMENTS>, host::kMultiprocessors, 512,
+               kConvolutionFloats<OUT, 4> + (MOMENTS ? kMomentsFloats<OUT, 4> : 0),
+               input.const_data_ptr<float>(), static_cast<const float*>(arranged.const_data_ptr<float>()), s, store,
+               records);
 }
 
 template <int IN, int OUT, int INPUT_WIDTH, int GRADIENT_WIDTH>

@@ -8,11 +8,13 @@ namespace sorting {
 
 constexpr int kThreads = 256, kWarp = 32, kScan = 1024;
 
-__global__ void count_kernel(const int64_t* __restrict__ values, int* __restrict__ counts, int size, int64_t bound) {
+// ranks[i]: how many of i's value were counted before it. Their order differs from run to run.
+__global__ void count_kernel(
+    const int64_t* __restrict__ values, int* __restrict__ counts, int* __restrict__ ranks, int size, int64_t bound) {
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= size) return;
   CUDA_KERNEL_ASSERT(values[i] >= 0 && values[i] < bound);
-  atomicAdd(counts + values[i], 1);
+  ranks[i] = atomicAdd(counts + values[i], 1);
 }
 
 // first[v] = counts[0] + ... + counts[v - 1]. A block adds up all that lies before its kScan counts, then scans these.
@@ -40,12 +42,11 @@ __global__ void __launch_bounds__(kScan) scan_kernel(
   if (i <= size) first[i] = base + sum - own;
 }
 
-// A place is taken by counting down. The order of a value's places differs from run to run.
 __global__ void place_kernel(
-    const int64_t* __restrict__ values, const int* __restrict__ first, int* __restrict__ counts,
+    const int64_t* __restrict__ values, const int* __restrict__ first, const int* __restrict__ ranks,
     int* __restrict__ places, int size) {
   const int i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < size) places[first[values[i]] + atomicSub(counts + values[i], 1) - 1] = i;
+  if (i < size) places[first[values[i]] + ranks[i]] = i;
 }
 
 // For values from 0 to bound - 1: v appears at places[first[v]] to places[first[v + 1] - 1], in any order.
@@ -54,15 +55,18 @@ inline std::tuple<torch::Tensor, torch::Tensor> places_of(const torch::Tensor& v
   const int size = int(values.numel()), rows = int(bound);
   const auto options = values.options().dtype(torch::kInt32);
   auto counts = torch::zeros({rows}, options), first = torch::empty({rows + 1}, options);
-  auto places = torch::empty({size}, options);
+  auto places = torch::empty({size}, options), ranks = torch::empty({size}, options);
   const auto* const data = values.const_data_ptr<int64_t>();
   const dim3 blocks = host::blocks_of(size, kThreads);
-  if (size > 0) host::launch(count_kernel, blocks, kThreads, 0, data, counts.mutable_data_ptr<int>(), size, bound);
+  if (size > 0) {
+    host::launch(count_kernel, blocks, kThreads, 0, data, counts.mutable_data_ptr<int>(),
+                 ranks.mutable_data_ptr<int>(), size, bound);
+  }
   host::launch(scan_kernel, host::blocks_of(rows + 1, kScan), kScan, 0,
                static_cast<const int*>(counts.const_data_ptr<int>()), first.mutable_data_ptr<int>(), rows);
   if (size > 0) {
     host::launch(place_kernel, blocks, kThreads, 0, data, static_cast<const int*>(first.const_data_ptr<int>()),
-                 counts.mutable_data_ptr<int>(), places.mutable_data_ptr<int>(), size);
+                 static_cast<const int*>(ranks.const_data_ptr<int>()), places.mutable_data_ptr<int>(), size);
   }
   return {first, places};
 }
