@@ -46,15 +46,13 @@ class WorkerClient:
         """How quickly the GPU takes up work, measured before any submission runs; None until the worker is warm."""
         self.read_results: Callable[[], None] | None = None
         """Reads the results of the last job that still wait in the worker (`Deferred`); None if there are none."""
-        self._ready = False
-        self._jobs, self._last_steps = 0, tuple[Step, ...]()
+        self._ready, self._jobs, self._last_steps = False, 0, tuple[Step, ...]()
         self._limit: tuple[float, float] | None = None  # deadline and seconds of `within`
         self._turn = threading.RLock()
         self._warming: Job | None = None
         self._warming_since = 0.0
         self._regions: dict[RegionName, Region] = {}
-        self._seen: set[int] = set()
-        """Pids at the last pause, in a sandbox without a cgroup."""
+        self._seen: set[int] = set()  # pids at the last pause, in a sandbox without a cgroup
         self._socket = ControlSocket()
         with self._socket.theirs as theirs, contextlib.ExitStack() as unless_started:
             unless_started.callback(self._socket.close)
@@ -86,10 +84,7 @@ class WorkerClient:
                 self._limit = outer
 
     def wait_ready(self) -> None:
-        """Wait until the worker listens.
-
-        Raises SandboxError if it ends first, because no submission has run in it yet.
-        """
+        """Wait until the worker listens. Raises SandboxError if it ends before any submission ran."""
         if self._ready:
             return
         deadline = time.monotonic() + START_SECONDS
@@ -196,10 +191,6 @@ class WorkerClient:
             read, self.read_results = self.read_results, None
             read()
             self.run([Drop(keep_bytes=None)], START_SECONDS)
-
-    def abandon_results(self) -> None:
-        """Let the next job drop the results of the last one, which nobody reads any more."""
-        self.read_results = None
 
     @property
     def region_bytes(self) -> int:

@@ -26,7 +26,7 @@ from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Kill, Stopped, diagnose
 from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
 from grader.grading.record import Record
-from grader.grading.shortage import is_shortage
+from grader.grading.shortage import is_own_shortage, is_shortage
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
 
@@ -53,7 +53,7 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
     if isinstance(error, Stopped) and error.kill is not None:
         undecided = len(attempt.kills_before) < 2
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
-    if isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory":
+    if is_own_shortage(error):
         return _after_own_shortage(attempt, record)
     if error is not None and is_shortage(error):
         return _asking_less(attempt)

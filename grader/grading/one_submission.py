@@ -25,7 +25,7 @@ from grader.grading.other_draws import wrong_untimed
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
-from grader.grading.shortage import fills_memory, is_shortage, shares
+from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
 from grader.grading.timing import above_roofline, judge_timing, workload
 from grader.machine.backends import backend
 from grader.machine.host import PeakMemory
@@ -263,7 +263,7 @@ class Grading:
 
     def _blame_for_shortage(self, error: Exception) -> None:
         """If memory ran out, record whether it was withheld. Raises Stopped if the submission withheld it."""
-        own = isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory"
+        own = is_own_shortage(error)
         if "oracle" not in vars(self) or not (own or is_shortage(error)):
             return
         of = shares(self.candidate, self.oracle)

@@ -42,6 +42,11 @@ def is_shortage(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory)
 
 
+def is_own_shortage(error: Exception | None) -> bool:
+    """Whether memory ran out in the submission, or it says so."""
+    return isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory"
+
+
 def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
     """The shares in the memory; ends the candidate's process. None on a device without memory of its own.
 
@@ -51,7 +56,7 @@ def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
     if not device.own_memory:
         return None
     shared = candidate.worker.region_bytes
-    candidate.worker.abandon_results()  # to read them takes more memory, and until then they are kept
+    candidate.worker.read_results = None  # to read them takes more memory, and until then they are kept
     with suppress(Stopped, DeviceError):
         candidate.release("load")
     before = device.unused_bytes()

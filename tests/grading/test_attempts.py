@@ -140,17 +140,12 @@ def device(monkeypatch):
                 unread.clear()
                 regions.clear()
 
-        def abandon():
-            worker.read_results = None
-
         def close():
             for kept in (alive, unread, regions):
                 kept.clear()
 
         monkeypatch.setattr(shortage, "backend", lambda name: SimpleNamespace(own_memory=True, unused_bytes=free))
-        worker = SimpleNamespace(
-            close=close, abandon_results=abandon, read_results=free, region_bytes=shared, peak_device_bytes=0
-        )
+        worker = SimpleNamespace(close=close, read_results=free, region_bytes=shared, peak_device_bytes=0)
         return SimpleNamespace(device=None, worker=worker, release=release)
 
     return made

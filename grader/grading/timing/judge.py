@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import diagnose
+from grader.grading.shortage import is_own_shortage, is_shortage
 from grader.grading.timing import shipped_flags, workload
 from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import timing_of
@@ -20,6 +22,8 @@ from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+
+_Times = TypeVar("_Times")
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,14 @@ def judge_timing(
             shipped_flags.errors(oracle, case)  # remembered, since the values may go
         if large:
             _release_values(oracle, case, tf32=tf32)
-        with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits) as pair:
-            rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
-            with quiet():
-                figures, watch = _figures(rounds, plan, oracle.device)
+
+        def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+            with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
+                rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
+                with quiet():
+                    return rounds, *_figures(rounds, plan, oracle.device)
+
+        rounds, figures, watch = in_turn_if_short(candidate, oracle, timed) if large else timed(in_turn=False)
     except WrongOutput as wrong:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
         return TimingJudgement(result, (wrong.diagnosis,))
@@ -79,6 +87,21 @@ def judge_timing(
         clocks=tuple(watch.readings),
     )
     return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
+
+
+def in_turn_if_short(candidate: Candidate, oracle: Oracle, timed: Callable[..., _Times]) -> _Times:
+    """Times of both sides beside each other, or in turn if memory that seemed to suffice runs out.
+
+    Raises what `timed` raises.
+    """
+    try:
+        return timed(in_turn=False)
+    except Exception as error:
+        if not (is_shortage(error) or is_own_shortage(error)):
+            raise
+    candidate.release("timing")
+    oracle.release()
+    return timed(in_turn=True)
 
 
 def _skipped(case: Case) -> TimingJudgement:

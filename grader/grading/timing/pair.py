@@ -58,10 +58,12 @@ class WorkerPair:
         tf32: bool,
         few_bits: bool = False,
         timed: bool = True,
+        in_turn: bool = False,
     ) -> None:
         """`tf32` allows TensorFloat-32 in cuDNN's convolutions, as PyTorch ships.
 
-        With `few_bits`, training steps run on values that are exact in it. `timed` is False at another size.
+        With `few_bits`, training steps run on values that are exact in it. `timed` is False at another size. With
+        `in_turn`, each side gives its memory back before the other is called, whether both seem to fit or not.
         """
         self._few_bits, self._timed = few_bits, timed
         self._tf32, self._candidate, self._oracle, self._case = tf32, candidate, oracle, case
@@ -75,9 +77,9 @@ class WorkerPair:
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._renewed = False
         """The next pair's pages have been asked for."""
-        self.together = self._fits(phases=2)
+        self.together = not in_turn and self._fits(phases=2)
         """Whether one sample may hold the values of all phases."""
-        self._in_turn = not self._fits(phases=1)
+        self._in_turn = in_turn or not self._fits(phases=1)
         """Each side gives its memory back before the other is called."""
         if self._in_turn:
             self._release_memory()

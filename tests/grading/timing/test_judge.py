@@ -2,14 +2,19 @@
 
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
 
 from grader.errors import SandboxError
 from grader.executor.launcher import Role
 from grader.executor.pause import CPU_CLOCK, tree
+from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
 from grader.grading.timing import judge_timing
+from grader.grading.timing.judge import in_turn_if_short
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
 from grader.options import GraderOptions
@@ -64,6 +69,38 @@ def test_nor_is_one_that_could_not_start(monkeypatch):
 
 def refuse(role, device):
     raise SandboxError("no room")
+
+
+def test_where_memory_runs_out_although_both_seemed_to_fit_they_take_turns(monkeypatch):
+    problem = samples.problem(source=samples.PROBLEM_SOURCE)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        case, tried = oracle.case("full"), []
+
+        def timed(*, in_turn):
+            tried.append(in_turn)
+            with WorkerPair(candidate, oracle, case, tf32=False, in_turn=in_turn) as pair:
+                if not in_turn:
+                    raise Stopped(diagnose("out_of_memory", "CUDA out of memory", remedy="use less"))
+                return pair.time_pair({"inference": 1, "training": 1}, True)
+
+        reference, ours, wrong = in_turn_if_short(candidate, oracle, timed)
+    assert (tried, wrong) == ([False, True], None)
+    assert set(reference) == set(ours) == {"inference", "forward", "backward"}
+
+
+@pytest.mark.parametrize("code", ["crashed", "out_of_memory"])
+def test_what_goes_wrong_again_or_for_another_reason_is_raised(code):
+    tried = []
+    side = SimpleNamespace(release=lambda *stage: None)
+
+    def timed(*, in_turn):
+        tried.append(in_turn)
+        raise Stopped(diagnose(code, "it failed", remedy="mend it"))
+
+    with pytest.raises(Stopped):
+        in_turn_if_short(side, side, timed)
+    assert tried == ([False, True] if code == "out_of_memory" else [False])
 
 
 def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
