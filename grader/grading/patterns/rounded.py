@@ -45,25 +45,31 @@ Tensors = Mapping[str, torch.Tensor | None]
 def confirmed_roundings(
     oracle: Oracle, case: Case, table: Table, actual: Tensors, again: Callable[[Case], Tensors]
 ) -> dict[str, Pattern]:
-    """The `rounding_patterns`; those of few elements, as fit by chance, only if found in another draw too.
+    """The patterns, by name, of tensors whose errors follow a rounding, and not by chance.
 
-    `again` returns the tensors for another case.
+    In doubt they must do so in another draw too: in few elements, and in a loose fit, since what is rounded may be a
+    few numbers that many elements depend on. `again` returns the tensors for another case.
     """
     found = rounding_patterns(oracle, case, table, actual)
-    few = {name for name in found if (value := actual[name]) is not None and value.numel() < MIN_ELEMENTS}
-    if not few or oracle.is_slow(case):
-        return found
+    patterns = {name: pattern for name, (_, pattern) in found.items()}
+    unsure = {name for name, (alike, _) in found.items() if alike**2 < 1 - CORRELATION**2 or _is_small(actual[name])}
+    if not unsure or oracle.is_slow(case):
+        return patterns
     confirmed: set[str] = set()
     for draw in range(OTHER_DRAWS + 1):
         other = oracle.case(case.variant, training=case.training, draw=draw)
-        if other.seed != case.seed and confirmed != few:
+        if other.seed != case.seed and confirmed != unsure:
             values = again(other)
-            confirmed |= set(rounding_patterns(oracle, other, table, {name: values.get(name) for name in few}))
-    return {name: pattern for name, pattern in found.items() if name not in few - confirmed}
+            confirmed |= set(rounding_patterns(oracle, other, table, {name: values.get(name) for name in unsure}))
+    return {name: pattern for name, pattern in patterns.items() if name not in unsure - confirmed}
 
 
-def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors) -> dict[str, Pattern]:
-    """The patterns by name of tensors whose errors follow a rounding, each by that which it follows most."""
+def _is_small(value: torch.Tensor | None) -> bool:
+    return value is not None and value.numel() < MIN_ELEMENTS
+
+
+def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors) -> dict[str, tuple[float, Pattern]]:
+    """The correlation of each tensor's error with the rounding that it follows most, and the pattern."""
     suspects = {
         name: suspect
         for name, value in actual.items()
@@ -80,7 +86,7 @@ def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors)
                 alike = _alike(suspect, name, rounded) if _of_its_size(suspect, to) else 0.0
                 if alike > found.get(name, (0.0,))[0]:
                     found[name] = alike, _pattern(suspect, kind, rounded, alike)
-    return {name: pattern for name, (_, pattern) in found.items()}
+    return found
 
 
 def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None:
