@@ -59,19 +59,19 @@ def judge_timing(
         candidate.release("timing")
     tf32 = tf32 and shipped_flags.matter(oracle, case)
     few_bits = tf32 and shipped_flags.applies(oracle, case)
+
+    def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+        with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
+            rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
+            with quiet():
+                return rounds, *_figures(rounds, plan, oracle.device)
+
     try:
         if few_bits:
             _judge_other_sizes(candidate, oracle, others, training=training)
             shipped_flags.errors(oracle, case)  # remembered, since the values may go
         if large:
             _release_values(oracle, case, tf32=tf32)
-
-        def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
-            with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
-                rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
-                with quiet():
-                    return rounds, *_figures(rounds, plan, oracle.device)
-
         rounds, figures, watch = in_turn_if_short(candidate, oracle, timed) if large else timed(in_turn=False)
     except WrongOutput as wrong:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
