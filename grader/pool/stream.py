@@ -6,7 +6,8 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import CancelledError, Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from grader.catalog.requests import Request
 from grader.errors import Cancelled, NotGraded
@@ -19,6 +20,9 @@ MOST_COPIES = 1000
 """Requests that wait for the verdict on the same source; more are not read ahead."""
 KEPT_VERDICTS = 256
 """Verdicts that are kept for later requests with the same source: about 10 MB."""
+
+SIGNAL_SECONDS = 0.2
+"""How often the caller's thread looks for a signal: one that comes just before it waits does not end the wait."""
 
 
 def same(request: Request) -> Same:
@@ -51,7 +55,7 @@ class Stream:
         try:
             ended = False
             while not (ended and not self._waiting):
-                reached = self._reached.get()
+                reached = self._next()
                 if reached is None:
                     ended = True
                 elif isinstance(reached, BaseException):
@@ -60,6 +64,11 @@ class Stream:
                     yield from self._take(*reached)
         finally:
             self._stop()
+
+    def _next(self) -> tuple[Same, Future[Verdict]] | BaseException | None:
+        while True:
+            with suppress(Empty):
+                return self._reached.get(timeout=SIGNAL_SECONDS)
 
     def _take(self, key: Same, future: Future[Verdict]) -> Generator[Result, None, None]:
         verdict: Verdict | NotGraded
