@@ -43,6 +43,22 @@ class Catalog:
         except KeyError:
             raise UserError(self._unknown(problem_id)) from None
 
+    def named(self, name: str | Path) -> Problem:
+        """The problem with this id, or that of this file or folder.
+
+        Raises UserError for an unknown id and for a path that does not hold one problem.
+        """
+        if isinstance(name, str) and (name in self.problems or not (name.endswith(".py") or Path(name).exists())):
+            return self.problem(name)
+        found = find_problems([Path(name)], with_shipped=False).problems
+        if len(found) > 1:
+            raise UserError(f"{printable(name)}: {len(found)} problems; add --problems {printable(name)} and name one")
+        return next(iter(found.values()))
+
+    def including(self, problem: Problem) -> Catalog:
+        """This catalog with one more problem, or with this one in place of that with its id."""
+        return Catalog({**self.problems, problem.id: problem}, self.skipped)
+
     def _unknown(self, problem_id: str) -> str:
         for one in self.skipped:
             if problem_id in (one.path.stem, f"{one.path.parent.name}/{one.path.stem}"):

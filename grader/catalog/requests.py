@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from grader.catalog.files import usable
-from grader.catalog.problems import Catalog, find_problems
+from grader.catalog.problems import Catalog
 from grader.catalog.source_analysis import Language, analyse
 from grader.catalog.submissions import check_names, check_sample, find_submissions
 from grader.errors import UserError, plainly
@@ -130,22 +130,12 @@ class RequestReader:
         return resolved, _submission(resolved, source, **rest)
 
     def _problem(self, problem: str | Path | Problem) -> Problem:
-        if isinstance(problem, Problem):
-            return problem
-        known = self._catalog.problems.get(problem) if isinstance(problem, str) else None
-        if known is not None:
-            return known
-        path = Path(problem)
-        if path.suffix != ".py" and isinstance(problem, str):
-            return self._catalog.problem(problem)  # raises, naming the nearest ids
-        return find_problems([path]).problem(path.stem)
+        return problem if isinstance(problem, Problem) else self._catalog.named(problem)
 
     def _file(self, path: Path, problem: Problem | None) -> Pair:
         if path.is_dir():
             raise UserError(f"{path}: a folder; `grade` takes one file")
-        catalog = self._catalog
-        if problem is not None:
-            catalog = Catalog({**catalog.problems, problem.id: problem})
+        catalog = self._catalog if problem is None else self._catalog.including(problem)
         found = find_submissions([path], catalog, problem_id=problem.id if problem else None)
         if found.refused:
             raise UserError(str(found.refused[0]))

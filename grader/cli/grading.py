@@ -45,7 +45,7 @@ def grade(
     ] = None,
     problem_id: Annotated[
         str | None,
-        typer.Option("--problem", metavar="ID", help="Grade for this problem, not the one in the file name."),
+        typer.Option("--problem", metavar="ID|FILE", help="Grade for this problem, not the one in the file name."),
     ] = None,
     author: Annotated[
         str | None, typer.Option(metavar="NAME", help="Store the verdicts under this author, not the folder's name.")
@@ -100,10 +100,14 @@ def grade(
       grader grade submissions/
       grader grade submissions/ann/conv2d_mul_leaky_relu_gelu__v2.py --device cuda
       grader grade my_kernel.py --problem conv2d_mul_leaky_relu_gelu --quick
+      grader grade my_kernel.py --problem KernelBench/KernelBench/level1/19_ReLU.py
       grader grade --kernelbench-run KernelBench/runs/my_run --problems KernelBench/
       generate | grader grade - --json > verdicts.jsonl
     """
     catalog = offered(problems)
+    if problem_id is not None:
+        problem = catalog.named(problem_id)
+        catalog, problem_id = catalog.including(problem), problem.id
     check_variant = _variant_check(options.variant)
     files, streams = _files_and_streams(paths or (), kernelbench_run)
     pairs, refused = _pairs(files, catalog, problem_id, author, check_variant)

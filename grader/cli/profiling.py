@@ -27,7 +27,7 @@ def profile(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The submission: a Python file with a class ModelNew.")],
     problem_id: Annotated[
         str | None,
-        typer.Option("--problem", metavar="ID", help="Profile for this problem, not the one in the file name."),
+        typer.Option("--problem", metavar="ID|FILE", help="Profile for this problem, not the one in the file name."),
     ] = None,
     problems: ProblemFolders = None,
     db: Database = DATABASE,

@@ -53,6 +53,28 @@ def test_the_shipped_problems_are_there():
         assert problem.path.is_absolute()
 
 
+def test_a_problem_is_named_by_its_id_or_its_file(catalog, folder, tmp_path):
+    assert catalog.named("scale") == catalog.named(str(folder / "scale.py")) == catalog.problem("scale")
+    other = write(tmp_path / "other.py", samples.PROBLEM_SOURCE)
+    problem = catalog.named(other)
+    assert (problem.id, problem.path) == ("other", other)
+    assert catalog.including(problem).problem("other") == problem
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("scael", "unknown problem 'scael'; did you mean scale?"),
+        ("nowhere/scale.py", "nowhere/scale.py: "),
+        ("problems", "problems: 2 problems; add --problems problems and name one"),
+    ],
+)
+def test_a_name_that_is_no_single_problem_is_refused(catalog, tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=re.escape(message)):
+        catalog.named(name)
+
+
 def test_a_folder_adds_its_problems(catalog, folder):
     assert catalog.problem("scale").path == folder / "scale.py"
     assert "conv2d_mul_leaky_relu_gelu" in catalog.problems

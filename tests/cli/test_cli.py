@@ -101,6 +101,9 @@ def test_the_problem_may_be_named(cli, batch, tmp_path):
     path = write(tmp_path, "ann", "correct").rename(tmp_path / "submissions" / "kernel.py")
     result = cli("grade", path, "--problem", "scale", *batch[2:], "--json")
     assert (result.objects[0]["problem"], result.objects[0]["label"]) == ("scale", "kernel")
+    file = (tmp_path / "problems" / "scale.py").rename(tmp_path / "own.py")
+    result = cli("grade", path, "--problem", file, "--json")
+    assert (result.objects[0]["problem"], result.objects[0]["label"]) == ("own", "kernel")
 
 
 @pytest.mark.parametrize(
