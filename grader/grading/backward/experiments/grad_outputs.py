@@ -56,14 +56,15 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
 
 
 def alike(cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Others with the same first and last elements and the same sums: those between change places."""
+    """Others with the same first and last third and the same sums: the elements between change places."""
 
     def shuffled(value: torch.Tensor) -> torch.Tensor:
         flat = value.reshape(-1).clone()
         if flat.numel() < 4:
             flat[1:] *= -1
             return flat.view(value.shape)
-        places = 1 + torch.randperm(flat.numel() - 2, device=flat.device)
+        third = max(1, flat.numel() // 3)
+        places = third + torch.randperm(flat.numel() - 2 * third, device=flat.device)
         flat[places] = flat[places].roll(1)
         return flat.view(value.shape)
 
@@ -86,7 +87,7 @@ def _kept(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagno
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{case.operand_names[name]}` is that of an earlier grad_output with the same first and "
-                "last element, the same sum, and others in between",
+                "last third, the same sum, and others in between",
                 remedy="compute it from all of grad_output in every call, and keep nothing by a part of it",
             )
     return None
