@@ -267,11 +267,6 @@ def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, T
     return {f"{kind}:{key}:{name}": spec for name, spec in specs.items()}
 
 
-def output_specs(case: Case) -> dict[str, TensorSpec]:
-    """The expected shape and dtype of each output, by name."""
-    return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
-
-
 def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
     """Bring back the buffers as they are after the steps so far, by the candidate's names."""
     specs = {

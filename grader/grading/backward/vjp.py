@@ -11,7 +11,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import MODEL, Candidate, exports
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case
 
@@ -157,11 +157,6 @@ def export_gradients(job: JobBuilder, candidate: Candidate, case: Case, key: str
         if name in operands
     }
     job.export(exports("grad", key, specs))
-
-
-def export_outputs(job: JobBuilder, case: Case, key: str) -> None:
-    """Bring back the outputs of the tape `key`."""
-    job.export(exports("output", key, output_specs(case)))
 
 
 def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a") -> Product:

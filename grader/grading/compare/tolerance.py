@@ -72,6 +72,11 @@ def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     return next(check_each([(expected, candidate)]))
 
 
+def passes(expected: Expected, candidate: torch.Tensor) -> bool:
+    """Whether a candidate that has the shape and dtype of `expected` is right."""
+    return check(expected, candidate).status == "passed"
+
+
 def check_each(pairs: Sequence[Pair]) -> Iterator[TensorCheck]:
     """Yields the `check` of each pair; small tensors are compared together."""
     rounded = [(expected, _excused(expected, candidate)) for expected, candidate in pairs if expected.rounds]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -134,17 +135,14 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
 
 
 def _rounded_inside(output: Mismatch) -> Diagnosis | None:
-    def again(other: Case) -> dict[str, torch.Tensor | None]:
-        return outputs_of(output.candidate, other, "forward of another draw")
-
-    sealed = {output.name: output.sealed}
+    sealed, again = {output.name: output.sealed}, partial(outputs_of, output.candidate)
     found = confirmed_roundings(output.oracle, output.case, "outputs", sealed, again)
     return next((_of_pattern(output, pattern) for pattern in found.values()), None)
 
 
 def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
     for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
-        if tolerance.check(expected[output.name], output.sealed).status == "passed":
+        if tolerance.passes(expected[output.name], output.sealed):
             what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes their values"
             return diagnose("output_wrong", what, where=output.where, remedy=remedy)

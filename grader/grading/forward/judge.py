@@ -14,15 +14,15 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
-from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
+from grader.grading.candidate import MODEL, Candidate, names
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import outputs_of
+from grader.grading.forward.one_forward import one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
@@ -116,23 +116,16 @@ def _left_out(cases: Sequence[Case]) -> frozenset[str]:
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
     """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    export_buffers(job, candidate, case)
-    job.step(p.Drop())
-    result = candidate.run(job, "forward", f"forward of variant {case.name}")
+    result = candidate.run(one_forward(candidate, case), "forward", f"forward of variant {case.name}")
     other_structure = judge_structure(case, result, candidate.device, lambda: oracle.traits(case).outputs)
     if other_structure is not None:
         return _all_failed(case, other_structure.message), other_structure
-    checks = [check_output(case, result, f"output:a:{name}", name) for name in case.outputs]
+    checks = [check_output(case, result, name) for name in case.outputs]
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
     actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
-    again = partial(outputs_of, candidate, doing="forward of another draw")
-    for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, again).items():
+    for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
         where = f"variant {case.name}"
         return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=where, remedy=pattern.remedy)
@@ -168,7 +161,7 @@ def _judge_buffers(
     stale = differ(checks)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
-        if questions.only_count(oracle, case, wrong):
+        if questions.only_count(oracle, case, tuple(wrong)):
             candidate.leave_out(wrong)
             return _judge_buffers(candidate, oracle, case, result)
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
@@ -176,7 +169,7 @@ def _judge_buffers(
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
-    if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, missing):
+    if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
         what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
         return checks, diagnose("buffers_not_updated", what, where=where, remedy="register it, and update it")
@@ -214,7 +207,7 @@ def _ignores_mode(candidate: Candidate, case: Case) -> bool:
         candidate.reset_buffers(job, case)
         seed = case.call_seed()
         job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True, seed=seed))
-        job.export(exports("output", tape, output_specs(case)))
+        export_outputs(job, case, tape)
     job.step(p.Drop())
     sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed
     return all(

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 
 from grader.grading.candidate import Candidate, names
-from grader.grading.forward.one_forward import is_right
+from grader.grading.compare.outputs import check_output
+from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -45,9 +46,9 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
 
 def right_after_loading(candidate: Candidate, case: Case, output: str) -> bool:
     """Whether the output is right once `load_state_dict` has taken the case's parameters. Raises Stopped."""
-    right = is_right(candidate, case, output, "forward after load_state_dict", loaded=True)
+    result = candidate.attempt(one_forward(candidate, case, loaded=True), "forward", "forward after load_state_dict")
     candidate.forget(everything=True)
-    return right
+    return result.failure is None and check_output(case, result, output).status == "passed"
 
 
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:

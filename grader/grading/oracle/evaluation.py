@@ -12,7 +12,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.case import Table
+from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.tensor_core_bits import rounded_each
 from grader.protocol.passes import Substitute
@@ -98,6 +98,12 @@ class Pass:
     """Where the rounding applies."""
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
+
+    @staticmethod
+    def of(case: Case, model: str = MODEL, *, backward: bool = True) -> Pass:
+        """The forward of a case and, unless there is nothing to differentiate, its backward."""
+        differentiated = (case.cotangents, case.wrt) if backward and case.cotangents else ({}, ())
+        return Pass(model, case.inputs, case.state, *differentiated, training=case.training)
 
     @property
     def in_float64(self) -> bool:

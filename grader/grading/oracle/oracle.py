@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
 from grader import protocol as p
 from grader.catalog.problem_module import FULL, Variant
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import is_large
@@ -37,6 +37,7 @@ KEPT_BYTES = 1 << 30
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
+_Others = ParamSpec("_Others")
 
 
 class Oracle(ReferenceModels):
@@ -92,10 +93,6 @@ class Oracle(ReferenceModels):
         self._cases = {key: case for key, case in self._cases.items() if key[0] != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
-    def state_bytes(self, case: Case) -> int:
-        """Bytes of parameters and buffers."""
-        return sum(value.nbytes for value in case.state.values())
-
     def step_back(self) -> None:
         """Leave the device to another reference: end all processes but the active one."""
         self.release()
@@ -108,13 +105,14 @@ class Oracle(ReferenceModels):
 
     def modes_differ(self, variant: str) -> bool:
         """Whether train() and eval() return other outputs, or update other buffers."""
-        seed = secrets.randbits(62)
-        init_inputs, inputs = draw_inputs(self.module.variants[variant], self.device, seed)
+        return self.remember(("modes differ", variant), lambda: self._modes_differ(variant))
+
+    def _modes_differ(self, variant: str) -> bool:
+        init_inputs, inputs = draw_inputs(self.module.variants[variant], self.device, secrets.randbits(62))
         held = self.construct(variant, init_inputs, inputs, training=True)
         if held.traits.stochastic:
             return True
         in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits))
-
         one, other = self.evaluate_each(held.traits, [in_train, replace(in_train, training=False)])
         if one.structure != other.structure:
             return True
@@ -133,9 +131,7 @@ class Oracle(ReferenceModels):
             inputs = []
             try:
                 self.case(ROWS)
-            except (ReferenceLost, ReferenceOutOfMemory):
-                raise
-            except ProblemError:
+            except ReferenceRefused:
                 for kept in (self._cases, self.noise, self.no_backward, self._looked):
                     kept.clear()
                 self._constructed = None
@@ -199,9 +195,7 @@ class Oracle(ReferenceModels):
         how["affords_float64"] = self._affords_float64 if whole else None
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
-        except (ReferenceLost, ReferenceOutOfMemory):
-            raise  # says nothing about the backward
-        except ProblemError as error:
+        except ReferenceRefused as error:
             if not plain.wrt:
                 raise
             self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
@@ -232,8 +226,9 @@ class Oracle(ReferenceModels):
         first = pace.seconds.get(MODEL, 0.0)
         if pace.average(first) <= pace.limit:
             return pace.average(first)
-        plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
-        again = partial(Stopwatch(self.clock).steady, case.variant, pace.limit, lambda: next(self.ask(case, [plain])))
+        again = partial(
+            Stopwatch(self.clock).steady, case.variant, pace.limit, lambda: next(self.ask(case, [Pass.of(case)]))
+        )
         return pace.average(min(first, self.remember(("seconds", case.variant), again)))
 
     def exact_seconds(self, case: Case) -> float:
@@ -255,23 +250,6 @@ class Oracle(ReferenceModels):
         in_time = slower * whole <= FLOAT64_SECONDS
         return not own.own_memory or (in_time and not self.spares_memory and needed <= own.free_bytes())
 
-    def differentiates_in_eval(self, case: Case) -> bool:
-        """Whether the reference's backward runs in eval() too; cuDNN's for recurrent networks does not."""
-
-        def ask() -> bool:
-            if not case.wrt:
-                return True
-            in_eval = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, training=False)
-            try:
-                next(self.ask(case, [in_eval]))
-            except (ReferenceLost, ReferenceOutOfMemory):
-                raise
-            except ProblemError:
-                return False
-            return True
-
-        return self.remember(("differentiates in eval", case.variant), ask)
-
     def _cotangents(
         self, traits: Traits, variant: str, training: bool, draw: int, constant: bool
     ) -> dict[str, torch.Tensor]:
@@ -288,6 +266,19 @@ class Oracle(ReferenceModels):
         if operand.startswith("input["):
             return self.module.argument_name(int(operand[len("input[") : -1]))
         return operand
+
+
+def remembered(
+    ask: Callable[Concatenate[Oracle, Case, _Others], _Answer],
+) -> Callable[Concatenate[Oracle, Case, _Others], _Answer]:
+    """A question about a case that the reference answers once for each draw, mode and further argument."""
+
+    @wraps(ask)
+    def answer(oracle: Oracle, case: Case, /, *others: _Others.args, **named: _Others.kwargs) -> _Answer:
+        key = (ask, case.seed, case.training, others, tuple(named.items()))
+        return oracle.remember(key, lambda: ask(oracle, case, *others, **named))
+
+    return answer
 
 
 def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:

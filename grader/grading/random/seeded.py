@@ -11,12 +11,12 @@ from functools import partial
 import torch
 
 from grader.grading.backward.experiments import Cases
-from grader.grading.backward.vjp import add_forward, ask, export_outputs, product
+from grader.grading.backward.vjp import add_forward, ask, product
 from grader.grading.candidate import MODEL, Candidate, export_buffers
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.noise import perturbed, perturbed_state

@@ -17,9 +17,9 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.executor.gpu_timeline import Start
 from grader.executor.quiet_memory import quiet_memory
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import MODEL, Candidate, exports
 from grader.grading.compare.parameter_matching import Matching
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time
@@ -180,7 +180,7 @@ class Caller:
             }
             job.export(exports("grad", "t", gradients))
         else:
-            job.export(exports("output", "t", output_specs(case)))
+            export_outputs(job, case, "t")
             job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
     def give_back(self, index: int) -> None:

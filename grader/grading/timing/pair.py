@@ -18,7 +18,7 @@ from typing import Self
 import torch
 
 from grader.catalog.problem_module import Variant
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.executor import WorkerLost
 from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import Candidate
@@ -119,8 +119,8 @@ class WorkerPair:
                 made[index] = self._calls(index, draws)
             except NotQueued as error:
                 missed = missed if missed and missed.reference else error
-            except ProblemError as error:
-                if not probed or isinstance(error, ReferenceLost | ReferenceOutOfMemory):
+            except ReferenceRefused:
+                if not probed:
                     raise
                 return self.time_pair(calls, reference_first)
         if missed is not None:

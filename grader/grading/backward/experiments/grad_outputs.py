@@ -82,7 +82,7 @@ def _kept(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagno
         one, two = single[name], twice[name]
         if expected is None or one is None or two is None:
             continue
-        if tolerance.check(expected.around(two / 2), one).status == "failed":
+        if not tolerance.passes(expected.around(two / 2), one):
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{case.operand_names[name]}` is that of an earlier grad_output with the same first and "
@@ -185,7 +185,7 @@ def _is_noise(expected: Expected | None, first: torch.Tensor, second: torch.Tens
     if expected is None:
         return True
     total = first + second
-    return tolerance.check(expected.around(total), total + (both - total) / 3).status == "passed"
+    return tolerance.passes(expected.around(total), total + (both - total) / 3)
 
 
 @experiment(
@@ -289,7 +289,7 @@ def _wrong_alone(candidate: Candidate, case: Case, answers: Mapping[str, Answer]
         missing = operand not in total
         if missing and bool(expected.reference64.any()):
             text = "None"
-        elif not missing and tolerance.check(expected, total[operand]).status == "failed":
+        elif not missing and not tolerance.passes(expected, total[operand]):
             text = "wrong"
         else:
             continue
