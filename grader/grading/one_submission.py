@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from grader.catalog.requests import Request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
-from grader.grading.ahead import what_was_seen
 from grader.grading.backward import judge_backward, judge_small_inputs
-from grader.grading.builds import Builds
+from grader.grading.builds import Builds, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.narrow import judge_other_inputs, wrong_on_small

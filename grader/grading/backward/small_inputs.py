@@ -8,6 +8,7 @@ from functools import partial
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import ask, product
+from grader.grading.budget import Pace
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, Expected
@@ -16,7 +17,6 @@ from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import SCALED_DOWN, other_inputs, room
-from grader.grading.oracle.pace import Pace
 from grader.grading.oracle.trackers import track
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis

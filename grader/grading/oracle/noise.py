@@ -1,11 +1,11 @@
-"""Adds noise to inputs and parameters, and keeps what kind of values they have."""
+"""Changes inputs and parameters a little, by noise or to fewer bits, and keeps what kind of values they have."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -15,6 +15,8 @@ from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
 from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, elementwise
+from grader.protocol.fewer_bits import Way, of_bits
+from grader.verdict.precision import TF32_BITS
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
@@ -161,3 +163,33 @@ def _real(value: object) -> torch.Tensor:
     """A complex tensor gets a last dimension of 2 for real and imaginary parts."""
     assert isinstance(value, torch.Tensor)
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
+def cut(value: Any, bits: int) -> Any:
+    """A float32 tensor cut to so many significant bits, as tensor cores do; other values as they are."""
+    return cut_each([value], bits)[0]
+
+
+def cut_each(values: Iterable[Any], bits: int) -> list[Any]:
+    """The `cut` of each. Nothing leaves its range, changes its sign or becomes zero."""
+    return _of_bits(values, bits, "cut")
+
+
+def rounded(value: Any) -> Any:
+    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
+    return rounded_each([value])[0]
+
+
+def rounded_each(values: Iterable[Any]) -> list[Any]:
+    """The `rounded` of each."""
+    return _of_bits(values, TF32_BITS, "away")
+
+
+def _of_bits(values: Iterable[Any], bits: int, way: Way) -> list[Any]:
+    """Values in which float32 tensors have so many of their bits."""
+    found = list(values)
+    chosen = [i for i, of in enumerate(found) if isinstance(of, torch.Tensor) and of.dtype == torch.float32]
+    new = elementwise(lambda flat: of_bits(flat, bits, way), [found[i] for i in chosen])
+    for index, value in zip(chosen, new, strict=True):
+        found[index] = value
+    return found

@@ -14,18 +14,16 @@ from grader import protocol as p
 from grader.catalog.problem_module import FULL, Variant
 from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
-from grader.grading.budget import Budget, Stopwatch
+from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
-from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.reduction_lengths import reduction_lengths
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
@@ -179,7 +177,7 @@ class Oracle(ReferenceModels):
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
-        lengths = reduction_lengths(plain, eager, traits)
+        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
         names = {operand: self._display(operand) for operand in plain.wrt}
         return {
             "outputs": trackers.expected("outputs", lengths["outputs"]),
@@ -211,7 +209,8 @@ class Oracle(ReferenceModels):
             return Randomness(few.drawn, few.optional)
         count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage / self._pace(variant).seconds[MODEL])))
         others = ask(replace(plain, seed=seed) for seed in range(1, count))
-        return randomness(eager, others, plain.wrt, reduction_lengths(plain, eager, traits))
+        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
+        return randomness(eager, others, plain.wrt, lengths)
 
     def _pace(self, variant: str) -> Pace:
         return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 
+from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.expected import Expected
@@ -18,7 +19,6 @@ from grader.grading.compare.together import Pack, packs
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.noise import is_float, perturbed, perturbed_state, ties_broken
-from grader.grading.oracle.pace import PERTURBED_RUNS, Pace
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 

@@ -24,9 +24,8 @@ from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import Evaluation, Pass, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.noise import is_float, values_of_each
+from grader.grading.oracle.noise import cut_each, is_float, values_of_each
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.tensor_core_bits import cut_each
 from grader.grading.oracle.trackers import perturbed_runs
 from grader.grading.timing import workload
 from grader.machine.backends import backend

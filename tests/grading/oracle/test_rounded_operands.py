@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 import torch
 
+from grader.grading.budget import Pace
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.tensor_core_bits import cut
+from grader.grading.oracle.noise import cut
 from grader.grading.oracle.trackers import track
 from grader.grading.resources import Resources
 from grader.machine.backends import backend

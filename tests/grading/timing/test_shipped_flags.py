@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.tensor_core_bits import cut
+from grader.grading.oracle.noise import cut
 from grader.grading.resources import Resources
 from grader.grading.timing import shipped_flags, workload
 from grader.grading.timing.calls import Call, Draw

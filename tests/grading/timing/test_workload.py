@@ -2,7 +2,7 @@
 
 import torch
 
-from grader.grading.oracle.tensor_core_bits import rounded
+from grader.grading.oracle.noise import rounded
 
 
 def test_rounding_to_tensorfloat32_keeps_ten_bits_of_mantissa():
