@@ -50,10 +50,10 @@ class _Tracker:
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
         for run in narrow_types.rounded_once(self.reference64, self.dtype):
-            self.add(run, blocks.baseline_error(run, self.reference64))
+            self.add(run, *blocks.baseline_errors([run], [self.reference64]))
 
     def add(self, run: torch.Tensor, error: tuple[float, float]) -> None:
-        """Record a run with its `baseline_error`, which means nothing for integers."""
+        """Record a run with its baseline error, which means nothing for integers."""
         if self.ambiguous is not None:
             self.ambiguous |= run != self.reference64
             return
@@ -105,7 +105,7 @@ class Trackers:
         small = list[tuple[_Tracker, torch.Tensor]]()
         for tracker, value in self._values(run):
             if is_large(value):  # a streamed run has one of these at a time
-                tracker.add(value, blocks.baseline_error(value, tracker.reference64))
+                tracker.add(value, *blocks.baseline_errors([value], [tracker.reference64]))
             else:
                 small.append((tracker, value))
         errors = blocks.baseline_errors([value for _, value in small], [tracker.reference64 for tracker, _ in small])
