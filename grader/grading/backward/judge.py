@@ -23,9 +23,8 @@ from grader.grading.backward.vjp import ask, product
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.compare import known_mistakes
-from grader.grading.compare.blocks import reals
 from grader.grading.compare.expected import EPSILON
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
@@ -211,8 +210,8 @@ def _keeps_an_operand(
             expected, ours, then = case.gradients[name], after.get(name), before[name]
             if expected is None or ours is None or then is None or name not in due:
                 continue
-            follows = _change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
-            if follows and _change(then, ours) < EPSILON:
+            follows = change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
+            if follows and change(then, ours) < EPSILON:
                 gradient, operand = f"the gradient of `{case.operand_names[name]}`", case.operand_names[moved]
                 if not _follows(oracle, earlier, name, moved):
                     what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
@@ -230,7 +229,7 @@ def _keeps_an_operand(
 def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
     """Whether the right gradient changes with an operand."""
     expected, due = case.gradients[name], known_mistakes.gradients(oracle, _moved(case, moved), "none").get(name)
-    return bool(expected and due and _change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
+    return bool(expected and due and change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
 
 
 def _moved(case: Case, name: str) -> Case:
@@ -239,9 +238,3 @@ def _moved(case: Case, name: str) -> Case:
     assert isinstance(value, torch.Tensor)
     inputs = tuple(value if name == f"input[{index}]" else other for index, other in enumerate(case.inputs))
     return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})
-
-
-def _change(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Relative to the size before, in the Euclidean norm."""
-    size = float(torch.linalg.vector_norm(reals(before)))
-    return float(torch.linalg.vector_norm(reals(after).to(before.device) - reals(before))) / max(size, 1e-300)

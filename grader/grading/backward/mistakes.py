@@ -13,7 +13,7 @@ from grader.grading.backward.vjp import Product, ask, gradients_of, product
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -195,7 +195,6 @@ def _same(one: Product, other: Product, names: Sequence[str]) -> bool:
         first, second = one.gradients[name], other.gradients[name]
         if first is None or second is None:
             return False
-        gap = torch.linalg.vector_norm(first - second)
-        if not float(gap) <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(first)):
+        if not change(first, second) <= ROUNDING_RESIDUAL:
             return False
     return True

@@ -28,7 +28,7 @@ from grader.grading.forward.repeats import right_again, wrong_alone
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, whole_numbers
+from grader.grading.oracle.noise import is_float, values_of
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
@@ -185,7 +185,7 @@ def _poke(
     step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
     structure = structures[index]
     # Whole numbers may be codes or labels: values between them mean nothing.
-    usual = not far or structure.sums_alike or whole_numbers(value)
+    usual = not far or structure.sums_alike or values_of(value).whole
     new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
     what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
     moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"

@@ -163,8 +163,7 @@ def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
     """Shape and dtype of each tensor argument, by position."""
-    tensors = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in tensors.items()}
+    return {i: TensorSpec.like(value) for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
 
 
 @probe(

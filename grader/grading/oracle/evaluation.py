@@ -114,7 +114,7 @@ class Pass:
         """The spec of each operand's gradient in float32."""
         tensors = {f"input[{i}]": value for i, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)}
         tensors |= self.state
-        return {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in self.wrt}
+        return {name: TensorSpec.like(tensors[name]) for name in self.wrt}
 
     def in_tf32(self) -> Pass:
         """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""

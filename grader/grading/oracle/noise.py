@@ -60,7 +60,8 @@ def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object
     def one(value: object) -> object:
         if not is_float(value) or is_mask(value) or not ties.has_ties(value):
             return perturbed([value], ulps)[0]
-        sign = 1 if whole_numbers(value) else -1 if in_unit_range(value) else 0
+        kind = values_of(value)
+        sign = 1 if kind.whole else -1 if kind.unit else 0
         return ties.broken(value, turn, ulps * EPSILON, sign=sign)
 
     return [one(value) for value in inputs]
@@ -129,16 +130,6 @@ def is_mask(value: torch.Tensor) -> bool:
     return value.is_floating_point() and values_of(value).mask
 
 
-def whole_numbers(value: torch.Tensor) -> bool:
-    """Whether all elements are whole numbers: see `Values`."""
-    return values_of(value).whole
-
-
-def in_unit_range(value: torch.Tensor) -> bool:
-    """Whether all elements are in [-1, 1]: see `Values`."""
-    return values_of(value).unit
-
-
 def _values_of_one(value: torch.Tensor) -> Values:
     """The first elements decide for most tensors without a pass over the rest."""
     flat = value.reshape(-1)
@@ -165,23 +156,16 @@ def _real(value: object) -> torch.Tensor:
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
-def cut(value: Any, bits: int) -> Any:
-    """A float32 tensor cut to so many significant bits, as tensor cores do; other values as they are."""
-    return cut_each([value], bits)[0]
-
-
 def cut_each(values: Iterable[Any], bits: int) -> list[Any]:
-    """The `cut` of each. Nothing leaves its range, changes its sign or becomes zero."""
+    """Values with float32 tensors cut to so many significant bits, as tensor cores do.
+
+    Nothing leaves its range, changes its sign or becomes zero.
+    """
     return _of_bits(values, bits, "cut")
 
 
-def rounded(value: Any) -> Any:
-    """A float32 tensor rounded to TensorFloat-32's 10 bits of mantissa; other values as they are."""
-    return rounded_each([value])[0]
-
-
 def rounded_each(values: Iterable[Any]) -> list[Any]:
-    """The `rounded` of each."""
+    """Values with float32 tensors rounded to TensorFloat-32's 10 bits of mantissa."""
     return _of_bits(values, TF32_BITS, "away")
 
 

@@ -19,7 +19,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, is_mask, whole_numbers
+from grader.grading.oracle.noise import is_float, is_mask, values_of
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trained_state import SMALL
 from grader.machine.backends import backend
@@ -138,7 +138,7 @@ def _changed(change: Change, structure: Structure, value: torch.Tensor, *, bound
     if not is_float(value):
         codes = value.dtype != torch.bool and not value.is_complex()
         return _one_mostly(value) if change is _alike and codes else value
-    if is_mask(value) or whole_numbers(value) or structure.sums_alike:
+    if is_mask(value) or values_of(value).whole or structure.sums_alike:
         return value
     new = change(structure, value)
     if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):

@@ -162,9 +162,7 @@ def element_gradients(
                 retain_graph=True,
             )
         )
-        operands = {i: case.operand(f"input[{i}]") for i in floats}
-        specs = {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in operands.items()}
-        job.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
+        job.export({f"grad:g{turn}:input[{i}]": TensorSpec.like(case.operand(f"input[{i}]")) for i in floats})
     job.step(p.Drop())
     sealed = oracle.run(job).sealed
     sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]

@@ -14,7 +14,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.verdict.models import Diagnosis
@@ -128,8 +128,7 @@ def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case
     factor, skip = 2.0 ** -EXPONENTS[0], tuple(set(case.gradients) - {name})
     if other is None or not first_wrong(candidate, case, answer.result, key=answer.key, skip=skip, factor=factor):
         return False
-    norm = torch.linalg.vector_norm
-    return not float(norm(reals(other) - reals(left))) <= REDUCED_PRECISION * float(norm(reals(left)))
+    return not change(left, other) <= REDUCED_PRECISION
 
 
 def _scaled(candidate: Candidate, case: Case, exponent: int, answer: Answer) -> Diagnosis | None:

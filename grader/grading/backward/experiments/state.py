@@ -62,7 +62,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
                 before[f"input:{key}:{i}"] = value
                 labels[f"input:{key}:{i}"] = case.operand_names.get(f"input[{i}]", f"input[{i}]")
         grad_outputs |= {f"cotangent:{key}:{name}": value for name, value in case.cotangents.items()}
-    job.export({source: _spec(value) for source, value in {**before, **grad_outputs}.items()})
+    job.export({source: TensorSpec.like(value) for source, value in {**before, **grad_outputs}.items()})
     result = candidate.attempt(job, "backward", "comparing inputs and parameters after a backward")
     if result.failure is not None:
         return None
@@ -133,7 +133,3 @@ def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | No
         return None
     what = f"after forward A and forward B, the gradient of `{operand}` for A is wrong"
     return diagnose("stale_saved_state", what, remedy=SAVE)
-
-
-def _spec(value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(tuple(value.shape), value.dtype)
