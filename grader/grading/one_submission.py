@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from grader.catalog.requests import Request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
-from grader.grading.backward import judge_backward, judge_small_inputs
+from grader.grading.backward.judge import judge_backward
+from grader.grading.backward.small_inputs import judge_small_inputs
 from grader.grading.builds import Builds, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
@@ -25,7 +26,9 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
-from grader.grading.timing import above_roofline, judge_timing, workload
+from grader.grading.timing import workload
+from grader.grading.timing.judge import judge_timing
+from grader.grading.timing.roofline import above_roofline
 from grader.machine.backends import backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from grader.errors import printable
 from grader.executor import Killer, WorkerLost
 from grader.protocol import Failure
-from grader.verdict.code import Severity
-from grader.verdict.codes import CODES
+from grader.verdict.codes import CODES, Severity
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from grader.errors import ProblemError
 from grader.grading import plan
 from grader.grading.resources import Resources
-from grader.grading.timing import TimingJudgement, judge_timing
+from grader.grading.timing.judge import TimingJudgement, judge_timing
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.stages import PhaseTiming, StageStatus

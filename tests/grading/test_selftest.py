@@ -10,7 +10,7 @@ import pytest
 from grader.catalog.problems import find_problems
 from grader.cli import selftest as command
 from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
-from grader.grading.timing import TimingJudgement
+from grader.grading.timing.judge import TimingJudgement
 from grader.verdict.models import Device, Problem
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 

@@ -14,7 +14,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE,
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
-from grader.grading.patterns import Pattern
+from grader.grading.patterns.pattern import Pattern
 from grader.verdict.stages import TensorCheck
 
 NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"

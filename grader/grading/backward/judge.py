@@ -16,7 +16,6 @@ import torch
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
-from grader.grading.backward.noise import judge_noise
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.backward.vjp import ask, product
@@ -238,3 +237,24 @@ def _moved(case: Case, name: str) -> Case:
     assert isinstance(value, torch.Tensor)
     inputs = tuple(value if name == f"input[{index}]" else other for index, other in enumerate(case.inputs))
     return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})
+
+
+LINEAR = "ignores_grad_output"
+"""The experiment that compares gradients with each other instead of the reference's."""
+
+
+def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
+    """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
+    judged = judge_products(candidate, case)
+    if judged.diagnoses or judged.product is None:
+        return judged
+    run_on = Cases(
+        first=case,
+        second=case,
+        others=lambda: case.inputs,
+        constant=case,
+        keeps_outputs=False,
+        seconds=oracle.budget.experiment,
+    )
+    linear = [one for one in experiments("post-check", "train") if one.code == LINEAR]
+    return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))
