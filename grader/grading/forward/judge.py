@@ -63,12 +63,22 @@ def judge_forward(
 def _judge(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], seconds: float
 ) -> ForwardJudgement:
-    started = time.monotonic()
-    variants: list[VariantResult] = []
-    diagnoses: tuple[Diagnosis, ...] = ()
+    """As `judge_forward`, for one way of pairing parameters."""
+    started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    variants, diagnoses, skipped = _compare(candidate, oracle, cases, watch, seconds)
     probes: tuple[str, ...] = ()
-    skipped = frozenset[str]()
-    watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    if probed and not diagnoses:
+        diagnoses, probes = _probe(candidate, oracle, probed, watch, seconds)
+        if starts_slowly(candidate, seconds):
+            diagnoses = (*diagnoses, _note_on_slow_starts(candidate, skipped))
+    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+
+
+def _compare(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], watch: Stopwatch, seconds: float
+) -> tuple[list[VariantResult], tuple[Diagnosis, ...], frozenset[str]]:
+    """Results of the cases up to the first failure, its diagnosis, and the sizes for which there is no time."""
+    variants, skipped = list[VariantResult](), frozenset[str]()
     for case in cases:
         if case.variant != cases[0].variant and not skipped and starts_slowly(candidate, seconds):
             skipped = _left_out(cases)
@@ -81,26 +91,29 @@ def _judge(
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None:
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
-            diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
-            break
-    else:
-        if probed:
-            codes, first = probe_codes(), probed[0]
-            limit = seconds / (FORWARDS_EACH * len(codes))
-            each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
-            each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
-            if starts_slowly(candidate, seconds):
-                codes = tuple(code for code in codes if code not in INFORMATION)
-            drawn = Drawn(codes, each, seconds, candidate.clock)
-            diagnoses = run_probes(candidate, oracle, probed, drawn)
-            diagnoses += tuple(left_out("forward's probes", drawn.left_out, each))
-            probes = tuple(drawn.begun)
-        if probed and starts_slowly(candidate, seconds):
-            why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
-            sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
-            what = f"{why}: {sizes}strided inputs were left out"
-            diagnoses += (diagnose("checks_left_out", what, severity="info"),)
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+            return variants, (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis])), skipped
+    return variants, (), skipped
+
+
+def _probe(
+    candidate: Candidate, oracle: Oracle, probed: Sequence[Case], watch: Stopwatch, seconds: float
+) -> tuple[tuple[Diagnosis, ...], tuple[str, ...]]:
+    """The diagnoses of the probes for which there is time, and the codes of these."""
+    codes, first = probe_codes(), probed[0]
+    limit = seconds / (FORWARDS_EACH * len(codes))
+    each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
+    each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
+    if starts_slowly(candidate, seconds):
+        codes = tuple(code for code in codes if code not in INFORMATION)
+    drawn = Drawn(codes, each, seconds, candidate.clock)
+    diagnoses = run_probes(candidate, oracle, probed, drawn)
+    return (*diagnoses, *left_out("forward's probes", drawn.left_out, each)), tuple(drawn.begun)
+
+
+def _note_on_slow_starts(candidate: Candidate, skipped: frozenset[str]) -> Diagnosis:
+    sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
+    why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
+    return diagnose("checks_left_out", f"{why}: {sizes}strided inputs were left out", severity="info")
 
 
 def starts_slowly(candidate: Candidate, seconds: float) -> bool:
