@@ -100,6 +100,11 @@ class Case:
         """The expected shape and dtype of each output, by name."""
         return {name: TensorSpec(of.shape, of.dtype) for name, of in self.outputs.items()}
 
+    def timed(self, part: str, **how: Any) -> dict[str, Any]:
+        """The fields of a step that times this part; inputs, tape and gradients are under the key "t"."""
+        keys = {"inputs": "t", "tape": "t", "grads": "t"}
+        return {"part": part, **keys, "training": self.training, "clone_inputs": self.clone_inputs, **how}
+
     @property
     def name(self) -> str:
         """The variant and, unless train(), the mode."""

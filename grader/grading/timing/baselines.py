@@ -196,31 +196,15 @@ class _TimedReference:
         for part in PARTS[phase]:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             job = JobBuilder(self._worker, self._device)
-            if part != "backward":
-                job.set_state(name, self._case.state)
-                job.put_inputs("t", inputs, requires_grad=phase == "training")
-            cotangents: Mapping[str, p.Cotangent] = {}
+            timed = self._case.timed(part, model=name, tf32=self._tf32, flush_bytes=self._flush_bytes)
             if part == "backward":
                 given = self._case.cotangents.items()
-                cotangents = job.cotangents(
-                    {key: draw_cotangent(tuple(g.shape), g.dtype, self._device, False) for key, g in given}
-                )
-            job.step(
-                p.Time(
-                    part=part,
-                    model=name,
-                    inputs="t",
-                    tape="t",
-                    grads="t",
-                    cotangents=dict(cotangents),
-                    wrt=self._case.wrt if part == "backward" else (),
-                    training=self._case.training,
-                    tf32=self._tf32,
-                    flush_bytes=self._flush_bytes,
-                    clone_inputs=self._case.clone_inputs,
-                    limit_seconds=left,
-                )
-            )
+                drawn = {key: draw_cotangent(tuple(g.shape), g.dtype, self._device, False) for key, g in given}
+                timed |= {"cotangents": job.cotangents(drawn), "wrt": self._case.wrt}
+            else:
+                job.set_state(name, self._case.state)
+                job.put_inputs("t", inputs, requires_grad=phase == "training")
+            job.step(p.Time(**timed, limit_seconds=left))
             # The worker is given up later: nothing ends a compiler outside its main thread.
             result = job.run(REFERENCE_SECONDS if left is None else left + TimeLimits().call)
             if result.failure is not None:
