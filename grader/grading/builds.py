@@ -66,7 +66,8 @@ class Builds:
 
         Only for a device that builds apart and is available: without a GPU, CPU times need the cores.
         """
-        if not _builds_apart(request):
+        own = backend(request.device)
+        if not (own.builds_apart and own.available()):
             return
         submission = request.submission
         if submission.source_hash not in self._started and self._resources.cache.get(submission) is None:
@@ -91,11 +92,6 @@ class Builds:
         if self._resources.cache.get(submission) is None:
             return self._resources.build_apart(submission, request.device).result
         return None
-
-
-def _builds_apart(request: Request) -> bool:
-    own = backend(request.device)
-    return own.builds_apart and own.available()
 
 
 def step_for(request: Request) -> p.CompileAhead | None:

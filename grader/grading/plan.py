@@ -11,7 +11,6 @@ Scopes, from the most to the least that is asked:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,7 +22,6 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_inputs
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -192,16 +190,11 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     return Cases(
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
-        others=(lambda: _other_inputs(oracle, name)) if one_draw else (lambda: first.inputs),
+        others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
         constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
     )
-
-
-def _other_inputs(oracle: Oracle, name: str) -> Sequence[object]:
-    """Inputs that the reference is not run with, which costs a draw only."""
-    return draw_inputs(oracle.module.variants[name], oracle.device, secrets.randbits(62))[1]
 
 
 def is_large(oracle: Oracle, case: Case) -> bool:

@@ -100,7 +100,7 @@ def _cause(
     turn, case, edited = turns[index], turns[0].case, turns[1].case
     check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
     what = check.message or f"{name} is wrong"
-    if turn.case is case and not _passes(edited, name, sealed):
+    if turn.case is case and (sealed is None or not tolerance.passes(edited.outputs[name], sealed)):
         raced = race(candidate, case, f"{turn.change}, {what}")
         if raced is not None:
             return raced
@@ -135,10 +135,6 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
         if turn.case is case and turn.key in ("a", "c"):
             job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})
     return candidate.run(job, "forward", "repeated forwards")
-
-
-def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
-    return sealed is not None and tolerance.passes(case.outputs[name], sealed)
 
 
 def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, sealed: torch.Tensor) -> bool:

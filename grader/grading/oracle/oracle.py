@@ -11,14 +11,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 
 from grader import protocol as p
-from grader.catalog.problem_module import FULL, Variant
+from grader.catalog.problem_module import FULL
 from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.drawing import draw_cotangent
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
@@ -76,7 +76,7 @@ class Oracle(ReferenceModels):
         """
         key = (variant, training, draw, constant_cotangents)
         if key not in self._cases:
-            self._cases[key] = self._make(self.module.variants[variant], training, draw, constant_cotangents)
+            self._cases[key] = self._make(variant, training, draw, constant_cotangents)
         return self._cases[key]
 
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
@@ -106,7 +106,7 @@ class Oracle(ReferenceModels):
         return self.remember(("modes differ", variant), lambda: self._modes_differ(variant))
 
     def _modes_differ(self, variant: str) -> bool:
-        init_inputs, inputs = draw_inputs(self.module.variants[variant], self.device, secrets.randbits(62))
+        init_inputs, inputs = self.draw(variant)
         held = self.construct(variant, init_inputs, inputs, training=True)
         if held.traits.stochastic:
             return True
@@ -124,7 +124,7 @@ class Oracle(ReferenceModels):
         whole = self.module
         if set(whole.variants) != {FULL}:
             return
-        _, inputs = draw_inputs(whole.variants[FULL], self.device, secrets.randbits(62))
+        _, inputs = self.draw(FULL)
         for self.module in with_fewer_rows(whole, inputs):
             inputs = []
             try:
@@ -137,26 +137,26 @@ class Oracle(ReferenceModels):
             return
         self.module = whole
 
-    def _make(self, variant: Variant, training: bool, draw: int, constant_cotangents: bool) -> Case:
+    def _make(self, variant: str, training: bool, draw: int, constant_cotangents: bool) -> Case:
         """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
         seed = secrets.randbits(62)
-        init_inputs, inputs = draw_inputs(variant, self.device, seed)
-        held = self.construct(variant.name, init_inputs, inputs, training)
-        cotangents = self._cotangents(held.traits, variant.name, training, draw, constant_cotangents)
+        init_inputs, inputs = self.draw(variant, seed)
+        held = self.construct(variant, init_inputs, inputs, training)
+        cotangents = self._cotangents(held.traits, variant, training, draw, constant_cotangents)
         wrt = _operands(inputs, held.state, held.traits) if cotangents else ()
         plain = Pass(MODEL, inputs, as_trained(held.state, held.traits, draw), cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
-            self.construct(variant.name, init_inputs, inputs, training)  # others may have come in between
+            self.construct(variant, init_inputs, inputs, training)  # others may have come in between
             return self.evaluate_each(held.traits, passes, streamed=streamed)
 
-        plain, eager, trackers = self._track(ask, plain, held.traits, variant.name)
-        random = self._randomness(ask, plain, eager, held.traits, variant.name)
+        plain, eager, trackers = self._track(ask, plain, held.traits, variant)
+        random = self._randomness(ask, plain, eager, held.traits, variant)
         if any(is_large(value) for value in (*inputs, *plain.state.values())):
             self.release()
         case = Case(
-            variant=variant.name,
+            variant=variant,
             training=training,
             seed=seed,
             init_inputs=p.encode_value(list(init_inputs)),

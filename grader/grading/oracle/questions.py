@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, export_outputs
-from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs
+from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
@@ -57,8 +56,7 @@ def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
 
 def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
     """OTHER_DRAWS further draws of the case's inputs."""
-    variant = oracle.module.variants[case.variant]
-    return [draw_inputs(variant, oracle.device, secrets.randbits(62))[1] for _ in range(OTHER_DRAWS)]
+    return [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
 
 
 @remembered
@@ -283,7 +281,7 @@ def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
     In each mode of the case, under its name. The other inputs differ in all elements: behind a ReLU, a few changed
     elements may have no effect.
     """
-    _, others = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
+    _, others = oracle.draw(case.variant)
     for training in case.modes:
         tape = tape_of(training)
         for key, inputs in ((tape, case.inputs), ("b", others), ("c", others)):

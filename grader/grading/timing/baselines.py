@@ -22,7 +22,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading.build import BuildCache, keep_file, keep_kernels
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.outcome import MAX_QUOTED
@@ -152,7 +152,8 @@ class _TimedReference:
 
     def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool) -> None:
         self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
-        self._variant, self._flush_bytes = oracle.module.variants[case.variant], backend(oracle.device).flush_bytes()
+        self._flush_bytes = backend(oracle.device).flush_bytes()
+        self.draw: Callable[[], list[object]] = lambda: oracle.draw(case.variant)[1]
         self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:
@@ -185,9 +186,6 @@ class _TimedReference:
                 raise
             raise _Failed(f"it was not ready after {seconds:.0f} s; --regrade goes on with what is compiled") from error
 
-    def draw(self) -> list[object]:
-        return draw_inputs(self._variant, self._device, secrets.randbits(62))[1]
-
     def time(
         self, name: Name, phase: Phase, inputs: list[object], deadline: float | None = None
     ) -> Mapping[Part, float]:
@@ -198,8 +196,7 @@ class _TimedReference:
             job = JobBuilder(self._worker, self._device)
             timed = self._case.timed(part, model=name, tf32=self._tf32, flush_bytes=self._flush_bytes)
             if part == "backward":
-                given = self._case.cotangents.items()
-                drawn = {key: draw_cotangent(tuple(g.shape), g.dtype, self._device, False) for key, g in given}
+                drawn = draw_cotangents(self._case.cotangents, self._device)
                 timed |= {"cotangents": job.cotangents(drawn), "wrt": self._case.wrt}
             else:
                 job.set_state(name, self._case.state)

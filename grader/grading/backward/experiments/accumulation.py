@@ -97,7 +97,9 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
         change = max(change, scaling.change(first, last))
-        if change > REDUCED_PRECISION and _any_wrong(candidate, case, [answers[0], answers[1], answers[3]]):
+        # A gradient that is zero up to rounding may change entirely, and yet be right each time.
+        repeats = (answers[0], answers[1], answers[3])
+        if change > REDUCED_PRECISION and any(first_wrong(candidate, case, of.result, key=of.key) for of in repeats):
             return diagnose(
                 "nondeterministic_grad",
                 f"gradient of `{operand}` changes between equal calls",
@@ -105,11 +107,6 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 remedy=VARIES,
             )
     return None
-
-
-def _any_wrong(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> bool:
-    """A gradient that is zero up to rounding may change entirely, and yet be right each time."""
-    return any(first_wrong(candidate, case, answer.result, key=answer.key) is not None for answer in answers)
 
 
 def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
