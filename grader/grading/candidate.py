@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -260,6 +261,15 @@ def _activation(model: Made) -> list[p.Step]:
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
     """The description of a reference's tensor."""
     return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
+
+
+def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **how: Any) -> p.Forward:
+    """A forward of the active model on the inputs under a key; its outputs stay under `tape`, by default that key.
+
+    `how` has other fields than those of a plain call.
+    """
+    usual = {"training": case.training, "seed": case.call_seed(), "clone_inputs": case.clone_inputs}
+    return p.Forward(model=MODEL, inputs=inputs, tape=tape or inputs, **(usual | how))
 
 
 def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:

@@ -15,7 +15,7 @@ from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, JobResult
 from grader.grading.backward.vjp import export_gradients, product
-from grader.grading.candidate import MODEL, Candidate
+from grader.grading.candidate import Candidate, forward_step
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output
 from grader.grading.oracle import questions
@@ -118,7 +118,7 @@ def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, in
 
 
 def _profile_step(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Profile:
-    return p.Profile(forward=_forward(case, bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
+    return p.Profile(forward=forward_step(case, grad=bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
 
 
 def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["nan", "zero"]) -> JobResult | None:
@@ -126,7 +126,7 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     differentiate = _backward(job, case, candidate.wrt(case)) if backward else None
-    job.step(p.Guard(forward=_forward(case, backward), backward=differentiate, fill=fill))
+    job.step(p.Guard(forward=forward_step(case, grad=backward), backward=differentiate, fill=fill))
     export_outputs(job, case, "a")
     if backward:
         export_gradients(job, candidate, case, "a", case.wrt)
@@ -138,18 +138,6 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
             raise
         return None
     return result if result.failure is None else None
-
-
-def _forward(case: Case, grad: bool) -> p.Forward:
-    return p.Forward(
-        model=MODEL,
-        inputs="a",
-        tape="a",
-        training=case.training,
-        grad=grad,
-        clone_inputs=case.clone_inputs,
-        seed=case.call_seed(),
-    )
 
 
 def _backward(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Backward:

@@ -14,7 +14,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
-from grader.grading.candidate import MODEL, Candidate, names
+from grader.grading.candidate import MODEL, Candidate, forward_step, names
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
@@ -218,8 +218,7 @@ def _ignores_mode(candidate: Candidate, case: Case) -> bool:
     job.put_inputs("a", case.inputs)
     for tape, training in (("a", case.training), ("b", not case.training)):
         candidate.reset_buffers(job, case)
-        seed = case.call_seed()
-        job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True, seed=seed))
+        job.step(forward_step(case, tape=tape, training=training, clone_inputs=True))
         export_outputs(job, case, tape)
     job.step(p.Drop())
     sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed

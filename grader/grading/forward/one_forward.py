@@ -8,7 +8,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder
-from grader.grading.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.outputs import check_output
 from grader.grading.oracle.case import Case, export_outputs
 
@@ -24,7 +24,7 @@ def one_forward(
     if loaded:
         job.load_state(MODEL, case.state)
     job.put_inputs("a", case.inputs, layout=layout)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
+    job.step(forward_step(case, clone_inputs=False))
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
     job.step(p.Drop())

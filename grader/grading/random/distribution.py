@@ -19,7 +19,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table, export_outputs
@@ -194,11 +194,10 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
 def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResult:
     """Only its first forward is seeded, so that a generator made from the seed repeats itself."""
     job, seed = candidate.script(case), secrets.randbits(62)
-    how = p.Forward(model=MODEL, inputs="a", tape="", training=case.training, grad=grad, clone_inputs=case.clone_inputs)
     for turn in range(forwards):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs, requires_grad=grad)
-        job.step(how.model_copy(update={"tape": str(turn), "seed": None if turn else seed}))
+        job.step(forward_step(case, tape=str(turn), grad=grad, seed=None if turn else seed))
         export_outputs(job, case, str(turn))
     export_buffers(job, candidate, case)
     job.step(p.Drop())
