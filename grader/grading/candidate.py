@@ -17,7 +17,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, Wor
 from grader.grading.build import construction_failed
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching, match
-from grader.grading.compare.value_matching import Constructor, values_alike
+from grader.grading.compare.placement import Constructor, values_alike
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import (
     MAX_LISTED,

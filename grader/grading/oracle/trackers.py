@@ -222,25 +222,24 @@ def track(
     if not traits.has_float64:
         eager = alone(plain)
         return eager, Trackers(eager, None, has_float64=False)
-    rounds = tf32 and traits.flops > 0
-    exact = replace(plain, model=MODEL64)
+    rounds, large = tf32 and traits.flops > 0, any(map(is_large, plain.inputs))
     again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain)
-    large = any(map(is_large, plain.inputs))
     # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
     # made, because a perturbed copy of large inputs takes too much memory.
     count = int(any(map(is_float, plain.state.values()))) if large else PERTURBED_RUNS
-    reference64: Evaluation | None
+    exact, reference64 = replace(plain, model=MODEL64), None
+    others: Iterable[Evaluation]
     joined = (count + 2) * plain.nbytes(traits) < LARGE_BYTES and not backend(device).own_memory
-    if large or affords_float64 is not None or not joined:
-        eager = alone(plain)
-        reference64 = alone(exact) if affords_float64 is None or affords_float64(eager) else None
-        others = _others(again, count, pace)
-    else:
+    if joined and not large and affords_float64 is None:
         started = pace.clock()
         moved = _perturbed(plain, range(count), nonsmooth.PERTURBATION_ULPS)
-        eager, reference64, *more = ask(chain([plain, exact], moved))
+        eager, reference64, *others = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
-        others = iter(more)
+    else:
+        eager = alone(plain)
+        if affords_float64 is None or affords_float64(eager):
+            reference64 = alone(exact)
+        others = _others(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
     for other in others:
         trackers.add(other)

@@ -8,7 +8,6 @@ where the times no longer hold, it often does, and a search that took too long g
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import statistics
 import time
@@ -20,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
-from grader.grading.build import BuildCache, keep_file, keep_kernels
+from grader.grading.build import BuildCache, bundles, keep_file, keep_kernels
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.oracle import Oracle
@@ -158,13 +157,9 @@ class _TimedReference:
 
     def load(self, importing: p.Import, kept: Path | None) -> None:
         """Import the problem, and take the kernels that were kept of it."""
-        step = importing.model_copy(update={"use_bundle": kept is not None})
-        descriptors = [] if kept is None else [os.open(kept, os.O_RDONLY | os.O_CLOEXEC)]
-        try:
+        with bundles(kept=kept) as descriptors:
+            step = importing.model_copy(update={"use_bundle": kept is not None})
             self.run([step], REFERENCE_SECONDS, descriptors)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
 
     def prepare(self, name: Name, seconds: float) -> None:
         """Construct and run twice in each phase, which compiles. Raises _Failed, after `seconds` too."""

@@ -78,14 +78,8 @@ def judge_timing(
         return TimingJudgement(result, (wrong.diagnosis,))
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
-    result = TimingResult(
-        status=StageStatus.PASSED,
-        variant=case.variant,
-        forward=timings.get("forward"),
-        backward=timings.get("backward"),
-        total=timings.get("total"),
-        clocks=tuple(watch.readings),
-    )
+    clocks = tuple(watch.readings)
+    result = TimingResult(status=StageStatus.PASSED, variant=case.variant, clocks=clocks).model_copy(update=timings)
     return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
 
 
