@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -27,18 +27,19 @@ from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL,
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import MAX_LISTED, diagnose, errors_first, in_eval, on_another_draw, stage_status, status_of
+from grader.grading.outcome import (
+    MAX_LISTED,
+    Judged,
+    diagnose,
+    errors_first,
+    in_eval,
+    on_another_draw,
+    stage_status,
+    status_of,
+)
 from grader.grading.random.seeded import check_other_sizes
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
-
-
-@dataclass(frozen=True)
-class BackwardJudgement:
-    """The stage's result, and its diagnoses, errors first."""
-
-    result: BackwardResult
-    diagnoses: tuple[Diagnosis, ...]
 
 
 def judge_backward(
@@ -49,7 +50,7 @@ def judge_backward(
     *,
     noise: Sequence[Case] = (),
     seconds: float = math.inf,
-) -> BackwardJudgement:
+) -> Judged[BackwardResult]:
     """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
     `experiment_cases` are in train() and, for a reference that distinguishes the modes, in eval(). Rounding decides the
@@ -90,7 +91,7 @@ def judge_backward(
         experiments=tuple(experiment.code for experiment in selected),
         seconds=time.monotonic() - started,
     )
-    return BackwardJudgement(result, tuple(diagnoses))
+    return Judged(result, tuple(diagnoses))
 
 
 def _explained(

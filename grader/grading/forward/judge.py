@@ -24,7 +24,7 @@ from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, fold, stage_status
+from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
 from grader.verdict.models import Diagnosis
@@ -32,11 +32,9 @@ from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, Varia
 
 
 @dataclass(frozen=True)
-class ForwardJudgement:
-    """The stage's result, and its diagnoses, errors first."""
+class JudgedForward(Judged[ForwardResult]):
+    """The stage's result, and what else there is time for."""
 
-    result: ForwardResult
-    diagnoses: tuple[Diagnosis, ...]
     probes: tuple[str, ...]
     """The codes of the probes for which there is time."""
     left_out: frozenset[str] = frozenset()
@@ -45,7 +43,7 @@ class ForwardJudgement:
 
 def judge_forward(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], *, seconds: float = math.inf
-) -> ForwardJudgement:
+) -> JudgedForward:
     """Judge every case without a graph, up to the first failure, then run the probes. Raises Stopped.
 
     If the probes take more than `seconds`, a random choice of them runs. If values are wrong, they are judged again
@@ -62,7 +60,7 @@ def judge_forward(
 
 def _judge(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], seconds: float
-) -> ForwardJudgement:
+) -> JudgedForward:
     """As `judge_forward`, for one way of pairing parameters."""
     started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
     variants, diagnoses, skipped = _compare(candidate, oracle, cases, watch, seconds)
@@ -71,7 +69,7 @@ def _judge(
         diagnoses, probes = _probe(candidate, oracle, probed, watch, seconds)
         if starts_slowly(candidate, seconds):
             diagnoses = (*diagnoses, _note_on_slow_starts(candidate, skipped))
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+    return JudgedForward(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
 
 
 def _compare(
