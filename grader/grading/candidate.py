@@ -264,9 +264,9 @@ def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
 
 
 def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **how: Any) -> p.Forward:
-    """A forward of the active model on the inputs under a key; its outputs stay under `tape`, by default that key.
+    """A forward of the active model on the inputs under a key.
 
-    `how` has other fields than those of a plain call.
+    Its outputs stay under `tape`, by default that key. `how` has other fields than those of a plain call.
     """
     usual = {"training": case.training, "seed": case.call_seed(), "clone_inputs": case.clone_inputs}
     return p.Forward(model=MODEL, inputs=inputs, tape=tape or inputs, **(usual | how))

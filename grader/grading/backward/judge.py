@@ -240,10 +240,6 @@ def _moved(case: Case, name: str) -> Case:
     return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})
 
 
-LINEAR = "ignores_grad_output"
-"""The experiment that compares gradients with each other instead of the reference's."""
-
-
 def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
     """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
     judged = judge_products(candidate, case)
@@ -257,5 +253,6 @@ def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProdu
         keeps_outputs=False,
         seconds=oracle.budget.experiment,
     )
-    linear = [one for one in experiments("post-check", "train") if one.code == LINEAR]
+    # The experiment that compares gradients with each other instead of the reference's.
+    linear = [one for one in experiments("post-check", "train") if one.code == "ignores_grad_output"]
     return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

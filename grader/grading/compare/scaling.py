@@ -1,4 +1,4 @@
-"""Measures how much a tensor changed, and recognises one that is a constant multiple of the right one."""
+"""Measures how much a tensor changed, and recognises a multiple of the right one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ calls is rounding."""
 
 
 def change(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Relative to the size before, in the Euclidean norm; NaN, for which no comparison holds, if either has one."""
+    """The norm of the difference, relative to the norm before.
+
+    NaN, for which no comparison holds, if either has one.
+    """
     old = blocks.reals(before)
     distance = float(torch.linalg.vector_norm(blocks.reals(after).to(old.device) - old))
     return distance / max(float(torch.linalg.vector_norm(old)), 1e-300)

@@ -97,7 +97,7 @@ class Pack:
         return self._lengths.cumsum(0) - self._lengths
 
     def peak(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of the largest elements of a value that has no negative ones, and of their positions in the pack."""
+        """The rows of largest elements and of their positions in the pack, of a nonnegative value."""
         largest = self.largest(value)
         if len(self.counts) == 1:
             return largest, value.argmax()[None]

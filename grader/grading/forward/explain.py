@@ -166,7 +166,12 @@ def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
 
 
 def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
-    if _is_small(output) or not right_after_loading(output.candidate, output.case, output.name):
+    if _is_small(output):
+        return None
+    loaded = one_forward(output.candidate, output.case, loaded=True)
+    result = output.candidate.attempt(loaded, "forward", "forward after load_state_dict")
+    output.candidate.forget(everything=True)
+    if result.failure is not None or check_output(output.case, result, output.name).status != "passed":
         return None
     what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
     remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
@@ -254,13 +259,6 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
     if found := telling(moved, before):
         return f"it is right while {names(found)} {'has' if len(found) == 1 else 'have'} the constructor's values"
     return None
-
-
-def right_after_loading(candidate: Candidate, case: Case, output: str) -> bool:
-    """Whether the output is right once `load_state_dict` has taken the case's parameters. Raises Stopped."""
-    result = candidate.attempt(one_forward(candidate, case, loaded=True), "forward", "forward after load_state_dict")
-    candidate.forget(everything=True)
-    return result.failure is None and check_output(case, result, output).status == "passed"
 
 
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:

@@ -231,7 +231,7 @@ def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
 
 
 class Streamed(Mapping[str, Any]):
-    """One table of a run: its sealed tensors by name, None where there is none; reading a tensor removes it."""
+    """One table of a run: its sealed tensors by name, or None. Reading a tensor removes it."""
 
     def __init__(self, result: JobResult, wanted: _Wanted, wide: bool) -> None:
         self._result, self._wanted, self._wide = result, wanted, wide

@@ -1,4 +1,4 @@
-"""Changes inputs and parameters a little, by noise or to fewer bits, and keeps what kind of values they have."""
+"""Changes inputs and parameters by noise or to fewer bits, and keeps their kinds of values."""
 
 from __future__ import annotations
 
