@@ -14,11 +14,10 @@ import torch
 
 from fuzz.mutants.effect import load
 from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
+from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.compare import nonsmooth
-from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
+from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, reduction_lengths
 from grader.grading.oracle.noise import perturbed, perturbed_state
-from grader.grading.oracle.pace import PERTURBED_RUNS
-from grader.grading.oracle.reduction_lengths import ReductionLengths
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -53,9 +52,8 @@ class Draw:
             outputs = as_tuple(self._model(self.reference, self.state, torch.float32)(*self.inputs))
         work = counter.work([])
         self.cotangents = [torch.randn_like(one) if one.is_floating_point() else one for one in outputs]
-        sizes = [value.numel() for value in (*self.inputs, *outputs)]
         self.has_products = work.matmul + work.convolution > 0
-        self.lengths = ReductionLengths(work.matmul + work.convolution, max(sizes), work.scanned)
+        lengths = reduction_lengths(work.matmul + work.convolution, work.scanned, (*self.inputs, *outputs))
         self.eager = self.run(self.reference)
         self.exact = self.run(self.reference, dtype=torch.float64)
         self._runs: dict[float, list[Evaluation]] = defaultdict(list)
@@ -63,9 +61,9 @@ class Draw:
         for run in self._again(PERTURBED_RUNS, nonsmooth.PERTURBATION_ULPS):
             trackers.add(run)
         self.expected = {
-            **trackers.expected("outputs", self.lengths.of_output),
-            **trackers.expected("gradients", self.lengths.of_gradient),
-            **trackers.expected("buffers", self.lengths.of_output),
+            **trackers.expected("outputs", lengths["outputs"]),
+            **trackers.expected("gradients", lengths["gradients"]),
+            **trackers.expected("buffers", lengths["buffers"]),
         }
 
     def run(

@@ -4,7 +4,8 @@ GraderError
 ├── UserError
 │   ├── ProblemError
 │   │   ├── ReferenceLost
-│   │   └── ReferenceOutOfMemory
+│   │   ├── ReferenceOutOfMemory
+│   │   └── ReferenceRefused
 │   └── StoreError
 │       └── StoreBusy
 ├── ClaimLost
@@ -48,6 +49,10 @@ class ReferenceOutOfMemory(ProblemError):
 
 class ReferenceLost(ProblemError):
     """The process that runs the reference died or gave no answer: the problem's fault, or the host's."""
+
+
+class ReferenceRefused(ProblemError):
+    """The reference raised for the values that it was given, or returned what cannot be compared."""
 
 
 class ReferenceKilled(GraderError):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from grader.verdict.code import Code
-from grader.verdict.codes import CODES
+from grader.verdict.codes import CODES, Code
 from grader.verdict.models import Status
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ import torch
 
 from grader.executor import worker_template
 from grader.grading import resources
-from grader.grading.timing import Roofline
+from grader.grading.timing.roofline import Roofline
 from grader.machine import host
 from grader.machine.backends import worker_environment
 from grader.machine.toolchain import find_cuda_home, find_toolchain

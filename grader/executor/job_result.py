@@ -29,6 +29,11 @@ class TensorSpec(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
     @staticmethod
+    def like(value: torch.Tensor) -> TensorSpec:
+        """Return the spec of a tensor like this one."""
+        return TensorSpec(tuple(value.shape), value.dtype)
+
+    @staticmethod
     def of(info: p.TensorInfo) -> TensorSpec:
         """Return the spec of a tensor that a worker described."""
         assert info.shape is not None

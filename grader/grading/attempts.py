@@ -73,7 +73,8 @@ def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = Fals
             return error.diagnosis
         return _unexplained(error, error.kill)
     if is_shortage(error):
-        what = f"the problem does not fit into this device's memory: {_first_line(error)}"
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        what = f"the problem does not fit into this device's memory: {first_line}"
         return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != attempt.lost_before):
         return diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")
@@ -122,7 +123,3 @@ def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:
 def _last_failed(variants: tuple[VariantResult, ...]) -> bool:
     last = variants[-1] if variants else None
     return last is not None and last.status is StageStatus.FAILED and last.variant.startswith(ROWS)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

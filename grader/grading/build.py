@@ -6,7 +6,8 @@ import ast
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,33 +133,41 @@ def import_submission(
         give_bundle=keep and cached is None,
         no_gpu=ahead is not None,
     )
-    descriptors = []
-    if cached is not None:
-        descriptors.append(os.open(cached, os.O_RDONLY | os.O_CLOEXEC))
-    if step.give_bundle:
-        descriptors.append(os.memfd_create("bundle", os.MFD_CLOEXEC))
-    try:
-        evidence = worker.run([step, *(ahead or ())], timeout_seconds, descriptors)
+    with bundles(kept=cached, gives=step.give_bundle) as descriptors:
+        try:
+            evidence = worker.run([step, *(ahead or ())], timeout_seconds, descriptors)
+        except WorkerLost as error:
+            raise _lost(error, timeout_seconds) from error
         if evidence.results and step.give_bundle:
             imported = evidence.results[0]
             assert isinstance(imported, p.Imported)
             _keep(cache, submission, descriptors[-1], imported.bundle_bytes)
-    except WorkerLost as error:
-        stopped = lost(error, "build", "importing the file")
-        if error.status is Status.TIMEOUT:
-            stopped = Stopped(
-                diagnose(
-                    "build_timeout",
-                    f"the file was not imported and compiled within {timeout_seconds:.0f} s",
-                    remedy=usual_remedy("build_timeout"),
-                    detail=stopped.diagnosis.detail,
-                )
-            )
-        raise stopped from error
+    return _judge(submission, evidence)
+
+
+@contextmanager
+def bundles(*, kept: Path | None = None, gives: bool = False) -> Iterator[list[int]]:
+    """Descriptors for a worker: one to read what was kept, then one for what it `gives`."""
+    descriptors = [] if kept is None else [os.open(kept, os.O_RDONLY | os.O_CLOEXEC)]
+    if gives:
+        descriptors.append(os.memfd_create("bundle", os.MFD_CLOEXEC))
+    try:
+        yield descriptors
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return _judge(submission, evidence)
+
+
+def _lost(error: WorkerLost, timeout_seconds: float) -> Stopped:
+    """The end of a submission whose worker was lost while it imported the file."""
+    stopped = lost(error, "build", "importing the file")
+    if error.status is not Status.TIMEOUT:
+        return stopped
+    what, remedy = (
+        f"the file was not imported and compiled within {timeout_seconds:.0f} s",
+        usual_remedy("build_timeout"),
+    )
+    return Stopped(diagnose("build_timeout", what, remedy=remedy, detail=stopped.diagnosis.detail))
 
 
 def keep_kernels(
@@ -170,19 +179,14 @@ def keep_kernels(
     end_compilers: bool = False,
 ) -> int | None:
     """Keep what just-in-time compilers left; the number of new files, None if there is no answer."""
-    descriptor = os.memfd_create("bundle", os.MFD_CLOEXEC)
-    try:
-        evidence = worker.run([p.Keep(end_compilers=end_compilers)], timeout_seconds, [descriptor])
-        if evidence.failure is not None:
-            return None
-        kept = evidence.results[0]
-        assert isinstance(kept, p.Kept)
-        _keep(cache, source, descriptor, kept.bundle_bytes)
-        return kept.added
-    except WorkerLost:
-        return None
-    finally:
-        os.close(descriptor)
+    with bundles(gives=True) as descriptors, suppress(WorkerLost):
+        evidence = worker.run([p.Keep(end_compilers=end_compilers)], timeout_seconds, descriptors)
+        if evidence.failure is None:
+            kept = evidence.results[0]
+            assert isinstance(kept, p.Kept)
+            _keep(cache, source, descriptors[0], kept.bundle_bytes)
+            return kept.added
+    return None
 
 
 def _keep(cache: BuildCache, source: Submission | Problem, descriptor: int, nbytes: int) -> None:

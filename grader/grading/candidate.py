@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,7 +17,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, Wor
 from grader.grading.build import construction_failed
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching, match
-from grader.grading.equal_values import Constructor, values_alike
+from grader.grading.compare.placement import Constructor, values_alike
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import (
     MAX_LISTED,
@@ -262,14 +263,18 @@ def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
     return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
 
 
+def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **how: Any) -> p.Forward:
+    """A forward of the active model on the inputs under a key.
+
+    Its outputs stay under `tape`, by default that key. `how` has other fields than those of a plain call.
+    """
+    usual = {"training": case.training, "seed": case.call_seed(), "clone_inputs": case.clone_inputs}
+    return p.Forward(model=MODEL, inputs=inputs, tape=tape or inputs, **(usual | how))
+
+
 def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
     """Export sources for names of one kind."""
     return {f"{kind}:{key}:{name}": spec for name, spec in specs.items()}
-
-
-def output_specs(case: Case) -> dict[str, TensorSpec]:
-    """The expected shape and dtype of each output, by name."""
-    return {name: TensorSpec(expected.shape, expected.dtype) for name, expected in case.outputs.items()}
 
 
 def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:

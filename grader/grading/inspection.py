@@ -15,12 +15,12 @@ from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, JobResult
 from grader.grading.backward.vjp import export_gradients, product
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate, forward_step
+from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output
-from grader.grading.compare.tolerance import check
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
@@ -102,25 +102,23 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
     return Inspected(tuple(sorted(uses, key=lambda use: -(use.share or 0.0))), seen)
 
 
+@remembered
 def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, int]:
-    def ask() -> dict[str, int]:
-        job = questions.script(oracle, case)
-        job.put_inputs("a", case.inputs, requires_grad=backward)
-        job.step(_profile_step(job, case, case.wrt if backward else ()))
-        job.step(p.Drop())
-        try:
-            profiled = oracle.run(job).of(p.Profiled)[0]
-        except ProblemError:
-            return {}
-        return {kernel.name: kernel.calls for kernel in profiled.kernels}
-
     if not backend(oracle.device).profiles_quickly:  # the profiler leaves state behind, and this worker is still timed
         return {}
-    return oracle.remember(("profile", case.seed, backward), ask)
+    job = questions.script(oracle, case)
+    job.put_inputs("a", case.inputs, requires_grad=backward)
+    job.step(_profile_step(job, case, case.wrt if backward else ()))
+    job.step(p.Drop())
+    try:
+        profiled = oracle.run(job).of(p.Profiled)[0]
+    except ProblemError:
+        return {}
+    return {kernel.name: kernel.calls for kernel in profiled.kernels}
 
 
 def _profile_step(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Profile:
-    return p.Profile(forward=_forward(case, bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
+    return p.Profile(forward=forward_step(case, grad=bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
 
 
 def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["nan", "zero"]) -> JobResult | None:
@@ -128,8 +126,8 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     differentiate = _backward(job, case, candidate.wrt(case)) if backward else None
-    job.step(p.Guard(forward=_forward(case, backward), backward=differentiate, fill=fill))
-    job.export(exports("output", "a", output_specs(case)))
+    job.step(p.Guard(forward=forward_step(case, grad=backward), backward=differentiate, fill=fill))
+    export_outputs(job, case, "a")
     if backward:
         export_gradients(job, candidate, case, "a", case.wrt)
     job.step(p.Drop(keep_bytes=None))  # on a GPU, emptying the cache takes longer than the check
@@ -142,18 +140,6 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
     return result if result.failure is None else None
 
 
-def _forward(case: Case, grad: bool) -> p.Forward:
-    return p.Forward(
-        model=MODEL,
-        inputs="a",
-        tape="a",
-        training=case.training,
-        grad=grad,
-        clone_inputs=case.clone_inputs,
-        seed=case.call_seed(),
-    )
-
-
 def _backward(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Backward:
     return p.Backward(tape="a", grads="a", cotangents=job.cotangents(case.cotangents), wrt=wrt)
 
@@ -162,12 +148,12 @@ def _first_wrong(candidate: Candidate, case: Case, result: JobResult, backward: 
     if not case.values_comparable:
         return None
     for name in case.outputs:
-        if check_output(case, result, f"output:a:{name}", name).status == "failed":
+        if check_output(case, result, name).status == "failed":
             return f"`{name}`"
     gradients = product(candidate, case, result).gradients if backward else {}
     for name, gradient in gradients.items():
         expected = case.gradients[name]
-        if gradient is not None and expected is not None and check(expected, gradient).status == "failed":
+        if gradient is not None and expected is not None and not tolerance.passes(expected, gradient):
             return f"the gradient of `{case.operand_names[name]}`"
     return None
 

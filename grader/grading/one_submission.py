@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from grader.catalog.requests import Request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
-from grader.grading.ahead import what_was_seen
-from grader.grading.backward import judge_backward, judge_small_inputs
-from grader.grading.builds import Builds
+from grader.grading.attempts import Attempt
+from grader.grading.backward.judge import judge_backward
+from grader.grading.backward.small_inputs import judge_small_inputs
+from grader.grading.builds import Builds, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.narrow import judge_other_inputs, wrong_on_small
@@ -26,8 +28,10 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
-from grader.grading.timing import above_roofline, judge_timing, workload
-from grader.machine.backends import backend
+from grader.grading.timing import workload
+from grader.grading.timing.judge import judge_timing
+from grader.grading.timing.roofline import above_roofline
+from grader.machine.backends import DeviceBackend, backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions
 from grader.verdict.labels import labels
@@ -35,38 +39,32 @@ from grader.verdict.models import Status
 from grader.verdict.stages import BackwardResult, StageStatus
 
 
+@dataclass
 class Grading:
     """One submission on its way through the stages.
 
     A method is a stage, which fills in its part of the record.
     """
 
-    candidate: Candidate
-    oracle: Oracle
-    todo: plan.Todo
-    memory: PeakMemory
+    resources: Resources
+    builds: Builds
+    options: GraderOptions
+    request: Request
+    record: Record
+    attempt: Attempt
+    upcoming: Request | None
+    """The next request, for which workers start meanwhile."""
+    used_before: int | None
+    """Bytes of the device's memory that others use."""
+    candidate: Candidate = field(init=False)
+    oracle: Oracle = field(init=False)
+    todo: plan.Todo = field(init=False)
+    memory: PeakMemory = field(init=False)
 
-    def __init__(
-        self,
-        resources: Resources,
-        builds: Builds,
-        options: GraderOptions,
-        request: Request,
-        record: Record,
-        *,
-        scope: plan.Scope,
-        sparing: bool = False,
-        upcoming: Request | None,
-        used_before: int | None,
-    ) -> None:
-        """`sparing`: the grader keeps as little of the device's memory as it can.
-
-        `used_before`: bytes of it that others use. Workers for `upcoming` start meanwhile.
-        """
-        self.resources, self.builds, self.options = resources, builds, options
-        self.request, self.record, self.upcoming = request, record, upcoming
-        self.scope, self.sparing = scope, sparing
-        self.backend, self.used_before = backend(request.device), used_before
+    @property
+    def backend(self) -> DeviceBackend:
+        """The device's."""
+        return backend(self.request.device)
 
     def run(self) -> None:
         """Each stage runs only if the one before lets the submission through. Raises Stopped, ProblemError."""
@@ -133,9 +131,9 @@ class Grading:
             if self.upcoming is not None and backend(self.upcoming.device).available():
                 # ready before this submission is timed
                 self.resources.get_ready([self.upcoming])
-            variant, quick = self.options.variant, self.options.quick
-            self.todo = plan.make(self.oracle, variant=variant, quick=quick, scope=self.scope, sparing=self.sparing)
-            if self.sparing:
+            how, scope, sparing = self.options, self.attempt.scope, self.attempt.sparing
+            self.todo = plan.make(self.oracle, variant=how.variant, quick=how.quick, scope=scope, sparing=sparing)
+            if sparing:
                 self.oracle.release()
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from grader.errors import printable
 from grader.executor import Killer, WorkerLost
 from grader.protocol import Failure
-from grader.verdict.code import Severity
-from grader.verdict.codes import CODES
+from grader.verdict.codes import CODES, Severity
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus
 
+_Result = TypeVar("_Result")
 MAX_QUOTED = 400
 """Characters of a submission's or compiler's text that a message quotes: two lines of a wide terminal. It also bounds
 the text that patterns are searched in."""
@@ -50,6 +51,14 @@ class Stopped(Exception):
         """With a `kill`, the diagnosis holds only if it is confirmed in a fresh process (`attempts.py`)."""
         super().__init__(diagnosis.message)
         self.diagnosis, self.kill = diagnosis, kill
+
+
+@dataclass(frozen=True)
+class Judged(Generic[_Result]):
+    """A stage's result, and its diagnoses, errors first."""
+
+    result: _Result
+    diagnoses: tuple[Diagnosis, ...]
 
 
 def diagnose(

@@ -109,17 +109,8 @@ class Pipeline:
         """The record of one attempt, and the next attempt where one is needed."""
         record, failure = Record(request), None
         try:
-            Grading(
-                self.resources,
-                self.builds,
-                self.options,
-                request,
-                record,
-                scope=attempt.scope,
-                sparing=attempt.sparing,
-                upcoming=upcoming,
-                used_before=self.used_before[request.device],
-            ).run()
+            owned = self.resources, self.builds, self.options
+            Grading(*owned, request, record, attempt, upcoming, self.used_before[request.device]).run()
         except Exception as error:
             failure = error
             others_lost = self.resources.launcher.spares_ended > self._spares_ended

@@ -11,7 +11,6 @@ Scopes, from the most to the least that is asked:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,10 +22,8 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_inputs
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.outcome import diagnose
 from grader.grading.timing.rounds import QUICK, Plan, thorough
 from grader.machine.backends import backend
@@ -147,7 +144,7 @@ def _sizes(oracle: Oracle, variant: str | None, scope: Scope) -> list[str]:
         return [scope]
     if not _asks_more(scope):
         return chosen[-1:]
-    if ROWS in chosen and (scope == FULL_SIZE or oracle.state_bytes(oracle.case(ROWS)) > LARGE_CASE_BYTES):
+    if ROWS in chosen and (scope == FULL_SIZE or oracle.case(ROWS).state_bytes > LARGE_CASE_BYTES):
         oracle.forget(ROWS)
         chosen.remove(ROWS)
     return chosen
@@ -166,29 +163,25 @@ def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) 
 
 def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
     """The first size in both modes."""
-    if _modes_differ(oracle, cases[0].variant):
+    if oracle.modes_differ(cases[0].variant):
         return tuple(cases[:2])
     return (replace(cases[0], also_in_eval=True),)
 
 
 def _experiments(oracle: Oracle, name: str) -> tuple[Cases, ...]:
     in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
-    if _modes_differ(oracle, name):
+    if oracle.modes_differ(name):
         return tuple(one for one in (in_train, in_eval) if one.first.wrt)
     return (replace(in_train, in_eval=in_eval if in_eval.first.wrt else None),)
 
 
-def _modes_differ(oracle: Oracle, name: str) -> bool:
-    return oracle.remember(("modes differ", name), lambda: oracle.modes_differ(name))
-
-
 def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
     """A case; in eval() the same as in train() if the reference does not distinguish the modes."""
-    differ = not training and _modes_differ(oracle, name)
+    differ = not training and oracle.modes_differ(name)
     case = oracle.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
     if training or differ:
         return case
-    return case.in_eval() if oracle.differentiates_in_eval(case) else case.in_eval().without_gradients()
+    return case.in_eval() if questions.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
 
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
@@ -197,27 +190,22 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     return Cases(
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
-        others=(lambda: _other_inputs(oracle, name)) if one_draw else (lambda: first.inputs),
+        others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
         constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
-        keeps_outputs=questions.keeps_outputs(oracle, first if _modes_differ(oracle, name) else in_train),
+        keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
     )
 
 
-def _other_inputs(oracle: Oracle, name: str) -> Sequence[object]:
-    """Inputs that the reference is not run with, which costs a draw only."""
-    return draw_inputs(oracle.module.variants[name], oracle.device, secrets.randbits(62))[1]
-
-
 def is_large(oracle: Oracle, case: Case) -> bool:
     """Whether further draws of the case would take too much memory, and each run of it too much time."""
-    return case.nbytes + oracle.state_bytes(case) > LARGE_CASE_BYTES
+    return case.nbytes + case.state_bytes > LARGE_CASE_BYTES
 
 
 def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
     """A warning if outputs pass that do not depend on the inputs."""
     case = next(case for case in cases if case.values_comparable)
-    found = trivial_outputs(oracle, case)
+    found = questions.trivial_outputs(oracle, case)
     remedy = "have the problem's outputs vary with its inputs"
     return () if found is None else (diagnose("trivial_outputs", found, where=f"variant {case.name}", remedy=remedy),)
 

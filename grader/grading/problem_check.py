@@ -14,10 +14,10 @@ from grader.catalog.problem_module import FULL, load_problem
 from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trivial import trivial_outputs
 from grader.grading.plan import ALWAYS_RANDOM, CPU, variants
 from grader.grading.resources import Resources
 from grader.machine.backends import backend, default_device
@@ -98,7 +98,7 @@ def _judge(oracle: Oracle) -> tuple[Fault | None, list[str]]:
     fault = _unusable(case)
     if not case.wrt:
         remarks.append("there is nothing to differentiate: the forward alone is graded")
-    trivial = trivial_outputs(oracle, case) if fault is None else None
+    trivial = questions.trivial_outputs(oracle, case) if fault is None else None
     return fault, [*remarks, *([trivial] if trivial else [])]
 
 

@@ -94,26 +94,12 @@ def _of_reference(oracle: Oracle, case: Case, tf32: bool) -> p.Surveyed:
 
 def _survey(job: JobBuilder, device: Device, case: Case, wrt: tuple[str, ...], tf32: bool) -> None:
     """Give the inputs, and ask for the kernels of a forward and, with something to differentiate, a backward."""
-    job.put_inputs("a", case.inputs, requires_grad=bool(wrt))
-
-    def part(name: str, **more: object) -> p.TimedPart:
-        return p.TimedPart.model_validate(
-            {
-                "part": name,
-                "model": MODEL,
-                "inputs": "a",
-                "tape": "a",
-                "grads": "a",
-                "training": case.training,
-                "tf32": tf32,
-                "flush_bytes": backend(device).flush_bytes(),
-                "clone_inputs": case.clone_inputs,
-                **more,
-            }
-        )
-
-    backward = part("backward", cotangents=job.cotangents(case.cotangents), wrt=wrt) if wrt else None
-    job.step(p.Survey(forward=part("forward" if wrt else "inference"), backward=backward))
+    job.put_inputs("t", case.inputs, requires_grad=bool(wrt))
+    how = {"model": MODEL, "tf32": tf32, "flush_bytes": backend(device).flush_bytes()}
+    forward, backward = p.TimedPart(**case.timed("forward" if wrt else "inference", **how)), None
+    if wrt:
+        backward = p.TimedPart(**case.timed("backward", cotangents=job.cotangents(case.cotangents), wrt=wrt, **how))
+    job.step(p.Survey(forward=forward, backward=backward))
     job.step(p.Drop())
 
 

@@ -23,7 +23,9 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised
-from grader.grading.timing import Baselines, BaselineStore, Roofline, measure_baselines, workload
+from grader.grading.timing import workload
+from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
+from grader.grading.timing.roofline import Roofline
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count

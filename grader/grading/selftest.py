@@ -13,11 +13,12 @@ from pathlib import Path
 
 from grader.errors import ProblemError
 from grader.grading import plan
+from grader.grading.outcome import Judged
 from grader.grading.resources import Resources
-from grader.grading.timing import TimingJudgement, judge_timing
+from grader.grading.timing.judge import judge_timing
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
-from grader.verdict.stages import PhaseTiming, StageStatus
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
 """The shipped problem that stands for a whole one; its `cpu` size on the CPU."""
@@ -117,7 +118,7 @@ def run(resources: Resources, device: Device, convolution: Problem, runs: int) -
 
 def time_alone(
     resources: Resources, problem: Problem, submission: Submission, device: Device, *, training: bool = True
-) -> TimingJudgement:
+) -> Judged[TimingResult]:
     """Time a source without checks, such as the reference itself; only the forward unless `training`.
 
     Raises Stopped, ProblemError.

@@ -7,7 +7,7 @@ import pytest
 
 from grader.catalog.problem_module import FULL
 from grader.grading import plan
-from grader.grading.backward import judge_backward
+from grader.grading.backward.judge import judge_backward
 from grader.grading.forward.judge import judge_case
 from grader.grading.resources import Resources
 from grader.grading.timing.pair import WorkerPair

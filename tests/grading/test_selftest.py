@@ -9,8 +9,8 @@ import pytest
 
 from grader.catalog.problems import find_problems
 from grader.cli import selftest as command
+from grader.grading.outcome import Judged
 from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
-from grader.grading.timing import TimingJudgement
 from grader.verdict.models import Device, Problem
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
@@ -83,7 +83,7 @@ class Clock:
             verdict="slower" if planted else self._verdict,
         )
         result = TimingResult(status=StageStatus.PASSED, forward=phase, backward=phase, total=phase)
-        return TimingJudgement(result, ())
+        return Judged(result, ())
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("same", 0), ("inconclusive", 0), ("faster", 1), ("slower", 1)])

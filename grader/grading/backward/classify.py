@@ -14,7 +14,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE,
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case
-from grader.grading.patterns import Pattern
+from grader.grading.patterns.pattern import Pattern
 from grader.verdict.stages import TensorCheck
 
 NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"
@@ -200,9 +200,9 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
         ):
             continue
         reshaped = gradient.reshape(expected.shape)
-        if bool(expected.reference64.any()) and tolerance.check(expected, reshaped).status == "passed":
+        if bool(expected.reference64.any()) and tolerance.passes(expected, reshaped):
             label, theirs = case.operand_names[other], actual.gradients[other]
-            kept = theirs is not None and tolerance.check(expected, theirs).status == "passed"
+            kept = theirs is not None and tolerance.passes(expected, theirs)
             remedy = "return gradients in the order of forward's arguments"
             remedy = f"compute its own: `{label}` rightly gets that one" if kept else remedy
             return replace(fault, text=f"that of `{label}`", remedy=remedy, amount=None)

@@ -12,8 +12,8 @@ from grader.grading.candidate import Candidate, names
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.patterns import find_pattern
 from grader.grading.patterns.rounded import confirmed_roundings
+from grader.grading.patterns.search import find_pattern
 from grader.verdict.models import Diagnosis
 
 

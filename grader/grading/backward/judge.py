@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,31 +16,30 @@ import torch
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
-from grader.grading.backward.noise import judge_noise
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.backward.vjp import ask, product
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.compare import known_mistakes
-from grader.grading.compare.blocks import reals
 from grader.grading.compare.expected import EPSILON
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import MAX_LISTED, diagnose, errors_first, in_eval, on_another_draw, stage_status, status_of
+from grader.grading.outcome import (
+    MAX_LISTED,
+    Judged,
+    diagnose,
+    errors_first,
+    in_eval,
+    on_another_draw,
+    stage_status,
+    status_of,
+)
 from grader.grading.random.seeded import check_other_sizes
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
-
-
-@dataclass(frozen=True)
-class BackwardJudgement:
-    """The stage's result, and its diagnoses, errors first."""
-
-    result: BackwardResult
-    diagnoses: tuple[Diagnosis, ...]
 
 
 def judge_backward(
@@ -51,7 +50,7 @@ def judge_backward(
     *,
     noise: Sequence[Case] = (),
     seconds: float = math.inf,
-) -> BackwardJudgement:
+) -> Judged[BackwardResult]:
     """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
     `experiment_cases` are in train() and, for a reference that distinguishes the modes, in eval(). Rounding decides the
@@ -92,7 +91,7 @@ def judge_backward(
         experiments=tuple(experiment.code for experiment in selected),
         seconds=time.monotonic() - started,
     )
-    return BackwardJudgement(result, tuple(diagnoses))
+    return Judged(result, tuple(diagnoses))
 
 
 def _explained(
@@ -211,8 +210,8 @@ def _keeps_an_operand(
             expected, ours, then = case.gradients[name], after.get(name), before[name]
             if expected is None or ours is None or then is None or name not in due:
                 continue
-            follows = _change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
-            if follows and _change(then, ours) < EPSILON:
+            follows = change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
+            if follows and change(then, ours) < EPSILON:
                 gradient, operand = f"the gradient of `{case.operand_names[name]}`", case.operand_names[moved]
                 if not _follows(oracle, earlier, name, moved):
                     what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
@@ -230,7 +229,7 @@ def _keeps_an_operand(
 def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
     """Whether the right gradient changes with an operand."""
     expected, due = case.gradients[name], known_mistakes.gradients(oracle, _moved(case, moved), "none").get(name)
-    return bool(expected and due and _change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
+    return bool(expected and due and change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
 
 
 def _moved(case: Case, name: str) -> Case:
@@ -241,7 +240,19 @@ def _moved(case: Case, name: str) -> Case:
     return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})
 
 
-def _change(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Relative to the size before, in the Euclidean norm."""
-    size = float(torch.linalg.vector_norm(reals(before)))
-    return float(torch.linalg.vector_norm(reals(after).to(before.device) - reals(before))) / max(size, 1e-300)
+def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
+    """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
+    judged = judge_products(candidate, case)
+    if judged.diagnoses or judged.product is None:
+        return judged
+    run_on = Cases(
+        first=case,
+        second=case,
+        others=lambda: case.inputs,
+        constant=case,
+        keeps_outputs=False,
+        seconds=oracle.budget.experiment,
+    )
+    # The experiment that compares gradients with each other instead of the reference's.
+    linear = [one for one in experiments("post-check", "train") if one.code == "ignores_grad_output"]
+    return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

@@ -13,7 +13,7 @@ from grader.grading.backward.vjp import Product, ask, gradients_of, product
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -61,7 +61,7 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
         matching = [
             case.operand_names[name]
             for name, value in wrong.items()
-            if name in expected and tolerance.check(expected[name], value).status == "passed"
+            if name in expected and tolerance.passes(expected[name], value)
         ]
         if matching:
             verb = "are" if len(matching) > 1 else "is"
@@ -134,7 +134,7 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
     for name, gradient in for_ones.gradients.items():
         if case.gradients[name] is None and gradient is not None and bool(gradient.any()):
             return []
-        if name in expected and (gradient is None or tolerance.check(expected[name], gradient).status == "failed"):
+        if name in expected and (gradient is None or not tolerance.passes(expected[name], gradient)):
             return []
     if all(value.numel() == 1 for value in case.cotangents.values()) and not _same(actual, for_ones, wrong):
         return []  # the gradients follow the only element, so that it is not ignored
@@ -160,7 +160,7 @@ def _leaves_an_output_out(oracle: Oracle, case: Case, actual: Product, wrong: Se
         others = {name: value * (name != left_out) for name, value in given.items()}
         due = known_mistakes.gradients(oracle, case, "none", others)
         checks = [
-            name in due and value is not None and tolerance.check(due[name], value).status == "passed"
+            name in due and value is not None and tolerance.passes(due[name], value)
             for name in wrong
             for value in [actual.gradients[name]]
         ]
@@ -173,12 +173,12 @@ def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:
     expected = case.gradients[name]
     if expected is None:
         return bool(value.any())
-    return tolerance.check(expected, value).status == "failed"
+    return not tolerance.passes(expected, value)
 
 
 def _is_not_noise(expected: Expected) -> bool:
     """Whether the gradient is larger than the rounding of the runs that computed it."""
-    return tolerance.check(expected, torch.zeros(expected.shape, dtype=expected.dtype)).status == "failed"
+    return not tolerance.passes(expected, torch.zeros(expected.shape, dtype=expected.dtype))
 
 
 def _is_rounding(expected: Expected | None, value: torch.Tensor | None) -> bool:
@@ -195,7 +195,6 @@ def _same(one: Product, other: Product, names: Sequence[str]) -> bool:
         first, second = one.gradients[name], other.gradients[name]
         if first is None or second is None:
             return False
-        gap = torch.linalg.vector_norm(first - second)
-        if not float(gap) <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(first)):
+        if not change(first, second) <= ROUNDING_RESIDUAL:
             return False
     return True

@@ -12,12 +12,12 @@ from grader.executor import JobResult
 from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
-from grader.grading.backward.vjp import Product, ask, export_outputs, product
+from grader.grading.backward.vjp import Product, ask, product
 from grader.grading.candidate import MODEL, Candidate, export_buffers, names
 from grader.grading.compare.buffers import USUAL, explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ
-from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
@@ -97,7 +97,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
 def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
     """`output_wrong` for each output of the forward with gradients enabled."""
     for name in case.outputs:
-        check = check_output(case, result, f"output:a:{name}", name)
+        check = check_output(case, result, name)
         if check.status == "failed":
             yield diagnose(
                 "output_wrong",
@@ -110,8 +110,7 @@ def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
 
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
     """`unexpected_gradient` if outputs that the reference detaches carry a gradient other than zero."""
-    expected = {name: case.outputs[name] for name in undetached}
-    given = {name: draw_cotangent(of.shape, of.dtype, candidate.device, False) for name, of in expected.items()}
+    given = draw_cotangents({name: case.outputs[name] for name in undetached}, candidate.device)
     result = candidate.attempt(ask(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}")
     if result.failure is not None:
         return []

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import ask, product
+from grader.grading.budget import Pace
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import SCALED_DOWN, other_inputs, room
-from grader.grading.oracle.pace import Pace
 from grader.grading.oracle.trackers import track
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
@@ -28,7 +28,7 @@ def judge_small_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     if case is None or not case.wrt or case.released or oracle.is_slow(case):
         return None
     try:
-        small = oracle.remember(("small inputs", case.seed, case.training), partial(_small, oracle, case))
+        small = _small(oracle, case)
     except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
         return None
     if small is None:
@@ -41,6 +41,7 @@ def judge_small_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     return diagnosis if diagnosis and reference_passes(oracle, key, judge, ("error",)) else None
 
 
+@remembered
 def _small(oracle: Oracle, case: Case) -> Case | None:
     """The case with small inputs and their gradients; None if the reference does not take them."""
     traits = oracle.traits(case)
@@ -52,9 +53,7 @@ def _small(oracle: Oracle, case: Case) -> Case | None:
     try:
         tf32 = oracle.precision.meaning.tf32
         _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace, tf32=tf32)
-    except (ReferenceLost, ReferenceOutOfMemory):
-        raise
-    except ProblemError:
+    except ReferenceRefused:
         return None
     found = trackers.expected("gradients", lambda _: 1.0, case.operand_names)
     gradients = {name: _tolerant(found, case.gradients, name) for name in case.gradients}

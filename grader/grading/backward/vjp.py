@@ -11,7 +11,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate, exports, forward_step
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case
 
@@ -133,19 +133,8 @@ def add_forward(
     side_stream: bool = False,
 ) -> None:
     """A forward with a graph on the inputs under `key`; its outputs stay under `tape`, by default `key`."""
-    job.step(
-        p.Forward(
-            model=MODEL,
-            inputs=key,
-            tape=tape or key,
-            training=case.training,
-            grad=True,
-            frozen=tuple(frozen),
-            side_stream=side_stream,
-            seed=case.call_seed(),
-            clone_inputs=case.clone_inputs,
-        )
-    )
+    how = {"frozen": tuple(frozen), "side_stream": side_stream}
+    job.step(forward_step(case, key, tape=tape, grad=True, **how))
 
 
 def export_gradients(job: JobBuilder, candidate: Candidate, case: Case, key: str, wrt: Sequence[str]) -> None:
@@ -157,11 +146,6 @@ def export_gradients(job: JobBuilder, candidate: Candidate, case: Case, key: str
         if name in operands
     }
     job.export(exports("grad", key, specs))
-
-
-def export_outputs(job: JobBuilder, case: Case, key: str) -> None:
-    """Bring back the outputs of the tape `key`."""
-    job.export(exports("output", key, output_specs(case)))
 
 
 def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a") -> Product:

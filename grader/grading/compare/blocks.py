@@ -6,7 +6,7 @@ Small tensors are compared together. Each pass synchronizes with the GPU once, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -52,26 +52,43 @@ class Compared(NamedTuple):
     slope: float
 
 
-def errors_each(questions: Sequence[Compared]) -> list[list[BlockErrors]]:
-    """The error statistics of each, by block; those of small tensors, which are one block, in one pass."""
+def errors_each(questions: Sequence[Compared], *, finite: bool = True) -> list[list[BlockErrors]]:
+    """The error statistics of each, by block; those of small tensors, which are one block, in one pass.
 
-    def packed(positions: list[int]) -> list[list[BlockErrors]]:
-        return [[row] for row in _pack_errors([questions[position] for position in positions])]
-
-    candidates = [question.candidate for question in questions]
-    return by_pack(candidates, lambda position: block_errors(questions[position]), packed)
-
-
-def block_errors(question: Compared) -> list[BlockErrors]:
-    """The error statistics of each block.
-
-    The first pass assumes that all elements are finite, which takes a third of the time. A second pass follows only if
-    a statistic of the first is not finite.
+    The first pass assumes that all elements are `finite`, which takes a third of the time. Those with a statistic that
+    is not finite have a second pass.
     """
-    blocks = _block_errors(*question, finite=True)
-    if all(math.isfinite(statistic) for block in blocks for statistic in block):
-        return blocks
-    return _block_errors(*question, finite=False)
+
+    def statistics(positions: list[int], pack: Pack, reference64: Pack) -> list[torch.Tensor]:
+        c, g = wide(pack.flat), wide(reference64.flat)
+        bounds = [[getattr(questions[position], name) for position in positions] for name in ("floor", "slope")]
+        floor, slope = (pack.spread(pack.row(bound)) for bound in bounds)
+        error, size, unlike = (c - g).abs(), g.abs(), pack.row([0.0] * len(positions))
+        if not finite:
+            special = ~(torch.isfinite(g) & torch.isfinite(c))
+            error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
+            unlike = pack.largest((special & ~((c == g) | (torch.isnan(c) & torch.isnan(g)))).double())
+        worst, at = pack.peak(error)
+        there = [value[at] for value in (c, g)]
+        ratio = error / (slope * size).add_(floor)
+        # 0/0 is NaN and counts as 0: the element is exact and its bound is 0.
+        return [
+            *(pack.norms(error).square(), pack.norms(size).square(), worst, at - pack.starts),
+            *(element.abs() if element.is_complex() else element for element in there),
+            pack.largest(ratio if finite else ratio.nan_to_num_(0.0, math.inf)),
+            *(pack.largest(error.div_(size.add_(1))), 1 - unlike),
+        ]
+
+    columns = [[question.candidate for question in questions], [question.reference64 for question in questions]]
+    found = [
+        [BlockErrors(*row)._replace(worst_at=row[3] + CHUNK_ELEMENTS * block) for block, row in enumerate(rows)]
+        for rows in _rows_each(columns, statistics)
+    ]
+    odd = [at for at, blocks in enumerate(found) if not all(math.isfinite(one) for block in blocks for one in block)]
+    if finite and odd:
+        for position, blocks in zip(odd, errors_each([questions[at] for at in odd], finite=False), strict=True):
+            found[position] = blocks
+    return found
 
 
 def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float] | None:
@@ -83,16 +100,16 @@ def distance(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, f
     if reference.dtype is torch.float32:
         length = SUM_ELEMENTS[candidate.device.type == "cpu"]
         parts = (torch.split(whole.reshape(-1), length) for whole in (candidate, reference))
-        norms = _norms((c - g, g) for c, g in zip(*parts, strict=True))
+        norms = [torch.linalg.vector_norm(value) for c, g in zip(*parts, strict=True) for value in (c - g, g)]
+        figures = torch.stack(norms).tolist() if norms else []
+        apart, size = math.hypot(*figures[::2]), math.hypot(*figures[1::2])
         least, most = (rms * math.sqrt(reference.numel()) for rms in NARROW_RMS)
-        if least < norms[1] < most and math.isfinite(norms[0]):
-            return norms
-    norms = _norms((c - g, g) for c, g in _chunks(candidate, reference))
-    if not all(map(math.isfinite, norms)):
-        if not all(bool(_same_specials(c, g)) for c, g in _chunks(candidate, reference)):
-            return None
-        norms = _norms(((c - g)[torch.isfinite(g)], g[torch.isfinite(g)]) for c, g in _chunks(candidate, reference))
-    return norms
+        if least < size < most and math.isfinite(apart):
+            return apart, size
+    (blocks,) = errors_each([Compared(candidate, reference, 1.0, 0.0)])
+    if not all(block.same_specials for block in blocks):
+        return None
+    return math.sqrt(sum(of.squares for of in blocks)), math.sqrt(sum(of.reference_squares for of in blocks))
 
 
 def distances(
@@ -103,36 +120,40 @@ def distances(
     def packed(positions: list[int]) -> list[tuple[float, float] | None]:
         c, g = (Pack([of[position] for position in positions]) for of in (candidates, references))
         size, gap = g.flat.double(), c.flat.double() - g.flat
-        figures = [*c.norms(gap).tolist()], [*c.norms(size).tolist()]
-        found = list[tuple[float, float] | None](zip(*figures, strict=True))
-        finite = (one is not None and all(map(math.isfinite, one)) for one in found)
+        figures = zip(c.norms(gap).tolist(), c.norms(size).tolist(), strict=True)
         return [
-            one if fine else distance(candidates[position], references[position])
-            for one, fine, position in zip(found, finite, positions, strict=True)
+            of if all(map(math.isfinite, of)) else distance(candidates[position], references[position])
+            for of, position in zip(figures, positions, strict=True)
         ]
 
     return by_pack(candidates, lambda position: distance(candidates[position], references[position]), packed)
 
 
-def baseline_error(run: torch.Tensor, reference64: torch.Tensor) -> tuple[float, float]:
-    """(||E_e||, max |E_e|): the errors of an eager float32 run against the float64 reference."""
-    errors = ((c - g).abs().nan_to_num_(0.0, 0.0, 0.0) for c, g in _chunks(run, reference64))
-    rows = [torch.stack((_square(error), error.max())) for error in errors]
-    blocks = torch.stack(rows).tolist() if rows else [(0.0, 0.0)]
-    return math.sqrt(sum(square for square, _ in blocks)), max(largest for _, largest in blocks)
-
-
 def baseline_errors(runs: Sequence[torch.Tensor], references: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
-    """The `baseline_error` of each run; of small tensors in one pass."""
+    """(||E_e||, max |E_e|) of each eager float32 run: its error against the float64 reference."""
 
-    def packed(positions: list[int]) -> Iterable[tuple[float, float]]:
-        run, exact = (
-            Pack([of[position] for position in positions], runs[positions[0]].device) for of in (runs, references)
-        )
-        error = (run.flat - exact.flat.to(run.device)).double().abs().nan_to_num_(0.0, 0.0, 0.0)
-        return zip(run.norms(error).tolist(), run.largest(error).tolist(), strict=True)
+    def statistics(_: list[int], run: Pack, exact: Pack) -> list[torch.Tensor]:
+        error = (wide(run.flat) - wide(exact.flat)).abs().nan_to_num_(0.0, 0.0, 0.0)
+        return [run.norms(error), run.largest(error)]
 
-    return by_pack(runs, lambda position: baseline_error(runs[position], references[position]), packed)
+    return [
+        (math.hypot(*(length for length, _ in rows)), max((largest for _, largest in rows), default=0.0))
+        for rows in _rows_each([runs, references], statistics)
+    ]
+
+
+def norms_each(tensors: Sequence[torch.Tensor]) -> list[float]:
+    """The Euclidean norm of each over finite elements, in float64."""
+
+    def statistics(_: list[int], pack: Pack) -> list[torch.Tensor]:
+        return [pack.norms(wide(pack.flat).abs().nan_to_num_(0.0, 0.0, 0.0))]
+
+    return [math.hypot(*(length for (length,) in rows)) for rows in _rows_each([tensors], statistics)]
+
+
+def norm(tensor: torch.Tensor) -> float:
+    """The Euclidean norm over finite elements, in float64."""
+    return norms_each([tensor])[0]
 
 
 def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
@@ -145,6 +166,11 @@ def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
     return by_pack(tensors, lambda position: bool(tensors[position].isfinite().all()), packed)
 
 
+def wide(value: torch.Tensor) -> torch.Tensor:
+    """The values in float64 or complex128."""
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
 def reals(value: torch.Tensor) -> torch.Tensor:
     """The values in float64; a complex tensor gets a last dimension of 2 for real and imaginary parts."""
     return (torch.view_as_real(value.resolve_conj()) if value.is_complex() else value).double()
@@ -155,94 +181,33 @@ def within_range(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(exact.abs() > torch.finfo(dtype).max, exact.sign() * math.inf, exact)
 
 
-def norm(tensor: torch.Tensor) -> float:
-    """The Euclidean norm over finite elements, in float64."""
-    sizes = (block.abs().nan_to_num_(0.0, 0.0, 0.0) for block in _blocks(tensor, tensor.device))
-    rows = [_square(size) for size in sizes]
-    return math.sqrt(float(torch.stack(rows).sum())) if rows else 0.0
+def _rows_each(
+    columns: Sequence[Sequence[torch.Tensor]], statistics: Callable[..., list[torch.Tensor]]
+) -> list[list[list[float]]]:
+    """For each position, rows of statistics: one for each CHUNK_ELEMENTS of its tensors, none if they are empty.
 
+    `columns` have tensors that belong together. `statistics` gets positions and a pack of each column, on the device of
+    the first one, or on the CPU if they are few elements; it returns the pack's row for each statistic.
+    """
+    first = columns[0]
 
-def norms_each(tensors: Sequence[torch.Tensor]) -> list[float]:
-    """The `norm` of each; of small tensors in one pass."""
+    def rows(positions: list[int], parts: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+        few = sum(first[position].numel() for position in positions) <= HOST_ELEMENTS
+        device = torch.device("cpu") if few else first[positions[0]].device
+        return torch.stack([row.double() for row in statistics(positions, *(Pack(part, device) for part in parts))]).T
 
-    def packed(positions: list[int]) -> list[float]:
-        pack = Pack([tensors[position] for position in positions])
-        return pack.norms(pack.flat.abs().double().nan_to_num_(0.0, 0.0, 0.0)).tolist()
+    def packed(positions: list[int]) -> list[list[list[float]]]:
+        parts = [[column[position] for position in positions] for column in columns]
+        return [[row] for row in rows(positions, parts).tolist()]
 
-    return by_pack(tensors, lambda position: norm(tensors[position]), packed)
+    def alone(position: int) -> list[list[float]]:
+        if not first[position].numel():
+            return []
+        pieces = [torch.split(column[position].reshape(-1), CHUNK_ELEMENTS) for column in columns]
+        found = [rows([position], [[piece] for piece in parts]) for parts in zip(*pieces, strict=True)]
+        return torch.cat(found).tolist()
 
-
-def _block_errors(
-    candidate: torch.Tensor, reference64: torch.Tensor, floor: float, slope: float, *, finite: bool
-) -> list[BlockErrors]:
-    """`finite` assumes that all elements are finite; if one is not, a statistic of its block is not finite either."""
-    rows: list[torch.Tensor] = []
-    for c, g in _chunks(candidate, reference64):
-        error, size = (c - g).abs(), g.abs()
-        if not finite:
-            special = ~(torch.isfinite(g) & torch.isfinite(c))
-            error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
-        top = error.argmax()
-        statistics = [_square(error), _square(size), error.take(top), top + CHUNK_ELEMENTS * len(rows)]
-        statistics += [element.abs() if element.is_complex() else element for element in (c.take(top), g.take(top))]
-        ratio = error / (slope * size).add_(floor)
-        # 0/0 is NaN and counts as 0: the element is exact and its bound is 0.
-        statistics.append((ratio if finite else ratio.nan_to_num_(0.0, math.inf)).max())
-        statistics.append(error.div_(size.add_(1)).max())
-        statistics.append(torch.ones_like(top) if finite else _same_specials(c, g))
-        rows.append(torch.stack([statistic.double() for statistic in statistics]))
-    return [BlockErrors(*row) for row in torch.stack(rows).tolist()] if rows else []
-
-
-def _pack_errors(questions: Sequence[Compared]) -> list[BlockErrors]:
-    """The statistics of `block_errors` for each of several tensors of one block."""
-    device = questions[0].candidate.device
-    if sum(question.candidate.numel() for question in questions) <= HOST_ELEMENTS:
-        device = torch.device("cpu")
-    pack = Pack([question.candidate for question in questions], device)
-    c, g = pack.flat.double(), Pack([question.reference64 for question in questions], device).flat.double()
-    floor, slope = (pack.row([getattr(question, name) for question in questions]) for name in ("floor", "slope"))
-    special = ~(torch.isfinite(g) & torch.isfinite(c))
-    error, size = ((c - g).abs().masked_fill_(special, 0.0), g.abs().masked_fill_(special, 0.0))
-    worst = pack.largest(error)
-    at = pack.first((error == pack.spread(worst)) & (error > 0))
-    ratio = (error / (pack.spread(slope) * size + pack.spread(floor))).nan_to_num_(0.0, math.inf)
-    unlike = ~((c == g) | ~special | (torch.isnan(c) & torch.isnan(g)))
-    starts = pack.row(pack.counts).cumsum(0) - pack.row(pack.counts)
-    rows = [pack.norms(error).square(), pack.norms(size).square(), worst, at - starts]
-    rows += [value[at.clamp_min(0)] for value in (c, g)]
-    rows += [pack.largest(ratio), pack.largest(error / (size + 1)), 1 - pack.largest(unlike.double())]
-    return [BlockErrors(*row) for row in torch.stack(rows).T.tolist()]
-
-
-def _square(values: torch.Tensor) -> torch.Tensor:
-    """The sum of squares. `torch.dot` would load cuBLAS, which takes seconds."""
-    length: torch.Tensor = torch.linalg.vector_norm(values)
-    return length.square()
-
-
-def _norms(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
-    """The Euclidean norms of two tensors that come as pairs of blocks."""
-    squares = [_square(value) for pair in pairs for value in pair]
-    one, other = torch.stack(squares).view(-1, 2).sum(0).sqrt().tolist() if squares else (0.0, 0.0)
-    return one, other
-
-
-def _chunks(candidate: torch.Tensor, reference64: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of blocks in float64 or complex128, on the candidate's device."""
-    return zip(_blocks(candidate, candidate.device), _blocks(reference64, candidate.device), strict=True)
-
-
-def _blocks(tensor: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
-    """Blocks of CHUNK_ELEMENTS elements, in float64 or complex128."""
-    wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
-    blocks: Iterable[torch.Tensor] = torch.split(tensor.reshape(-1), CHUNK_ELEMENTS) if tensor.numel() else ()
-    return (block.to(device).to(wide) for block in blocks)
-
-
-def _same_specials(c: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """One boolean tensor: whether NaN and infinities stand in the same places."""
-    return ((torch.isfinite(c) & torch.isfinite(g)) | (c == g) | (torch.isnan(c) & torch.isnan(g))).all()
+    return by_pack(first, alone, packed)
 
 
 def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -270,3 +235,20 @@ CHECK_BYTES = 256 << 20
 def is_large(value: object) -> bool:
     """Whether the value is a tensor of LARGE_BYTES or more."""
     return isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= LARGE_BYTES
+
+
+def relative(error: float, size: float) -> float:
+    """The error relative to a size; 0 without an error, infinite relative to 0."""
+    if error == 0.0:
+        return 0.0
+    return error / size if size else math.inf
+
+
+def index(position: tuple[int, ...] | None) -> str:
+    """`[0, 3]`."""
+    return "[" + ", ".join(str(i) for i in position or ()) + "]"
+
+
+def number(value: float | None) -> str:
+    """Six digits; `nothing` for None."""
+    return "nothing" if value is None else f"{value:.6g}"

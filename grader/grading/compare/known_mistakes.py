@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
@@ -46,7 +46,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
         if not names:
             continue
         state = {name: before[name] if name in names else value for name, value in case.state.items()}
-        run = next(oracle.ask(case, [Pass(MODEL64, case.inputs, state, training=case.training)]))
+        run = next(oracle.ask(case, [replace(Pass.of(case, MODEL64, backward=False), state=state)]))
         yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
 
@@ -85,13 +85,9 @@ def _with(oracle: Oracle, case: Case, substitute: Substitute) -> Evaluation:
     traits = oracle.traits(case)
     if not traits.has_float64:
         return Evaluation({}, {}, {})
-    wrt = case.wrt if case.cotangents else ()
-    one = Pass(MODEL64, case.inputs, case.state, case.cotangents, wrt, case.training, substitute=substitute)
     try:
-        return next(oracle.ask(case, [one]))
-    except (ReferenceLost, ReferenceOutOfMemory):
-        raise
-    except ProblemError:
+        return next(oracle.ask(case, [replace(Pass.of(case, MODEL64), substitute=substitute)]))
+    except ReferenceRefused:
         return Evaluation({}, {}, {})
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from grader.grading.compare.blocks import LARGE_BYTES
+from grader.grading.compare.blocks import LARGE_BYTES, wide
 
 PERTURBATION_ULPS = 8.0
 """Relative rounding of a long chain of operations, in units of the dtype's epsilon. The runs behind the baseline error
@@ -49,8 +49,7 @@ def absolute_error(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor
     """|run - reference64| in float64, 0 where either is not finite; for integers 1 where they differ."""
     if not (reference64.dtype.is_floating_point or reference64.dtype.is_complex):
         return (run != reference64).double()
-    wide = torch.complex128 if reference64.dtype.is_complex else torch.float64
-    return (run.to(wide) - reference64.to(wide)).abs().nan_to_num(0.0, 0.0, 0.0)
+    return (wide(run) - wide(reference64)).abs().nan_to_num(0.0, 0.0, 0.0)
 
 
 def most_are_wrong(error: torch.Tensor, bound: float) -> bool:

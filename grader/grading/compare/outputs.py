@@ -21,14 +21,20 @@ USUAL_TENSORS = ("", "Tensor", "Parameter")
 """Type names of tensors that compute as tensors do, and that of None."""
 
 
-def check_output(case: Case, result: JobResult, source: str, name: str) -> TensorCheck:
-    """Compare the output `name` with the tensor exported as `source`."""
+def check_output(case: Case, result: JobResult, name: str, tape: str = "a") -> TensorCheck:
+    """Compare the output `name` that a forward left under a tape."""
+    source = f"output:{tape}:{name}"
     expected, sealed = case.outputs[name], result.sealed.get(source)
     if sealed is None:
         return _not_returned(expected, result.refused.get(source), name)
     if not case.comparable("outputs", name):
         return _not_compared(expected, name)
     return tolerance.check(expected, sealed.view(expected.shape))
+
+
+def are_right(case: Case, result: JobResult, tape: str) -> bool:
+    """Whether all outputs that a forward left under a tape are, as far as they are compared."""
+    return all(check_output(case, result, name, tape).status != "failed" for name in case.outputs)
 
 
 def check_buffers(candidate: Candidate, case: Case, result: JobResult) -> list[TensorCheck]:

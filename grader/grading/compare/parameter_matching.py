@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.grading.compare.placement import Block, Place, parts
-from grader.grading.compare.value_matching import Values, constant, match_values, plain_name
+from grader.grading.compare.placement import Block, Place, Values, constant, match_values, parts, plain_name
 from grader.protocol import TensorInfo
 
 

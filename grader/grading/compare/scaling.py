@@ -1,4 +1,4 @@
-"""Recognises a gradient that is a constant multiple of the right one."""
+"""Measures how much a tensor changed, and recognises a multiple of the right one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ to ||c - a g|| / ||c||, to a factor and the nearest whole number, and to a norm 
 REDUCED_PRECISION = 1e-3
 """Relative error that reduced precision or another order of float32 sums may cause. A smaller change between two equal
 calls is rounding."""
+
+
+def change(before: torch.Tensor, after: torch.Tensor) -> float:
+    """The norm of the difference, relative to the norm before.
+
+    NaN, for which no comparison holds, if either has one.
+    """
+    old = blocks.reals(before)
+    distance = float(torch.linalg.vector_norm(blocks.reals(after).to(old.device) - old))
+    return distance / max(float(torch.linalg.vector_norm(old)), 1e-300)
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 
 from grader.grading.compare import nonsmooth
-from grader.grading.compare.blocks import norm
-from grader.grading.compare.figures import number, relative
+from grader.grading.compare.blocks import norm, number, relative
 
 LEAST = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps
 """About 1e-31: below it, products on the way may underflow."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import nonsmooth
+from grader.grading.compare.blocks import wide
 
 REMEDY = "give the gradient at a tie to one of the tied elements, or split it among them; drop and scale none of it"
 """The remedy for a gradient that is wrong where elements of an input are equal."""
@@ -33,9 +34,9 @@ class Ties:
 
     def moved(self, reference64: torch.Tensor, slope: float) -> torch.Tensor:
         """The elements that ties and edges decide: noise in the inputs moves them by more than rounding."""
-        right = _wide(reference64)
+        right = wide(reference64)
         allowed = slope * (right.abs() + right.square().mean().sqrt())
-        spread = torch.stack([(_wide(run).to(right) - right).abs() for run in self.runs()[1:]]).amax(0)
+        spread = torch.stack([(wide(run).to(right) - right).abs() for run in self.runs()[1:]]).amax(0)
         return spread > nonsmooth.BASELINE_ERRORS * allowed
 
     def explain(self, reference64: torch.Tensor, candidate: torch.Tensor, slope: float, rounding: float) -> bool:
@@ -44,10 +45,10 @@ class Ties:
         `slope` is the rounding allowed in each element, relative to it and to the rms; `rounding` that in the norm.
         """
         device = candidate.device
-        right = _wide(reference64.to(device))
+        right = wide(reference64.to(device))
         size = right.abs().nan_to_num(0.0, 0.0, 0.0)
         allowed = slope * (size + size.square().mean().sqrt())
-        eager, *others = (_wide(run.to(device)) for run in self.runs())
+        eager, *others = (wide(run.to(device)) for run in self.runs())
         runs = torch.stack([torch.where(run.isfinite(), run, right) for run in others])
         spread = (runs - right).abs().amax(0)
         # Smooth elements move by the noise: so many times the rounding of a long chain of operations.
@@ -57,7 +58,7 @@ class Ties:
         if self.operand is not None and self.operand.shape == right.shape and not right.is_complex():
             operand = self.operand.to(device)
             shared = torch.zeros_like(moved)
-            gap = torch.where(right.isfinite(), _wide(candidate) - right, 0)
+            gap = torch.where(right.isfinite(), wide(candidate) - right, 0)
             for group in _groups(operand):
                 total = _Sums(group, runs - right, allowed)
                 kept = total.kept & total.sums(moved.double()).gt(0)
@@ -125,8 +126,8 @@ class Part(NamedTuple):
 
     def weighed(self, by: torch.Tensor | None) -> Weighed:
         """Its error and those of the runs, times a weight and summed, or by element without one."""
-        right = _wide(self.right)
-        gaps = [_wide(value).to(right) - right for value in (self.actual, *self.ties.runs()[1:])]
+        right = wide(self.right)
+        gaps = [wide(value).to(right) - right for value in (self.actual, *self.ties.runs()[1:])]
         allowed = self.slope * (right.abs() + right.square().mean().sqrt())
         if by is None:
             runs = torch.stack(gaps[1:])
@@ -184,10 +185,6 @@ def _total(group: Sequence[Weighed]) -> Weighed:
     for one in others:
         first = Weighed(*(mine + other for mine, other in zip(first, one, strict=True)))
     return first
-
-
-def _wide(value: torch.Tensor) -> torch.Tensor:
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
 def _groups(operand: torch.Tensor) -> Iterator[torch.Tensor]:

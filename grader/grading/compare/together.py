@@ -69,7 +69,8 @@ class Pack:
         self.counts = [tensor.numel() for tensor in tensors]
         self.device = device
         apart = len({tensor.device for tensor in tensors}) > 1
-        self.flat = torch.cat([(tensor.to(device) if apart else tensor).reshape(-1) for tensor in tensors]).to(device)
+        parts = [(tensor.to(device) if apart else tensor).reshape(-1) for tensor in tensors]
+        self.flat = (torch.cat(parts) if len(parts) > 1 else parts[0]).to(device)
         self._lengths = torch.tensor(self.counts, device=device)
 
     def row(self, values: Sequence[float]) -> torch.Tensor:
@@ -78,6 +79,8 @@ class Pack:
 
     def spread(self, row: torch.Tensor) -> torch.Tensor:
         """The value that has each tensor's number in all of its elements."""
+        if len(self.counts) == 1:
+            return row.expand(len(self.flat))
         return row.repeat_interleave(self._lengths, output_size=len(self.flat))
 
     def norms(self, value: torch.Tensor) -> torch.Tensor:
@@ -88,12 +91,19 @@ class Pack:
         """The row of largest magnitudes; NaN for a tensor with a NaN."""
         return torch.stack(torch._foreach_norm(torch.split(value, self.counts), math.inf))
 
-    def first(self, value: torch.Tensor) -> torch.Tensor:
-        """The row of each tensor's first position in the pack where a boolean value is True, or of -1."""
-        ends = self._lengths.cumsum(0)
-        where = value.nonzero().view(-1)
-        found = torch.full_like(ends, -1)
-        return found.scatter_reduce_(0, torch.searchsorted(ends, where, right=True), where, "amin", include_self=False)
+    @property
+    def starts(self) -> torch.Tensor:
+        """The row of each tensor's first position in the pack."""
+        return self._lengths.cumsum(0) - self._lengths
+
+    def peak(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows of largest elements and of their positions in the pack, of a nonnegative value."""
+        largest = self.largest(value)
+        if len(self.counts) == 1:
+            return largest, value.argmax()[None]
+        where = (value == self.spread(largest)).nonzero().view(-1)
+        of = torch.searchsorted(self._lengths.cumsum(0), where, right=True)
+        return largest, self.starts.scatter_reduce_(0, of, where, "amin", include_self=False)
 
     def parts(self, value: torch.Tensor) -> list[torch.Tensor]:
         """The value of each tensor, in its shape: views."""

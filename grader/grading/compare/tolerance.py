@@ -31,9 +31,8 @@ from dataclasses import dataclass
 import torch
 
 from grader.grading.compare import narrow_types, nonsmooth, small_elements
-from grader.grading.compare.blocks import BlockErrors, Compared, errors_each, norm, unravel
+from grader.grading.compare.blocks import BlockErrors, Compared, errors_each, index, norm, number, relative, unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, EPSILON, Expected, know_norms
-from grader.grading.compare.figures import index, number, relative
 from grader.grading.compare.together import HOST_ELEMENTS
 from grader.verdict.stages import TensorCheck
 
@@ -70,6 +69,11 @@ class Difference:
 def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     """Compare all elements of a candidate that has the shape and dtype of `expected`."""
     return next(check_each([(expected, candidate)]))
+
+
+def passes(expected: Expected, candidate: torch.Tensor) -> bool:
+    """Whether a candidate that has the shape and dtype of `expected` is right."""
+    return check(expected, candidate).status == "passed"
 
 
 def check_each(pairs: Sequence[Pair]) -> Iterator[TensorCheck]:

@@ -1,8 +1,4 @@
 """Judges the forward: outputs against float64, then probes of what they depend on."""
 
-from __future__ import annotations
-
-from grader.grading.forward import output_dependence, repeated_forwards
-from grader.grading.forward.judge import ForwardJudgement, judge_forward
-
-__all__ = ["ForwardJudgement", "judge_forward", "output_dependence", "repeated_forwards"]
+from grader.grading.forward import output_dependence as output_dependence
+from grader.grading.forward import repeated_forwards as repeated_forwards

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -12,17 +13,19 @@ import torch
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes, tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
+from grader.grading.compare.outputs import check_output
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.narrow import ERROR, judge_other_inputs
-from grader.grading.forward.one_forward import outputs_of
-from grader.grading.forward.parameter_range import right_after_loading, right_for_fewer_parameters
+from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, usual_remedy
-from grader.grading.patterns import find_output_pattern
+from grader.grading.oracle.trained_state import positive
+from grader.grading.outcome import MAX_LISTED, diagnose, usual_remedy
 from grader.grading.patterns.pattern import Pattern
 from grader.grading.patterns.rounded import confirmed_roundings
+from grader.grading.patterns.search import find_output_pattern
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -134,17 +137,14 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
 
 
 def _rounded_inside(output: Mismatch) -> Diagnosis | None:
-    def again(other: Case) -> dict[str, torch.Tensor | None]:
-        return outputs_of(output.candidate, other, "forward of another draw")
-
-    sealed = {output.name: output.sealed}
+    sealed, again = {output.name: output.sealed}, partial(outputs_of, output.candidate)
     found = confirmed_roundings(output.oracle, output.case, "outputs", sealed, again)
     return next((_of_pattern(output, pattern) for pattern in found.values()), None)
 
 
 def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
     for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
-        if tolerance.check(expected[output.name], output.sealed).status == "passed":
+        if tolerance.passes(expected[output.name], output.sealed):
             what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes their values"
             return diagnose("output_wrong", what, where=output.where, remedy=remedy)
@@ -166,7 +166,12 @@ def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
 
 
 def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
-    if _is_small(output) or not right_after_loading(output.candidate, output.case, output.name):
+    if _is_small(output):
+        return None
+    loaded = one_forward(output.candidate, output.case, loaded=True)
+    result = output.candidate.attempt(loaded, "forward", "forward after load_state_dict")
+    output.candidate.forget(everything=True)
+    if result.failure is not None or check_output(output.case, result, output.name).status != "passed":
         return None
     what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
     remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
@@ -227,3 +232,37 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _unexplained,
 )
 """In the order in which they are tried: what is certain first, then what explains most."""
+
+
+def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> str | None:
+    """A clause on the parameters for which the output is right, or None. Raises Stopped."""
+    if not case.values_comparable:
+        return None
+    traits, before = oracle.traits(case), oracle.constructed(case)
+    before = {name: value.to(case.state[name].device) for name, value in before.items()}
+    moved = [name for name in case.state if name in traits.learned and not torch.equal(case.state[name], before[name])]
+    signs = positive(case.state, before, frozenset(moved))
+    flipped = [name for name in moved if not torch.equal(signs[name], case.state[name])]
+
+    def telling(changed: Sequence[str], values: Mapping[str, torch.Tensor]) -> Sequence[str]:
+        """One of these parameters with which alone changed to these values the output is right, or all; else none."""
+        every = {name: values[name] for name in changed}
+        if not changed or not _right(candidate, oracle, case, {**case.state, **every}, output):
+            return ()
+        for name in changed[:MAX_LISTED] if len(changed) > 1 else ():
+            if _right(candidate, oracle, case, {**case.state, name: values[name]}, output):
+                return [name]
+        return changed
+
+    if found := telling(flipped, signs):
+        return f"it is right unless {names(found)} {'changes its sign' if len(found) == 1 else 'change their signs'}"
+    if found := telling(moved, before):
+        return f"it is right while {names(found)} {'has' if len(found) == 1 else 'have'} the constructor's values"
+    return None
+
+
+def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
+    """Whether the candidate's output is the reference's for these parameters."""
+    other = replace(case, state=state)
+    other = replace(other, outputs=questions.outputs_for(oracle, other, case.inputs))
+    return is_right(candidate, other, output, "forward with other parameters")

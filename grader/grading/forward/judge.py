@@ -14,17 +14,17 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
-from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, names, output_specs
+from grader.grading.candidate import MODEL, Candidate, forward_step, names
 from grader.grading.compare.buffers import explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import outputs_of
+from grader.grading.forward.one_forward import one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.repeats import REPEATED, race
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, fold, stage_status
+from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
 from grader.verdict.models import Diagnosis
@@ -32,11 +32,9 @@ from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, Varia
 
 
 @dataclass(frozen=True)
-class ForwardJudgement:
-    """The stage's result, and its diagnoses, errors first."""
+class JudgedForward(Judged[ForwardResult]):
+    """The stage's result, and what else there is time for."""
 
-    result: ForwardResult
-    diagnoses: tuple[Diagnosis, ...]
     probes: tuple[str, ...]
     """The codes of the probes for which there is time."""
     left_out: frozenset[str] = frozenset()
@@ -45,7 +43,7 @@ class ForwardJudgement:
 
 def judge_forward(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], *, seconds: float = math.inf
-) -> ForwardJudgement:
+) -> JudgedForward:
     """Judge every case without a graph, up to the first failure, then run the probes. Raises Stopped.
 
     If the probes take more than `seconds`, a random choice of them runs. If values are wrong, they are judged again
@@ -62,13 +60,23 @@ def judge_forward(
 
 def _judge(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], seconds: float
-) -> ForwardJudgement:
-    started = time.monotonic()
-    variants: list[VariantResult] = []
-    diagnoses: tuple[Diagnosis, ...] = ()
+) -> JudgedForward:
+    """As `judge_forward`, for one way of pairing parameters."""
+    started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    variants, diagnoses, skipped = _compare(candidate, oracle, cases, watch, seconds)
     probes: tuple[str, ...] = ()
-    skipped = frozenset[str]()
-    watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    if probed and not diagnoses:
+        diagnoses, probes = _probe(candidate, oracle, probed, watch, seconds)
+        if starts_slowly(candidate, seconds):
+            diagnoses = (*diagnoses, _note_on_slow_starts(candidate, skipped))
+    return JudgedForward(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+
+
+def _compare(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], watch: Stopwatch, seconds: float
+) -> tuple[list[VariantResult], tuple[Diagnosis, ...], frozenset[str]]:
+    """Results of the cases up to the first failure, its diagnosis, and the sizes for which there is no time."""
+    variants, skipped = list[VariantResult](), frozenset[str]()
     for case in cases:
         if case.variant != cases[0].variant and not skipped and starts_slowly(candidate, seconds):
             skipped = _left_out(cases)
@@ -81,26 +89,29 @@ def _judge(
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None:
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
-            diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
-            break
-    else:
-        if probed:
-            codes, first = probe_codes(), probed[0]
-            limit = seconds / (FORWARDS_EACH * len(codes))
-            each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
-            each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
-            if starts_slowly(candidate, seconds):
-                codes = tuple(code for code in codes if code not in INFORMATION)
-            drawn = Drawn(codes, each, seconds, candidate.clock)
-            diagnoses = run_probes(candidate, oracle, probed, drawn)
-            diagnoses += tuple(left_out("forward's probes", drawn.left_out, each))
-            probes = tuple(drawn.begun)
-        if probed and starts_slowly(candidate, seconds):
-            why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
-            sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
-            what = f"{why}: {sizes}strided inputs were left out"
-            diagnoses += (diagnose("checks_left_out", what, severity="info"),)
-    return ForwardJudgement(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+            return variants, (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis])), skipped
+    return variants, (), skipped
+
+
+def _probe(
+    candidate: Candidate, oracle: Oracle, probed: Sequence[Case], watch: Stopwatch, seconds: float
+) -> tuple[tuple[Diagnosis, ...], tuple[str, ...]]:
+    """The diagnoses of the probes for which there is time, and the codes of these."""
+    codes, first = probe_codes(), probed[0]
+    limit = seconds / (FORWARDS_EACH * len(codes))
+    each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
+    each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
+    if starts_slowly(candidate, seconds):
+        codes = tuple(code for code in codes if code not in INFORMATION)
+    drawn = Drawn(codes, each, seconds, candidate.clock)
+    diagnoses = run_probes(candidate, oracle, probed, drawn)
+    return (*diagnoses, *left_out("forward's probes", drawn.left_out, each)), tuple(drawn.begun)
+
+
+def _note_on_slow_starts(candidate: Candidate, skipped: frozenset[str]) -> Diagnosis:
+    sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
+    why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
+    return diagnose("checks_left_out", f"{why}: {sizes}strided inputs were left out", severity="info")
 
 
 def starts_slowly(candidate: Candidate, seconds: float) -> bool:
@@ -116,23 +127,16 @@ def _left_out(cases: Sequence[Case]) -> frozenset[str]:
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
     """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    export_buffers(job, candidate, case)
-    job.step(p.Drop())
-    result = candidate.run(job, "forward", f"forward of variant {case.name}")
+    result = candidate.run(one_forward(candidate, case), "forward", f"forward of variant {case.name}")
     other_structure = judge_structure(case, result, candidate.device, lambda: oracle.traits(case).outputs)
     if other_structure is not None:
         return _all_failed(case, other_structure.message), other_structure
-    checks = [check_output(case, result, f"output:a:{name}", name) for name in case.outputs]
+    checks = [check_output(case, result, name) for name in case.outputs]
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
     actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
-    again = partial(outputs_of, candidate, doing="forward of another draw")
-    for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, again).items():
+    for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
         where = f"variant {case.name}"
         return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=where, remedy=pattern.remedy)
@@ -168,7 +172,7 @@ def _judge_buffers(
     stale = differ(checks)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
-        if questions.only_count(oracle, case, wrong):
+        if questions.only_count(oracle, case, tuple(wrong)):
             candidate.leave_out(wrong)
             return _judge_buffers(candidate, oracle, case, result)
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
@@ -176,7 +180,7 @@ def _judge_buffers(
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
-    if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, missing):
+    if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
         what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
         return checks, diagnose("buffers_not_updated", what, where=where, remedy="register it, and update it")
@@ -212,9 +216,8 @@ def _ignores_mode(candidate: Candidate, case: Case) -> bool:
     job.put_inputs("a", case.inputs)
     for tape, training in (("a", case.training), ("b", not case.training)):
         candidate.reset_buffers(job, case)
-        seed = case.call_seed()
-        job.step(p.Forward(model=MODEL, inputs="a", tape=tape, training=training, clone_inputs=True, seed=seed))
-        job.export(exports("output", tape, output_specs(case)))
+        job.step(forward_step(case, tape=tape, training=training, clone_inputs=True))
+        export_outputs(job, case, tape)
     job.step(p.Drop())
     sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed
     return all(

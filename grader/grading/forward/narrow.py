@@ -14,10 +14,10 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
-from grader.grading.candidate import Candidate, exports, output_specs
+from grader.grading.candidate import Candidate
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.forward.probes import as_timed
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import NEAR_RANGE, SCALED_DOWN, SMALL_PARAMETERS, OtherInputs, other_inputs
@@ -96,7 +96,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
             candidate.reset_buffers(job, other.case)
             job.put_inputs("a", other.case.inputs)
             job.step(as_timed(candidate, other.case, "a", str(turn), training=other.case.training))
-            job.export(exports("output", str(turn), output_specs(other.case)))
+            export_outputs(job, other.case, str(turn))
             ends.append(job.length)
         job.step(p.Drop())
         try:
@@ -132,7 +132,7 @@ def _difference(case: Case, name: str, value: torch.Tensor | None) -> Wrong | No
     if spread is not None:
         reference64 = expected.reference64.to(value.device)
         rest = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * spread().to(value.device)
-        if tolerance.check(expected, reference64 + rest.clamp_min(0)).status != "failed":
+        if tolerance.passes(expected, reference64 + rest.clamp_min(0)):
             return None
     error = check.rel_rms_error or 0.0
     return Wrong(f"{name} has a relative RMS error of {error:.2g}", error)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from grader import protocol as p
-from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.executor import JobBuilder
+from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.outputs import check_output
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 
 
-def one_forward(candidate: Candidate, case: Case, doing: str, *, loaded: bool = False) -> JobResult:
-    """The outputs `output:a:<name>` of one forward of the case. Raises Stopped.
+def one_forward(
+    candidate: Candidate, case: Case, *, loaded: bool = False, layout: Literal["contiguous", "strided"] = "contiguous"
+) -> JobBuilder:
+    """A job of one forward that brings back its outputs, under the tape "a", and the buffers after it.
 
-    With `loaded` it may fail, and the parameters come by `load_state_dict`.
+    With `loaded`, the parameters come by `load_state_dict`. Raises Stopped.
     """
     job = candidate.script(case)
     if loaded:
         job.load_state(MODEL, case.state)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
+    job.put_inputs("a", case.inputs, layout=layout)
+    job.step(forward_step(case, clone_inputs=False))
+    export_outputs(job, case, "a")
+    export_buffers(job, candidate, case)
     job.step(p.Drop())
-    return (candidate.attempt if loaded else candidate.run)(job, "forward", doing)
+    return job
 
 
-def outputs_of(candidate: Candidate, case: Case, doing: str) -> dict[str, torch.Tensor | None]:
-    """The outputs of one forward of the case, by name. Raises Stopped."""
-    sealed = one_forward(candidate, case, doing).sealed
+def outputs_of(candidate: Candidate, case: Case) -> dict[str, torch.Tensor | None]:
+    """The outputs of one forward of another draw, by name. Raises Stopped."""
+    sealed = candidate.run(one_forward(candidate, case), "forward", "forward of another draw").sealed
     return {name: sealed.get(f"output:a:{name}") for name in case.outputs}
 
 
-def is_right(candidate: Candidate, case: Case, output: str, doing: str, *, loaded: bool = False) -> bool:
-    """Whether the output is right in one forward; `loaded` as for `one_forward`. Raises Stopped."""
-    result = one_forward(candidate, case, doing, loaded=loaded)
-    return result.failure is None and check_output(case, result, f"output:a:{output}", output).status == "passed"
+def is_right(candidate: Candidate, case: Case, output: str, doing: str) -> bool:
+    """Whether the output is right in one forward. Raises Stopped."""
+    result = candidate.run(one_forward(candidate, case), "forward", doing)
+    return check_output(case, result, output).status == "passed"

@@ -18,18 +18,18 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobResult
-from grader.grading.candidate import Candidate, exports, output_specs
+from grader.grading.candidate import Candidate
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import EPSILON
-from grader.grading.compare.outputs import check_output
+from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import right_again, wrong_alone
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, whole_numbers
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.noise import is_float, values_of
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
@@ -61,7 +61,7 @@ class Edit:
 def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     if not case.values_comparable:
         return None
-    edits = oracle.remember(("edits", case.seed), lambda: _edits(oracle, case))
+    edits = _edits(oracle, case)
     if not edits:
         return None
     result = _run(candidate, case, edits)
@@ -72,7 +72,7 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
             if fault is None:
                 continue
             seen, wrong = f"after {edit.change}, {fault}", None
-            if not _is_unchanged(case, result, tapes[1]):
+            if not are_right(case, result, tapes[1]):  # unlike those before the edit
                 wrong = wrong_alone(candidate, oracle, edit.case, seen)
             if wrong is None and _fault(case, edit, _run(candidate, case, edits), tapes) is None:
                 wrong = right_again(seen, edit.case)
@@ -89,7 +89,7 @@ def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
             candidate.reset_buffers(job, case)
             job.put_inputs("a", turn.inputs, reuse_addresses=True)
             job.step(as_timed(candidate, turn, "a", _tape(index, mode), training=mode))
-            job.export(exports("output", _tape(index, mode), output_specs(case)))
+            export_outputs(job, case, _tape(index, mode))
     job.step(p.Drop())
     return candidate.run(job, "forward", "forwards after one element changed")
 
@@ -98,17 +98,12 @@ def _tape(turn: int, training: bool) -> str:
     return f"t{turn}" if training else f"e{turn}"
 
 
-def _is_unchanged(case: Case, result: JobResult, tape: str) -> bool:
-    """Whether the outputs after an edit are right for the inputs before it."""
-    return all(check_output(case, result, f"output:{tape}:{name}", name).status != "failed" for name in case.outputs)
-
-
 def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) -> str | None:
     """The fault of the outputs after an edit, given the tapes before and after it."""
     for name in case.outputs:
         if not case.outputs[name].dtype.is_floating_point:
             continue
-        check = check_output(edit.case, result, f"output:{tapes[1]}:{name}", name)
+        check = check_output(edit.case, result, name, tapes[1])
         if check.status == "failed":
             return check.message or name
     before, after = (result.sealed[f"output:{tape}:{edit.output}"].view(-1)[edit.element] for tape in tapes)
@@ -132,6 +127,7 @@ def _must_move(case: Case, edit: Edit) -> bool:
     return abs(after - before) > noise
 
 
+@remembered
 def _edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     """Edits to values far from an input's own, unless the reference refuses them, as it does for a probability."""
     for far in (True, False):
@@ -189,7 +185,7 @@ def _poke(
     step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
     structure = structures[index]
     # Whole numbers may be codes or labels: values between them mean nothing.
-    usual = not far or structure.sums_alike or whole_numbers(value)
+    usual = not far or structure.sums_alike or values_of(value).whole
     new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
     what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
     moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"

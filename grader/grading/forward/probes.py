@@ -104,16 +104,15 @@ def _noted(codes: Iterable[str], run: list[str]) -> Iterator[str]:
 def _probe(candidate: Candidate, oracle: Oracle, case: Case, codes: Iterable[str]) -> tuple[Diagnosis, ...]:
     diagnoses: list[Diagnosis] = []
     for one in (_PROBES[code] for code in codes if code != NARROW):
-        diagnosis = with_memory(candidate, oracle, partial(one.run, candidate, oracle, case), "forward")
+
+        def check(of: Candidate, run: Function = one.run) -> Diagnosis | None:
+            return run(of, oracle, case)
+
+        diagnosis = with_memory(candidate, oracle, partial(check, candidate), "forward")
         if diagnosis is None:
             continue
         if diagnosis.severity != "error":
             diagnoses.insert(0, diagnosis)
-        elif _reference_passes(oracle, one, case):
+        elif reference_passes(oracle, (one.code, case.seed, case.training), check):
             return (diagnosis, *diagnoses)
     return tuple(diagnoses)
-
-
-def _reference_passes(oracle: Oracle, one: Probe, case: Case) -> bool:
-    key = one.code, case.seed, case.training
-    return reference_passes(oracle, key, lambda reference: one.run(reference, oracle, case))

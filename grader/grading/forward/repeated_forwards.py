@@ -8,17 +8,16 @@ from itertools import product
 
 import torch
 
-from grader import protocol as p
 from grader.executor import JobResult, TensorSpec
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import is_right
+from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import race, right_again
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
 from grader.verdict.models import Diagnosis
@@ -86,7 +85,7 @@ def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Tu
 
 
 def _check(turns: Sequence[Turn], index: int, name: str, result: JobResult) -> TensorCheck:
-    return check_output(turns[index].case, result, f"output:t{index}:{name}", name)
+    return check_output(turns[index].case, result, name, f"t{index}")
 
 
 def _cause(
@@ -101,7 +100,7 @@ def _cause(
     turn, case, edited = turns[index], turns[0].case, turns[1].case
     check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
     what = check.message or f"{name} is wrong"
-    if turn.case is case and not _passes(edited, name, sealed):
+    if turn.case is case and (sealed is None or not tolerance.passes(edited.outputs[name], sealed)):
         raced = race(candidate, case, f"{turn.change}, {what}")
         if raced is not None:
             return raced
@@ -132,14 +131,10 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
         last = turn.case
         job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
         job.step(as_timed(candidate, turn.case, turn.key, f"t{index}", training=turn.training))
-        job.export(exports("output", f"t{index}", output_specs(turn.case)))
+        export_outputs(job, turn.case, f"t{index}")
         if turn.case is case and turn.key in ("a", "c"):
             job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})
     return candidate.run(job, "forward", "repeated forwards")
-
-
-def _passes(case: Case, name: str, sealed: torch.Tensor | None) -> bool:
-    return sealed is not None and tolerance.check(case.outputs[name], sealed).status == "passed"
 
 
 def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, sealed: torch.Tensor) -> bool:
@@ -152,8 +147,8 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
     ]
     outputs = [one[name] for one in (*mixed, *(turn.case.outputs for turn in earlier))]
     # Without parameters, or without inputs, some are what is due.
-    others = [of for of in outputs if tolerance.check(of, due.to(of.dtype)).status == "failed"]
-    return any(tolerance.check(of, sealed).status == "passed" for of in others)
+    others = [of for of in outputs if not tolerance.passes(of, due.to(of.dtype))]
+    return any(tolerance.passes(of, sealed) for of in others)
 
 
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
@@ -164,8 +159,7 @@ def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
 
 def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
     """Shape and dtype of each tensor argument, by position."""
-    tensors = {i: value for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    return {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in tensors.items()}
+    return {i: TensorSpec.like(value) for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
 
 
 @probe(
@@ -183,7 +177,7 @@ def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagno
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
         return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
     for training, name in product(case.modes, case.outputs):
-        if check_output(case, result, f"output:{questions.tape_of(training)}:{name}", name).status == "failed":
+        if check_output(case, result, name, questions.tape_of(training)).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
             remedy = fresh_tensor("forward", candidate.captures_graphs)
             return of_mode(diagnose("output_overwritten", what, remedy=remedy), case, training)
@@ -202,17 +196,13 @@ def strided_inputs_work(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     """
     if case.clone_inputs or not case.values_comparable or not questions.takes_strided(oracle, case):
         return None
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs, layout="strided")
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    job.export(exports("output", "a", output_specs(case)))
-    job.step(p.Drop())
-    result = candidate.attempt(job, "forward", "forward of inputs that are not contiguous")
+    strided = one_forward(candidate, case, layout="strided")
+    result = candidate.attempt(strided, "forward", "forward of inputs that are not contiguous")
     if result.failure is not None:
         what = f"for inputs that are not contiguous, the forward raises {first_line(result.failure)}"
         return diagnose("assumes_contiguous_input", what, remedy=CONTIGUOUS)
     for name in case.outputs:
-        check = check_output(case, result, f"output:a:{name}", name)
+        check = check_output(case, result, name)
         if check.status == "failed":
             what = f"right for contiguous inputs, wrong for strided inputs: {check.message}"
             return diagnose("assumes_contiguous_input", what, remedy=CONTIGUOUS)

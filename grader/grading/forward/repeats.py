@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.candidate import Candidate, exports, output_specs
+from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.outputs import check_output
+from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.explain import explain
 from grader.grading.forward.probes import as_timed
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, diagnose
 from grader.verdict.models import Diagnosis
@@ -28,7 +28,7 @@ def race(
     """
     repeats = 4
     result = _repeated(candidate, case, repeats)
-    right = sum(_right(case, result, turn) for turn in range(repeats))
+    right = sum(are_right(case, result, str(turn)) for turn in range(repeats))
     if never_right and not right and _differ(case, result, repeats):
         return _race(
             f"{message}; {repeats} equal forwards are all wrong, and differ by more than rounding", case, repeats
@@ -48,7 +48,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
         return raced
     result = _repeated(candidate, case, 1)
     for name in case.outputs:
-        check, sealed = check_output(case, result, f"output:0:{name}", name), result.sealed.get(f"output:0:{name}")
+        check, sealed = check_output(case, result, name, "0"), result.sealed.get(f"output:0:{name}")
         if check.status == "failed" and sealed is not None:
             return explain(candidate, oracle, case, check, sealed)
     return None
@@ -60,7 +60,7 @@ def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs)
         job.step(as_timed(candidate, case, "a", str(turn), training=case.training))
-        job.export(exports("output", str(turn), output_specs(case)))
+        export_outputs(job, case, str(turn))
     job.step(p.Drop())
     return candidate.run(job, "forward", f"equal forwards of variant {case.name}")
 
@@ -88,10 +88,6 @@ def _differ(case: Case, result: JobResult, repeats: int) -> bool:
             continue
         around = expected.around(first.view(expected.shape))
         middles = ((first + other).view(expected.shape) / 2 for other in others if other is not None)
-        if any(tolerance.check(around, middle).status == "failed" for middle in middles):
+        if any(not tolerance.passes(around, middle) for middle in middles):
             return True
     return False
-
-
-def _right(case: Case, result: JobResult, turn: int) -> bool:
-    return all(check_output(case, result, f"output:{turn}:{name}", name).status != "failed" for name in case.outputs)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.expected import Expected
 
 Table = Literal["outputs", "gradients", "buffers"]
@@ -95,6 +96,16 @@ class Case:
         return self.state[name]
 
     @property
+    def output_specs(self) -> dict[str, TensorSpec]:
+        """The expected shape and dtype of each output, by name."""
+        return {name: TensorSpec(of.shape, of.dtype) for name, of in self.outputs.items()}
+
+    def timed(self, part: str, **how: Any) -> dict[str, Any]:
+        """The fields of a step that times this part; inputs, tape and gradients are under the key "t"."""
+        keys = {"inputs": "t", "tape": "t", "grads": "t"}
+        return {"part": part, **keys, "training": self.training, "clone_inputs": self.clone_inputs, **how}
+
+    @property
     def name(self) -> str:
         """The variant and, unless train(), the mode."""
         return self.variant if self.training else f"{self.variant} (eval)"
@@ -124,6 +135,11 @@ class Case:
         return sum(value.nbytes for value in (*values, *expected))
 
     @property
+    def state_bytes(self) -> int:
+        """Bytes of parameters and buffers."""
+        return sum(value.nbytes for value in self.state.values())
+
+    @property
     def released(self) -> bool:
         """Whether its values were released."""
         return any(isinstance(value, torch.Tensor) and value.is_meta for value in self.inputs)
@@ -145,3 +161,8 @@ class Case:
         }
         for name, value in slim.items():
             object.__setattr__(self, name, value)
+
+
+def export_outputs(job: JobBuilder, case: Case, tape: str) -> None:
+    """Bring back the outputs of a forward, as `output:<tape>:<name>`."""
+    job.export({f"output:{tape}:{name}": spec for name, spec in case.output_specs.items()})

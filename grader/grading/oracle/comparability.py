@@ -84,7 +84,7 @@ def _is_rounding(
     expected = Expected(
         name=name, shape=tuple(one.shape), dtype=one.dtype, reference64=one, reduction_length=lengths[table](one)
     )
-    return tolerance.check(expected, two).status == "passed"
+    return tolerance.passes(expected, two)
 
 
 def set_apart(

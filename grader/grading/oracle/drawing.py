@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 import torch
 
 from grader.catalog.problem_module import Variant
 from grader.executor.job import expandable_axis
+from grader.grading.compare.expected import Expected
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -29,7 +31,12 @@ def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[objec
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
 
 
-def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool) -> torch.Tensor:
+def draw_cotangents(like: Mapping[str, torch.Tensor | Expected], device: Device) -> dict[str, torch.Tensor]:
+    """A standard normal grad_output for each of these outputs."""
+    return {name: draw_cotangent(tuple(of.shape), of.dtype, device) for name, of in like.items()}
+
+
+def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool = False) -> torch.Tensor:
     """A standard normal grad_output; `constant` repeats it along the first dimension longer than 1."""
     extents = list(shape)
     axis = expandable_axis(shape)

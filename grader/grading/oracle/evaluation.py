@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -12,9 +12,9 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.case import Table
+from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.noise import rounded_each
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.tensor_core_bits import rounded_each
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
@@ -99,6 +99,12 @@ class Pass:
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
 
+    @staticmethod
+    def of(case: Case, model: str = MODEL, *, backward: bool = True) -> Pass:
+        """The forward of a case and, unless there is nothing to differentiate, its backward."""
+        differentiated = (case.cotangents, case.wrt) if backward and case.cotangents else ({}, ())
+        return Pass(model, case.inputs, case.state, *differentiated, training=case.training)
+
     @property
     def in_float64(self) -> bool:
         """Whether it runs in float64."""
@@ -108,7 +114,7 @@ class Pass:
         """The spec of each operand's gradient in float32."""
         tensors = {f"input[{i}]": value for i, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)}
         tensors |= self.state
-        return {name: TensorSpec(tuple(tensors[name].shape), tensors[name].dtype) for name in self.wrt}
+        return {name: TensorSpec.like(tensors[name]) for name in self.wrt}
 
     def in_tf32(self) -> Pass:
         """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
@@ -164,17 +170,12 @@ def _in_one_job(
     job.step(p.Drop())
     result = reference.run(job)
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
-    for sources, one in zip(wanted, passes, strict=True):
+    for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
-        rounded = returned.rounded, next(backwards).rounded if one.wrt else ""
-        specs = {source: spec for table in sources for source, spec in table.values()}
-        sealed: Mapping[str, torch.Tensor | None] = Streamed(result, specs, one.in_float64)
-        if not streamed:
-            sealed = {source: sealed[source] for source in specs}
-        outputs, gradients, buffers = (
-            Named(sealed, {name: source for name, (source, _) in table.items()}) for table in sources
-        )
-        yield Evaluation(outputs, gradients, buffers, max(rounded), returned.tensors)
+        operators = returned.rounded, next(backwards).rounded if one.wrt else ""
+        found: list[Mapping[str, Any]] = [Streamed(result, table, one.in_float64) for table in tables]
+        outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
+        yield Evaluation(outputs, gradients, buffers, max(operators), returned.tensors)
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
@@ -229,37 +230,22 @@ def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
     return found
 
 
-class Streamed(Mapping[str, "torch.Tensor | None"]):
-    """The sealed tensors of a run by source; reading a tensor removes it."""
+class Streamed(Mapping[str, Any]):
+    """One table of a run: its sealed tensors by name, or None. Reading a tensor removes it."""
 
-    def __init__(self, result: JobResult, wanted: Mapping[str, TensorSpec], wide: bool) -> None:
+    def __init__(self, result: JobResult, wanted: _Wanted, wide: bool) -> None:
         self._result, self._wanted, self._wide = result, wanted, wide
 
-    def __getitem__(self, source: str) -> torch.Tensor | None:
+    def __getitem__(self, name: str) -> torch.Tensor | None:
+        source, spec = self._wanted[name]
         value = self._result.take(source)
-        return rounded(value, self._wanted[source].dtype) if value is not None and self._wide else value
+        return rounded(value, spec.dtype) if value is not None and self._wide else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._wanted)
 
     def __len__(self) -> int:
         return len(self._wanted)
-
-
-class Named(Mapping[str, Any]):
-    """One table of a run: its tensors by name."""
-
-    def __init__(self, sealed: Mapping[str, torch.Tensor | None], sources: Mapping[str, str]) -> None:
-        self._sealed, self._sources = sealed, sources
-
-    def __getitem__(self, name: str) -> Any:
-        return self._sealed[self._sources[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
 
 
 def rounded(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -276,3 +262,27 @@ def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec
     return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))
+
+
+def reduction_lengths(
+    flops: float, scanned: int, tensors: Iterable[object]
+) -> dict[Table, Callable[[torch.Tensor], float]]:
+    """The function that returns K of a tensor, the longest reduction behind it, by table.
+
+    K is estimated from the operations of matrix products and convolutions, the longest scan, and the sizes of
+    `tensors`, the inputs and outputs. A product of K terms costs 2K operations an element; a plain sum reads as many
+    elements for each as the largest tensor has.
+    """
+    largest = max((value.numel() for value in tensors if isinstance(value, torch.Tensor)), default=1)
+
+    def of_output(output: torch.Tensor) -> float:
+        size = max(output.numel(), 1)
+        return max(1.0, flops / (2 * size), largest / size, scanned)
+
+    def of_gradient(gradient: torch.Tensor) -> float:
+        """A broadcast vector's, as a bias's, is a sum over the broadcast dimensions; a matrix's is one of products."""
+        size = max(gradient.numel(), 1)
+        vector = sum(extent > 1 for extent in gradient.shape) <= 1
+        return max(1.0, largest / size, scanned, 0.0 if vector else flops / (2 * size))
+
+    return {"outputs": of_output, "buffers": of_output, "gradients": of_gradient}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.errors import ProblemError
+from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
@@ -46,7 +46,7 @@ def first_look(
 ) -> tuple[Traits, dict[str, torch.Tensor]]:
     """(traits of the models in the worker, the float32 model's state as its constructor left it).
 
-    `anew` constructs another float32 model. Raises ProblemError if the reference fails or cannot serve as a reference.
+    `anew` constructs another float32 model. Raises ReferenceRefused if the reference fails or cannot serve as one.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
@@ -88,7 +88,7 @@ def _stochastic(
     other: Mapping[str, torch.Tensor],
     draws: bool,
 ) -> bool:
-    """Whether forwards under other seeds differ. Raises ProblemError if two models of the same state differ.
+    """Whether forwards under other seeds differ. Raises ReferenceRefused if two models of the same state differ.
 
     `first` are the outputs under seed 0, `other` those of a model constructed anew under seed 1. A difference in any
     bit counts, because a small random branch may change a gradient as much as a large one; `randomness` then compares
@@ -108,7 +108,7 @@ def _stochastic(
     if outputs_alike(first, other):
         return draws
     if outputs_alike(other, again):
-        raise ProblemError(
+        raise ReferenceRefused(
             f"{reference.problem.path}: two models with the same parameters and buffers give different outputs; "
             "register everything else that the constructor draws as a buffer"
         )
@@ -123,7 +123,7 @@ def _forwards(
 ) -> tuple[_Forwards, Mapping[str, torch.Tensor]]:
     """Run the models in one job, and in float64 too if their state is exported before.
 
-    The job ends at the first step that fails. Raises ProblemError if float32 fails.
+    The job ends at the first step that fails. Raises ReferenceRefused if float32 fails.
     """
     sealed: Mapping[str, torch.Tensor] = {}
     for clone_inputs in (False, True):
@@ -159,7 +159,7 @@ def _forwards(
         if "leaf Variable" not in result.failure.text:
             break
     assert result.failure is not None
-    raise ProblemError(
+    raise ReferenceRefused(
         f"{reference.problem.path}: the reference raised {result.failure.type_name}: "
         f"{(result.failure.text.splitlines() or [''])[0]}"
     )
@@ -172,10 +172,10 @@ def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]
 
 
 def _reject_unknown(reference: ReferenceProcess, outputs: Sequence[p.TensorInfo]) -> None:
-    """Raise ProblemError for a returned value that may hold tensors which would not be compared."""
+    """Raise ReferenceRefused for a returned value that may hold tensors which would not be compared."""
     unknown = next((info for info in outputs if info.kind == "other" and info.type_name not in PLAIN), None)
     if unknown is not None:
-        raise ProblemError(
+        raise ReferenceRefused(
             f"{reference.problem.path}: the reference returns a {unknown.type_name} as {unknown.name}; return tensors, "
             "or tuples, lists and dictionaries of them, with None, numbers and strings among them at most"
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
-from grader.grading.oracle.noise import is_float, is_mask, whole_numbers
+from grader.grading.oracle.noise import is_float, is_mask, values_of
 
 EDITS = 3
 """Elements that change in an edited input. A choice: too few for a checksum over a sample of the elements to notice."""
@@ -143,7 +143,7 @@ def _sums_alike(draws: Sequence[torch.Tensor]) -> bool:
         return False
     sums = torch.cat([draw.to(one.device).sum(-1, dtype=torch.float64).reshape(-1) for draw in draws])
     alike = bool(sums[0] != 0) and bool(((sums - sums[0]).abs() <= ELEMENT_TOLERANCE * sums[0].abs()).all())
-    return alike and (not whole_numbers(one) or (is_mask(one) and bool(sums[0] == 1)))
+    return alike and (not values_of(one).whole or (is_mask(one) and bool(sums[0] == 1)))
 
 
 def _range(draws: Sequence[torch.Tensor]) -> tuple[float, float]:

@@ -76,13 +76,15 @@ class ReferenceModels(ReferenceProcess):
         """End the processes."""
         self._keep(0)
 
+    def draw(self, variant: str, seed: int | None = None) -> tuple[list[object], list[object]]:
+        """(constructor arguments, forward arguments) of a variant, newly drawn under this seed or any."""
+        return draw_inputs(self.module.variants[variant], self.device, secrets.randbits(62) if seed is None else seed)
+
     def ready(self, case: Case, model: str = MODEL) -> None:
         """Construct the float32 model of the case's variant, and the float64 one if `model` is MODEL64."""
         held = self._constructed
         if held is None or (held.variant, held.training) != (case.variant, case.training):
-            variant = self.module.variants[case.variant]
-            init_inputs, inputs = draw_inputs(variant, self.device, secrets.randbits(62))
-            self.construct(case.variant, init_inputs, inputs, case.training)
+            self.construct(case.variant, *self.draw(case.variant), case.training)
         if model == MODEL64:
             self._construct_float64()
 

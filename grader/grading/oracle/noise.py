@@ -1,11 +1,11 @@
-"""Adds noise to inputs and parameters, and keeps what kind of values they have."""
+"""Changes inputs and parameters by noise or to fewer bits, and keeps their kinds of values."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -15,6 +15,8 @@ from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
 from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, elementwise
+from grader.protocol.fewer_bits import Way, of_bits
+from grader.verdict.precision import TF32_BITS
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
@@ -58,7 +60,8 @@ def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object
     def one(value: object) -> object:
         if not is_float(value) or is_mask(value) or not ties.has_ties(value):
             return perturbed([value], ulps)[0]
-        sign = 1 if whole_numbers(value) else -1 if in_unit_range(value) else 0
+        kind = values_of(value)
+        sign = 1 if kind.whole else -1 if kind.unit else 0
         return ties.broken(value, turn, ulps * EPSILON, sign=sign)
 
     return [one(value) for value in inputs]
@@ -127,16 +130,6 @@ def is_mask(value: torch.Tensor) -> bool:
     return value.is_floating_point() and values_of(value).mask
 
 
-def whole_numbers(value: torch.Tensor) -> bool:
-    """Whether all elements are whole numbers: see `Values`."""
-    return values_of(value).whole
-
-
-def in_unit_range(value: torch.Tensor) -> bool:
-    """Whether all elements are in [-1, 1]: see `Values`."""
-    return values_of(value).unit
-
-
 def _values_of_one(value: torch.Tensor) -> Values:
     """The first elements decide for most tensors without a pass over the rest."""
     flat = value.reshape(-1)
@@ -161,3 +154,26 @@ def _real(value: object) -> torch.Tensor:
     """A complex tensor gets a last dimension of 2 for real and imaginary parts."""
     assert isinstance(value, torch.Tensor)
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
+def cut_each(values: Iterable[Any], bits: int) -> list[Any]:
+    """Values with float32 tensors cut to so many significant bits, as tensor cores do.
+
+    Nothing leaves its range, changes its sign or becomes zero.
+    """
+    return _of_bits(values, bits, "cut")
+
+
+def rounded_each(values: Iterable[Any]) -> list[Any]:
+    """Values with float32 tensors rounded to TensorFloat-32's 10 bits of mantissa."""
+    return _of_bits(values, TF32_BITS, "away")
+
+
+def _of_bits(values: Iterable[Any], bits: int, way: Way) -> list[Any]:
+    """Values in which float32 tensors have so many of their bits."""
+    found = list(values)
+    chosen = [i for i, of in enumerate(found) if isinstance(of, torch.Tensor) and of.dtype == torch.float32]
+    new = elementwise(lambda flat: of_bits(flat, bits, way), [found[i] for i in chosen])
+    for index, value in zip(chosen, new, strict=True):
+        found[index] = value
+    return found

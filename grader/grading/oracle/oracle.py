@@ -5,27 +5,25 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
 from grader import protocol as p
-from grader.catalog.problem_module import FULL, Variant
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.catalog.problem_module import FULL
+from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
-from grader.grading.budget import Budget, Stopwatch
+from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.drawing import draw_cotangent
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.noise import is_differentiable
-from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.reduction_lengths import reduction_lengths
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.machine.backends import backend
@@ -37,6 +35,7 @@ KEPT_BYTES = 1 << 30
 FLOAT64_SECONDS = 2.0
 """Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
+_Others = ParamSpec("_Others")
 
 
 class Oracle(ReferenceModels):
@@ -77,7 +76,7 @@ class Oracle(ReferenceModels):
         """
         key = (variant, training, draw, constant_cotangents)
         if key not in self._cases:
-            self._cases[key] = self._make(self.module.variants[variant], training, draw, constant_cotangents)
+            self._cases[key] = self._make(variant, training, draw, constant_cotangents)
         return self._cases[key]
 
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
@@ -92,10 +91,6 @@ class Oracle(ReferenceModels):
         self._cases = {key: case for key, case in self._cases.items() if key[0] != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
-    def state_bytes(self, case: Case) -> int:
-        """Bytes of parameters and buffers."""
-        return sum(value.nbytes for value in case.state.values())
-
     def step_back(self) -> None:
         """Leave the device to another reference: end all processes but the active one."""
         self.release()
@@ -108,13 +103,14 @@ class Oracle(ReferenceModels):
 
     def modes_differ(self, variant: str) -> bool:
         """Whether train() and eval() return other outputs, or update other buffers."""
-        seed = secrets.randbits(62)
-        init_inputs, inputs = draw_inputs(self.module.variants[variant], self.device, seed)
+        return self.remember(("modes differ", variant), lambda: self._modes_differ(variant))
+
+    def _modes_differ(self, variant: str) -> bool:
+        init_inputs, inputs = self.draw(variant)
         held = self.construct(variant, init_inputs, inputs, training=True)
         if held.traits.stochastic:
             return True
         in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits))
-
         one, other = self.evaluate_each(held.traits, [in_train, replace(in_train, training=False)])
         if one.structure != other.structure:
             return True
@@ -128,14 +124,12 @@ class Oracle(ReferenceModels):
         whole = self.module
         if set(whole.variants) != {FULL}:
             return
-        _, inputs = draw_inputs(whole.variants[FULL], self.device, secrets.randbits(62))
+        _, inputs = self.draw(FULL)
         for self.module in with_fewer_rows(whole, inputs):
             inputs = []
             try:
                 self.case(ROWS)
-            except (ReferenceLost, ReferenceOutOfMemory):
-                raise
-            except ProblemError:
+            except ReferenceRefused:
                 for kept in (self._cases, self.noise, self.no_backward, self._looked):
                     kept.clear()
                 self._constructed = None
@@ -143,26 +137,26 @@ class Oracle(ReferenceModels):
             return
         self.module = whole
 
-    def _make(self, variant: Variant, training: bool, draw: int, constant_cotangents: bool) -> Case:
+    def _make(self, variant: str, training: bool, draw: int, constant_cotangents: bool) -> Case:
         """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
         seed = secrets.randbits(62)
-        init_inputs, inputs = draw_inputs(variant, self.device, seed)
-        held = self.construct(variant.name, init_inputs, inputs, training)
-        cotangents = self._cotangents(held.traits, variant.name, training, draw, constant_cotangents)
+        init_inputs, inputs = self.draw(variant, seed)
+        held = self.construct(variant, init_inputs, inputs, training)
+        cotangents = self._cotangents(held.traits, variant, training, draw, constant_cotangents)
         wrt = _operands(inputs, held.state, held.traits) if cotangents else ()
         plain = Pass(MODEL, inputs, as_trained(held.state, held.traits, draw), cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
-            self.construct(variant.name, init_inputs, inputs, training)  # others may have come in between
+            self.construct(variant, init_inputs, inputs, training)  # others may have come in between
             return self.evaluate_each(held.traits, passes, streamed=streamed)
 
-        plain, eager, trackers = self._track(ask, plain, held.traits, variant.name)
-        random = self._randomness(ask, plain, eager, held.traits, variant.name)
+        plain, eager, trackers = self._track(ask, plain, held.traits, variant)
+        random = self._randomness(ask, plain, eager, held.traits, variant)
         if any(is_large(value) for value in (*inputs, *plain.state.values())):
             self.release()
         case = Case(
-            variant=variant.name,
+            variant=variant,
             training=training,
             seed=seed,
             init_inputs=p.encode_value(list(init_inputs)),
@@ -183,7 +177,7 @@ class Oracle(ReferenceModels):
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
-        lengths = reduction_lengths(plain, eager, traits)
+        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
         names = {operand: self._display(operand) for operand in plain.wrt}
         return {
             "outputs": trackers.expected("outputs", lengths["outputs"]),
@@ -199,9 +193,7 @@ class Oracle(ReferenceModels):
         how["affords_float64"] = self._affords_float64 if whole else None
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
-        except (ReferenceLost, ReferenceOutOfMemory):
-            raise  # says nothing about the backward
-        except ProblemError as error:
+        except ReferenceRefused as error:
             if not plain.wrt:
                 raise
             self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
@@ -217,7 +209,8 @@ class Oracle(ReferenceModels):
             return Randomness(few.drawn, few.optional)
         count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage / self._pace(variant).seconds[MODEL])))
         others = ask(replace(plain, seed=seed) for seed in range(1, count))
-        return randomness(eager, others, plain.wrt, reduction_lengths(plain, eager, traits))
+        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
+        return randomness(eager, others, plain.wrt, lengths)
 
     def _pace(self, variant: str) -> Pace:
         return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))
@@ -232,8 +225,9 @@ class Oracle(ReferenceModels):
         first = pace.seconds.get(MODEL, 0.0)
         if pace.average(first) <= pace.limit:
             return pace.average(first)
-        plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
-        again = partial(Stopwatch(self.clock).steady, case.variant, pace.limit, lambda: next(self.ask(case, [plain])))
+        again = partial(
+            Stopwatch(self.clock).steady, case.variant, pace.limit, lambda: next(self.ask(case, [Pass.of(case)]))
+        )
         return pace.average(min(first, self.remember(("seconds", case.variant), again)))
 
     def exact_seconds(self, case: Case) -> float:
@@ -255,23 +249,6 @@ class Oracle(ReferenceModels):
         in_time = slower * whole <= FLOAT64_SECONDS
         return not own.own_memory or (in_time and not self.spares_memory and needed <= own.free_bytes())
 
-    def differentiates_in_eval(self, case: Case) -> bool:
-        """Whether the reference's backward runs in eval() too; cuDNN's for recurrent networks does not."""
-
-        def ask() -> bool:
-            if not case.wrt:
-                return True
-            in_eval = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, training=False)
-            try:
-                next(self.ask(case, [in_eval]))
-            except (ReferenceLost, ReferenceOutOfMemory):
-                raise
-            except ProblemError:
-                return False
-            return True
-
-        return self.remember(("differentiates in eval", case.variant), ask)
-
     def _cotangents(
         self, traits: Traits, variant: str, training: bool, draw: int, constant: bool
     ) -> dict[str, torch.Tensor]:
@@ -288,6 +265,19 @@ class Oracle(ReferenceModels):
         if operand.startswith("input["):
             return self.module.argument_name(int(operand[len("input[") : -1]))
         return operand
+
+
+def remembered(
+    ask: Callable[Concatenate[Oracle, Case, _Others], _Answer],
+) -> Callable[Concatenate[Oracle, Case, _Others], _Answer]:
+    """A question about a case that the reference answers once for each draw, mode and further argument."""
+
+    @wraps(ask)
+    def answer(oracle: Oracle, case: Case, /, *others: _Others.args, **named: _Others.kwargs) -> _Answer:
+        key = (ask, case.seed, case.training, others, tuple(named.items()))
+        return oracle.remember(key, lambda: ask(oracle, case, *others, **named))
+
+    return answer
 
 
 def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:

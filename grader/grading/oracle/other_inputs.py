@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, is_mask, whole_numbers
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.noise import is_float, is_mask, values_of
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trained_state import SMALL
 from grader.machine.backends import backend
 
@@ -41,15 +41,12 @@ class OtherInputs:
     case: Case
 
 
+@remembered
 def other_inputs(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
     """The case with inputs of each kind that the reference takes; of a large case only some.
 
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
-    return oracle.remember(("other inputs", case.seed, case.training), lambda: _made(oracle, case))
-
-
-def _made(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
     structures = questions.structures(oracle, case)
     bounded = backend(oracle.device).own_memory
     changed: list[tuple[str, list[object]]] = []
@@ -91,9 +88,7 @@ def _answers(
     """The outputs for each of these inputs, None for those that the reference refuses."""
     try:
         return questions.outputs_for_each(oracle, case, inputs_of_each) if inputs_of_each else ()
-    except (ReferenceLost, ReferenceOutOfMemory):
-        raise
-    except ProblemError:
+    except ReferenceRefused:
         if len(inputs_of_each) == 1:
             return (None,)
         return [_answers(oracle, case, [inputs])[0] for inputs in inputs_of_each]
@@ -143,7 +138,7 @@ def _changed(change: Change, structure: Structure, value: torch.Tensor, *, bound
     if not is_float(value):
         codes = value.dtype != torch.bool and not value.is_complex()
         return _one_mostly(value) if change is _alike and codes else value
-    if is_mask(value) or whole_numbers(value) or structure.sums_alike:
+    if is_mask(value) or values_of(value).whole or structure.sums_alike:
         return value
     new = change(structure, value)
     if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):

@@ -1,107 +1,96 @@
-"""The reference's results for variations of a case: other inputs, other layouts, repeated calls."""
+"""The reference's answers on variations of a case: other inputs, other layouts, repeated calls."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 
 from grader import protocol as p
-from grader.errors import ProblemError
-from grader.executor import JobBuilder, TensorSpec
+from grader.errors import ProblemError, ReferenceRefused
+from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import OTHER_DRAWS, draw_inputs
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.noise import is_float
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
 
 
+@remembered
 def edited(oracle: Oracle, case: Case) -> Case:
     """The case with a few elements of each float input replaced, and the outputs for these inputs."""
-
-    def run() -> Case:
-        of = structures(oracle, case)
-        inputs = [of[i].edited(value) if is_float(value) else value for i, value in enumerate(case.inputs)]
-        try:
-            return replace(case, inputs=tuple(inputs), outputs=outputs_for(oracle, case, inputs))
-        except ProblemError:  # for example, a matrix that is no longer positive definite
-            return case
-
-    return oracle.remember(("edited", case.seed, case.training), run)
+    of = structures(oracle, case)
+    inputs = [of[i].edited(value) if is_float(value) else value for i, value in enumerate(case.inputs)]
+    try:
+        return replace(case, inputs=tuple(inputs), outputs=outputs_for(oracle, case, inputs))
+    except ProblemError:  # for example, a matrix that is no longer positive definite
+        return case
 
 
+@remembered
 def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
     """The case with the parameters and buffers of another of its sizes, and the outputs for these."""
-
-    def run() -> Case:
-        mixed = replace(case, state=other.state)
-        try:
-            return replace(mixed, outputs=outputs_for(oracle, mixed, case.inputs))
-        except ProblemError:
-            return case
-
-    return oracle.remember(("parameters of", case.seed, other.seed, case.training), run)
+    mixed = replace(case, state=other.state)
+    try:
+        return replace(mixed, outputs=outputs_for(oracle, mixed, case.inputs))
+    except ProblemError:
+        return case
 
 
+@remembered
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
     """The structure of each tensor argument of the forward but floats of eight bits, by position."""
-
-    def run() -> dict[int, Structure]:
-        variant = oracle.module.variants[case.variant]
-        others = [draw_inputs(variant, oracle.device, secrets.randbits(62))[1] for _ in range(OTHER_DRAWS)]
-        return {
-            index: Structure([value for value in values if isinstance(value, torch.Tensor)])
-            for index, values in enumerate(zip(case.inputs, *others, strict=True))
-            if isinstance(values[0], torch.Tensor) and (is_float(values[0]) or not values[0].is_floating_point())
-        }
-
-    return oracle.remember(("structures", case.seed), run)
+    return {
+        index: Structure([value for value in values if isinstance(value, torch.Tensor)])
+        for index, values in enumerate(zip(case.inputs, *_other_draws(oracle, case), strict=True))
+        if isinstance(values[0], torch.Tensor) and (is_float(values[0]) or not values[0].is_floating_point())
+    }
 
 
-def without_gradients(oracle: Oracle, case: Case, *, again: bool = False) -> Case:
-    """The same case with its buffers after a forward under no_grad, which may update them in another way.
-
-    `again` asks anew, for a case that differs from the one that the answer is remembered for.
-    """
-
-    def run() -> Case:
-        (trackers,) = _forwards(oracle, case, [case.inputs])
-        buffers = trackers.expected("buffers", lambda _: 1.0)
-        return replace(case, buffers={name: of.around(buffers[name].reference64) for name, of in case.buffers.items()})
-
-    return run() if again else oracle.remember(("without gradients", case.seed, case.training), run)
+def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
+    """OTHER_DRAWS further draws of the case's inputs."""
+    return [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
 
 
-def only_count(oracle: Oracle, case: Case, buffers: Sequence[str]) -> bool:
+@remembered
+def without_gradients(oracle: Oracle, case: Case) -> Case:
+    """The same case with its buffers after a forward under no_grad, which may update them in another way."""
+    return replace(case, buffers=updated_buffers(oracle, case))
+
+
+def updated_buffers(oracle: Oracle, case: Case) -> dict[str, Expected]:
+    """The buffers after a forward under no_grad from the case's state, with the case's errors."""
+    (trackers,) = _forwards(oracle, case, [case.inputs])
+    after = trackers.expected("buffers", lambda _: 1.0)
+    return {name: of.around(after[name].reference64) for name, of in case.buffers.items()}
+
+
+@remembered
+def only_count(oracle: Oracle, case: Case, buffers: tuple[str, ...]) -> bool:
     """Whether these buffers are single integers that nothing else depends on, in train() or in eval().
 
     A BatchNorm's `num_batches_tracked` is one, unless its momentum is None.
     """
-
-    def run() -> bool:
-        if any(case.state[name].numel() != 1 or _fractional(case.state[name]) for name in buffers):
-            return False
-        counted = {**case.state, **{name: case.state[name] + 1 for name in buffers}}
-        passes = [
-            Pass(MODEL, case.inputs, state, training=training)
-            for training in (True, False)
-            for state in (case.state, counted)
-        ]
-        tables = [
-            {**found.outputs, **{f"buffer {name}": of for name, of in found.buffers.items() if name not in buffers}}
-            for found in oracle.ask(case, passes)
-        ]
-        return all(outputs_alike(one, other) for one, other in zip(tables[::2], tables[1::2], strict=True))
-
-    return oracle.remember(("only count", case.seed, case.training, tuple(buffers)), run)
+    if any(case.state[name].numel() != 1 or _fractional(case.state[name]) for name in buffers):
+        return False
+    counted = {**case.state, **{name: case.state[name] + 1 for name in buffers}}
+    passes = [
+        Pass(MODEL, case.inputs, state, training=training)
+        for training in (True, False)
+        for state in (case.state, counted)
+    ]
+    tables = [
+        {**found.outputs, **{f"buffer {name}": of for name, of in found.buffers.items() if name not in buffers}}
+        for found in oracle.ask(case, passes)
+    ]
+    return all(outputs_alike(one, other) for one, other in zip(tables[::2], tables[1::2], strict=True))
 
 
 def _fractional(value: torch.Tensor) -> bool:
@@ -157,10 +146,7 @@ def element_gradients(
     if output not in case.cotangents or not floats:
         return [{} for _ in elements]
     job = script(oracle, case)
-    job.put_inputs("a", case.inputs, requires_grad=True)
-    job.step(
-        p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs)
-    )
+    _add_graph(job, case)
     cotangent = case.cotangents[output]
     for turn, element in enumerate(elements):
         one = torch.zeros_like(cotangent, memory_format=torch.contiguous_format)
@@ -174,80 +160,103 @@ def element_gradients(
                 retain_graph=True,
             )
         )
-        operands = {i: case.operand(f"input[{i}]") for i in floats}
-        specs = {i: TensorSpec(tuple(value.shape), value.dtype) for i, value in operands.items()}
-        job.export({f"grad:g{turn}:input[{i}]": spec for i, spec in specs.items()})
+        job.export({f"grad:g{turn}:input[{i}]": TensorSpec.like(case.operand(f"input[{i}]")) for i in floats})
     job.step(p.Drop())
     sealed = oracle.run(job).sealed
     sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
     return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
 
 
-def redrawn(oracle: Oracle, case: Case) -> list[Mapping[str, torch.Tensor]]:
-    """The outputs for OTHER_DRAWS newly drawn inputs and the case's parameters, in float64 if available."""
-    variant = oracle.module.variants[case.variant]
-    draws = [draw_inputs(variant, oracle.device, secrets.randbits(62))[1] for _ in range(OTHER_DRAWS)]
+@remembered
+def trivial_outputs(oracle: Oracle, case: Case) -> str | None:
+    """Which outputs would pass without being computed, or None. Raises ProblemError."""
     model = MODEL64 if oracle.traits(case).has_float64 else MODEL
-    passes = (Pass(model, inputs, case.state, training=case.training) for inputs in draws)
-    return [run.outputs for run in oracle.ask(case, passes)]
+    passes = (Pass(model, inputs, case.state, training=case.training) for inputs in _other_draws(oracle, case))
+    others = [run.outputs for run in oracle.ask(case, passes)]
+    if all(_passes(case, {name: _level(value) for name, value in other.items()}) for other in others):
+        values = (_level(value).flatten()[0].item() for value in others[0].values() if value.numel())
+        shown = ", ".join(f"{value:.6g}" for value in values)
+        return f"outputs filled with a constant pass the tolerance: {shown}"
+    varies = any(not of.fixed for of in structures(oracle, case).values())
+    if varies and all(_passes(case, other) for other in others):
+        return "other inputs give the same outputs within the tolerance: stored outputs pass"
+    return None
 
 
+def _passes(case: Case, outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a submission that returned these outputs would pass, wherever the reference is smooth.
+
+    Otherwise outputs for other inputs would each ask for the runs behind the spread.
+    """
+    return all(
+        outputs[name].shape == expected.reference64.shape
+        and tolerance.passes(replace(expected, spread=None), outputs[name])
+        for name, expected in case.outputs.items()
+    )
+
+
+def _level(value: torch.Tensor) -> torch.Tensor:
+    """The tensor filled with the constant that fits best: the mean, or the most frequent integer."""
+    if not value.numel():
+        return value
+    middle = value.mean() if value.is_floating_point() or value.is_complex() else value.flatten().mode().values
+    return middle.expand(value.shape)
+
+
+@remembered
 def takes_strided(oracle: Oracle, case: Case) -> bool:
     """Whether the reference gives the same outputs for inputs that are not contiguous."""
-
-    def run() -> bool:
-        job = script(oracle, case)
-        job.put_inputs("a", case.inputs, layout="strided")
-        job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
-        job.export({f"output:a:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
-        job.step(p.Drop())
-        result = oracle.run(job, tolerate_failure=True)
-        return result.failure is None and all(
-            tolerance.check(of, result.sealed[f"output:a:{name}"]).status == "passed"
-            for name, of in case.outputs.items()
-        )
-
-    return oracle.remember(("strided", case.seed, case.training), run)
+    job = script(oracle, case)
+    job.put_inputs("a", case.inputs, layout="strided")
+    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
+    export_outputs(job, case, "a")
+    job.step(p.Drop())
+    return _are_right(case, oracle.run(job, tolerate_failure=True), ["a"])
 
 
+@remembered
 def keeps_outputs(oracle: Oracle, case: Case) -> bool:
     """Whether the reference's outputs keep their values during later forwards.
 
     Otherwise they are the model's own state.
     """
-
-    def run() -> bool:
-        job = script(oracle, case)
-        add_forwards(job, oracle, case)
-        result = oracle.run(job, tolerate_failure=True)
-        return result.failure is None and all(
-            tolerance.check(of, result.sealed[f"output:{tape_of(training)}:{name}"]).status == "passed"
-            for name, of in case.outputs.items()
-            for training in case.modes
-        )
-
-    return oracle.remember(("keeps outputs", case.seed, case.training), run)
+    job = script(oracle, case)
+    add_forwards(job, oracle, case)
+    return _are_right(case, oracle.run(job, tolerate_failure=True), map(tape_of, case.modes))
 
 
+def _are_right(case: Case, result: JobResult, tapes: Iterable[str]) -> bool:
+    """Whether nothing failed, and the outputs of these tapes are the case's."""
+    return result.failure is None and all(
+        tolerance.passes(of, result.sealed[f"output:{tape}:{name}"])
+        for tape in tapes
+        for name, of in case.outputs.items()
+    )
+
+
+@remembered
 def differentiates_twice(oracle: Oracle, case: Case) -> bool:
     """Whether the reference's gradients can be differentiated again."""
+    job = script(oracle, case)
+    _add_graph(job, case)
+    cotangents = job.cotangents(case.cotangents)
+    job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double=True))
+    job.step(p.Drop())
+    result = oracle.run(job, tolerate_failure=True)
+    return result.failure is None and bool(result.of(p.Gradients)[0].double_backward)
 
-    def run() -> bool:
-        job = script(oracle, case)
-        job.put_inputs("a", case.inputs, requires_grad=True)
-        job.step(
-            p.Forward(
-                model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs
-            )
-        )
-        cotangents = job.cotangents(case.cotangents)
-        job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double=True))
-        job.step(p.Drop())
-        result = oracle.run(job, tolerate_failure=True)
-        answers = [one for one in result.evidence.results if isinstance(one, p.Gradients)]
-        return result.failure is None and bool(answers[0].double_backward)
 
-    return oracle.remember(("differentiates twice", case.variant, case.training), run)
+def differentiates_in_eval(oracle: Oracle, case: Case) -> bool:
+    """Whether the reference's backward runs in eval() too; cuDNN's for recurrent networks does not."""
+
+    def ask() -> bool:
+        try:
+            next(oracle.ask(case, [replace(Pass.of(case), training=False)]))
+        except ReferenceRefused:
+            return False
+        return True
+
+    return not case.wrt or oracle.remember(("differentiates in eval", case.variant), ask)
 
 
 def script(oracle: Oracle, case: Case) -> JobBuilder:
@@ -258,19 +267,27 @@ def script(oracle: Oracle, case: Case) -> JobBuilder:
     return job
 
 
+def _add_graph(job: JobBuilder, case: Case) -> None:
+    """Add a forward that can be differentiated; inputs and outputs stay under the key "a"."""
+    job.put_inputs("a", case.inputs, requires_grad=True)
+    job.step(
+        p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, grad=True, clone_inputs=case.clone_inputs)
+    )
+
+
 def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
     """Add a forward on the case's inputs and two on others to a job; export the outputs of the first.
 
     In each mode of the case, under its name. The other inputs differ in all elements: behind a ReLU, a few changed
     elements may have no effect.
     """
-    _, others = draw_inputs(oracle.module.variants[case.variant], oracle.device, secrets.randbits(62))
+    _, others = oracle.draw(case.variant)
     for training in case.modes:
         tape = tape_of(training)
         for key, inputs in ((tape, case.inputs), ("b", others), ("c", others)):
             job.put_inputs(key, inputs)
             job.step(p.Forward(model=MODEL, inputs=key, tape=key, training=training))
-        job.export({f"output:{tape}:{name}": TensorSpec(of.shape, of.dtype) for name, of in case.outputs.items()})
+        export_outputs(job, case, tape)
         job.step(p.Drop(keep_bytes=None))
 
 

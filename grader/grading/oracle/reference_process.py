@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from grader import protocol as p
-from grader.errors import GraderError, ProblemError, ReferenceKilled, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import GraderError, ReferenceKilled, ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.executor import JobBuilder, JobResult, Killer, WorkerClient, WorkerLost
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Status, TimeLimits
@@ -66,7 +66,7 @@ class ReferenceProcess:
         failure = result.failure
         short = failure is not None and failure.kind == "out_of_memory"
         if failure is not None and (short or not tolerate_failure):
-            error = ReferenceOutOfMemory if short else ProblemError
+            error = ReferenceOutOfMemory if short else ReferenceRefused
             raise error(
                 f"{self.problem.path}: the reference raised {failure.type_name} on {self.device}: "
                 f"{(failure.text.splitlines() or [''])[0]}"

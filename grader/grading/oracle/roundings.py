@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
+from grader.grading.oracle.evaluation import MODEL64, Pass
 from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.protocol.fewer_bits import of_bits
@@ -56,30 +56,22 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
     """
     if not case.values_comparable or not oracle.traits(case).has_float64:
         return
-    plain = Pass(MODEL64, case.inputs, case.state, training=case.training)
-    if table == "gradients":
-        plain = replace(plain, cotangents=case.cotangents, wrt=case.wrt)
-
-    def run(one: Pass) -> Evaluation:
-        return next(oracle.ask(case, [one]))
-
+    plain = Pass.of(case, MODEL64, backward=table == "gradients")
     try:
         for what, operands in _operands(plain, to):
-            found = run(operands)
+            found = next(oracle.ask(case, [operands]))
             if operands.rounding is None or found.rounded:
                 yield Rounded(what, getattr(found, table), False)
         end = oracle.clock() + oracle.budget.stage
         for where in ("forward", "backward") if plain.wrt else ("forward",):
             for turn in itertools.count():
                 rounding = p.Rounding(turn=turn, bits=to.bits, cut=to.cut)
-                found = run(replace(plain, rounding=rounding, rounded=(where,)))
+                found = next(oracle.ask(case, [replace(plain, rounding=rounding, rounded=(where,))]))
                 if not found.rounded or oracle.clock() > end:
                     break
                 what = f"the results of `{found.rounded}`" + (" in the backward" if where == "backward" else "")
                 yield Rounded(what, getattr(found, table), True)
-    except (ReferenceLost, ReferenceOutOfMemory):
-        raise
-    except ProblemError:  # by operands that it does not take
+    except ReferenceRefused:  # by operands that it does not take
         return
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 
+from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.expected import Expected
@@ -18,7 +19,6 @@ from grader.grading.compare.together import Pack, packs
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.noise import is_float, perturbed, perturbed_state, ties_broken
-from grader.grading.oracle.pace import PERTURBED_RUNS, Pace
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -50,10 +50,10 @@ class _Tracker:
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
         for run in narrow_types.rounded_once(self.reference64, self.dtype):
-            self.add(run, blocks.baseline_error(run, self.reference64))
+            self.add(run, *blocks.baseline_errors([run], [self.reference64]))
 
     def add(self, run: torch.Tensor, error: tuple[float, float]) -> None:
-        """Record a run with its `baseline_error`, which means nothing for integers."""
+        """Record a run with its baseline error, which means nothing for integers."""
         if self.ambiguous is not None:
             self.ambiguous |= run != self.reference64
             return
@@ -105,7 +105,7 @@ class Trackers:
         small = list[tuple[_Tracker, torch.Tensor]]()
         for tracker, value in self._values(run):
             if is_large(value):  # a streamed run has one of these at a time
-                tracker.add(value, blocks.baseline_error(value, tracker.reference64))
+                tracker.add(value, *blocks.baseline_errors([value], [tracker.reference64]))
             else:
                 small.append((tracker, value))
         errors = blocks.baseline_errors([value for _, value in small], [tracker.reference64 for tracker, _ in small])
@@ -222,25 +222,24 @@ def track(
     if not traits.has_float64:
         eager = alone(plain)
         return eager, Trackers(eager, None, has_float64=False)
-    rounds = tf32 and traits.flops > 0
-    exact = replace(plain, model=MODEL64)
+    rounds, large = tf32 and traits.flops > 0, any(map(is_large, plain.inputs))
     again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain)
-    large = any(map(is_large, plain.inputs))
     # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
     # made, because a perturbed copy of large inputs takes too much memory.
     count = int(any(map(is_float, plain.state.values()))) if large else PERTURBED_RUNS
-    reference64: Evaluation | None
+    exact, reference64 = replace(plain, model=MODEL64), None
+    others: Iterable[Evaluation]
     joined = (count + 2) * plain.nbytes(traits) < LARGE_BYTES and not backend(device).own_memory
-    if large or affords_float64 is not None or not joined:
-        eager = alone(plain)
-        reference64 = alone(exact) if affords_float64 is None or affords_float64(eager) else None
-        others = _others(again, count, pace)
-    else:
+    if joined and not large and affords_float64 is None:
         started = pace.clock()
         moved = _perturbed(plain, range(count), nonsmooth.PERTURBATION_ULPS)
-        eager, reference64, *more = ask(chain([plain, exact], moved))
+        eager, reference64, *others = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
-        others = iter(more)
+    else:
+        eager = alone(plain)
+        if affords_float64 is None or affords_float64(eager):
+            reference64 = alone(exact)
+        others = _others(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
     for other in others:
         trackers.add(other)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.grading.oracle.evaluation import Traits
 
 SMALL = 1e-2
@@ -66,9 +66,7 @@ def first_training(
         """The attempt, if no more than so many elements are useless."""
         try:
             found = attempt(limits)
-        except (ReferenceLost, ReferenceOutOfMemory):
-            raise
-        except ProblemError:
+        except ReferenceRefused:
             return None
         return found if found.useless <= useless else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -31,11 +31,10 @@ def _gradient(oracle: Oracle, subject: Subject, case: Case) -> torch.Tensor | No
 def _parts(oracle: Oracle, subject: Subject) -> Pattern | None:
     """Only some rows of a grad_output count, or some count more than others."""
     case = subject.case
+    zeros = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
     if len(case.cotangents) > 1:
-        masks = {name: name for name in case.cotangents}
-        split = [
-            (f"the grad_output of {kept}", _kept(case, {name: float(name == kept) for name in masks})) for kept in masks
-        ]
+        alone = {kept: zeros | {kept: value} for kept, value in case.cotangents.items()}
+        split = [(f"the grad_output of {kept}", replace(case, cotangents=given)) for kept, given in alone.items()]
         pattern = _contributions(oracle, subject, split, "outputs")
         if pattern is not None:
             return pattern
@@ -51,19 +50,11 @@ def _parts(oracle: Oracle, subject: Subject) -> Pattern | None:
             mask[start:end] = 1
             shaped = mask.view(-1, *[1] * (given.dim() - dim - 1))
             which = f"{start}" if end == start + 1 else f"{start} to {end - 1}"
-            split.append((which, replace(case, cotangents={**_zeros(case), name: given * shaped})))
+            split.append((which, replace(case, cotangents=zeros | {name: given * shaped})))
         pattern = _contributions(oracle, subject, split, f"dimension {dim}")
         if pattern is not None:
             return pattern
     return None
-
-
-def _zeros(case: Case) -> dict[str, torch.Tensor]:
-    return {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
-
-
-def _kept(case: Case, shares: Mapping[str, float]) -> Case:
-    return replace(case, cotangents={name: shares[name] * value for name, value in case.cotangents.items()})
 
 
 def _contributions(oracle: Oracle, subject: Subject, split: Sequence[tuple[str, Case]], along: str) -> Pattern | None:

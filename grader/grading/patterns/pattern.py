@@ -172,6 +172,12 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def dimensions(dims: Sequence[int]) -> str:
+    """`dimension 1`, `dimensions 0 and 2`."""
+    shown = [str(dim) for dim in dims]
+    return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
+
+
 def _floats(named: object) -> Iterator[tuple[str, torch.Tensor]]:
     for name, value in named:  # type: ignore[attr-defined]
         if (value.is_floating_point() or value.dtype is torch.bool) and 0 < value.numel() <= MAX_ELEMENTS:

@@ -11,7 +11,7 @@ import torch
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.limits import by_row_value, by_value
-from grader.grading.patterns.pattern import FIT, FREE, Known, Pattern, Region, Subject, number
+from grader.grading.patterns.pattern import FIT, FREE, Known, Pattern, Region, Subject, dimensions, number
 
 
 def region(subject: Subject) -> Pattern | None:
@@ -146,7 +146,7 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
     inside = ~_mask(kept, subject.shape)
     low = [int(kept[dim].nonzero()[0]) for dim in inner]
     high = [len(kept[dim]) - 1 - int(kept[dim].nonzero()[-1]) for dim in inner]
-    dims = _dimensions(inner)
+    dims = dimensions(inner)
     if (
         all(
             bool(kept[dim][first : len(kept[dim]) - last].all())
@@ -218,11 +218,6 @@ def _mask(kept: Sequence[torch.Tensor], shape: Sequence[int]) -> torch.Tensor:
     for dim, of in enumerate(kept):
         inside &= of.view(-1, *[1] * (len(shape) - dim - 1))
     return inside
-
-
-def _dimensions(dims: Sequence[int]) -> str:
-    shown = [str(dim) for dim in dims]
-    return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _indices(dim: int, chosen: torch.Tensor, shape: Sequence[int]) -> str:

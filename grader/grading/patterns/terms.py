@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.patterns.pattern import CORRELATION, FREE, Known, Pattern, Subject, factor, norm, number
+from grader.grading.patterns.pattern import CORRELATION, FREE, Known, Pattern, Subject, dimensions, factor, norm, number
 
 
 def single_term(subject: Subject) -> Pattern | None:
@@ -92,7 +92,7 @@ def grouped(subject: Subject) -> Pattern | None:
         mean = subject.error.mean(chosen, keepdim=True)
         if subject.explained(subject.error - mean):
             text = f"is off by the same amount {each}"
-            return Pattern(text, f"look for a sum or mean over {_dimensions(chosen)} that is missing, or is too much")
+            return Pattern(text, f"look for a sum or mean over {dimensions(chosen)} that is missing, or is too much")
         a = _slope(subject.actual, subject.right, chosen)
         if len(groups) > 1 and subject.explained(subject.actual - a * subject.right):
             return _factor(a, each)
@@ -107,7 +107,7 @@ def grouped(subject: Subject) -> Pattern | None:
 
 def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: str) -> Pattern | None:
     """The error is b times a known tensor, or a + b times, with a and b for each group."""
-    over = f"a sum over {_dimensions(chosen)} times {known.name}"
+    over = f"a sum over {dimensions(chosen)} times {known.name}"
     b = _slope(subject.error, known.value, chosen)
     if subject.explained(subject.error - b * known.value):
         if b.numel() == 1:
@@ -141,7 +141,7 @@ def _terms(subject: Subject) -> Iterator[Known]:
             term = grad.value if value is None else grad.value * value
             name = grad.name if other is None else f"{grad.name} * {other.name}"
             for reduced, over in _reduced(term, shape):
-                yield Known(f"the sum over {_dimensions(over)} of {name}" if over else name, reduced)
+                yield Known(f"the sum over {dimensions(over)} of {name}" if over else name, reduced)
     for grad, other in itertools.product(subject.grad_outputs, subject.tensors):
         yield from _products(grad, other, shape)
     for name, expected in subject.case.gradients.items():
@@ -212,9 +212,4 @@ def _each(subject: Subject, dims: Sequence[int]) -> str:
         return "everywhere"
     if len(subject.shape) == 2:
         return f"within each {'row' if left == [0] else 'column'}"
-    return f"within each index of {_dimensions(left)}"
-
-
-def _dimensions(dims: Sequence[int]) -> str:
-    shown = [str(dim) for dim in dims]
-    return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
+    return f"within each index of {dimensions(left)}"

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import torch
 
 from grader import protocol as p
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, export_buffers, exports, output_specs
+from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.noise import is_float
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
@@ -77,28 +77,23 @@ def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tupl
         return found
 
 
+@remembered
 def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
     """The case with inputs whose rows along the first dimension are equal, if the reference takes it, or the case.
 
     Rows that share a random number are equal then. Otherwise, a layer behind a shared mask turns it into differences
     between rows that look independent.
     """
-
-    def ask() -> Case:
-        dense = [i for i, of in questions.structures(oracle, case).items() if of.dense]
-        inputs = tuple(
-            value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
-            for i, value in enumerate(case.inputs)
-        )
-        try:
-            questions.outputs_for(oracle, case, inputs)
-        except (ReferenceLost, ReferenceOutOfMemory):
-            raise
-        except ProblemError:
-            return case
-        return replace(case, inputs=inputs)
-
-    return oracle.remember(("equal rows", case.seed, case.training), ask)
+    dense = [i for i, of in questions.structures(oracle, case).items() if of.dense]
+    inputs = tuple(
+        value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
+        for i, value in enumerate(case.inputs)
+    )
+    try:
+        questions.outputs_for(oracle, case, inputs)
+    except ReferenceRefused:
+        return case
+    return replace(case, inputs=inputs)
 
 
 def _judge(
@@ -199,12 +194,11 @@ def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tens
 def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResult:
     """Only its first forward is seeded, so that a generator made from the seed repeats itself."""
     job, seed = candidate.script(case), secrets.randbits(62)
-    how = p.Forward(model=MODEL, inputs="a", tape="", training=case.training, grad=grad, clone_inputs=case.clone_inputs)
     for turn in range(forwards):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs, requires_grad=grad)
-        job.step(how.model_copy(update={"tape": str(turn), "seed": None if turn else seed}))
-        job.export(exports("output", str(turn), output_specs(case)))
+        job.step(forward_step(case, tape=str(turn), grad=grad, seed=None if turn else seed))
+        export_outputs(job, case, str(turn))
     export_buffers(job, candidate, case)
     job.step(p.Drop())
     return candidate.run(job, "forward", f"repeated forwards of variant {case.name}")

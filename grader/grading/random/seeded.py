@@ -11,22 +11,33 @@ from functools import partial
 import torch
 
 from grader.grading.backward.experiments import Cases
-from grader.grading.backward.vjp import add_forward, ask, export_outputs, product
+from grader.grading.backward.vjp import add_forward, ask, product
+from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.candidate import MODEL, Candidate, export_buffers
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.pace import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.outcome import diagnose
-from grader.grading.random.slopes import STEP, STEPS, TOLERANCE, derivatives
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
+
+STEP = 1e-3
+"""Step relative to an operand's RMS. Rounding in float32 adds 1e-4 to a derivative, curvature 1e-6. Steps of STEP and
+2 STEP are compared."""
+STEPS = (2, -2, 1, -1, 0)
+"""Multiples of STEP at which the forward runs."""
+BEND_NOISE = 6.0
+"""Rounding of a difference of bends, in that of a derivative: the root of 70 over that of 2."""
+TOLERANCE = 5e-3
+"""Relative error of a directional derivative: 50 times rounding; a missing scale of dropout is off by p."""
+TRIALS = 6
+"""Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
 
 
 def with_own_values(candidate: Candidate, cases: Cases) -> Cases:
@@ -85,10 +96,6 @@ def _run(candidate: Candidate, case: Case) -> Evaluation | None:
         if source in result.sealed
     }
     return Evaluation(outputs, product(candidate, case, result).gradients, buffers)
-
-
-TRIALS = 6
-"""Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
 
 
 def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
@@ -204,3 +211,16 @@ def _moved(case: Case, direction: Mapping[str, torch.Tensor], step: float) -> Ca
     inputs = tuple(moved.get(f"input[{index}]", value) for index, value in enumerate(case.inputs))
     state = {name: moved.get(name, value) for name, value in case.state.items()}
     return replace(case, inputs=inputs, state=state)
+
+
+def derivatives(at: Sequence[torch.Tensor], noise: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(derivatives of a function by its values at STEPS, which of them hold), where rounding adds `noise`.
+
+    Slopes of both steps must agree. They do where a non-smooth point in the middle, such as a ReLU's, halves both, but
+    there twice the step bends the function twice as much, and elsewhere four times.
+    """
+    up2, down2, up, down, middle = at
+    coarse, fine = (up2 - down2) / (4 * STEP), (up - down) / (2 * STEP)
+    unlike = (up2 - 2 * middle + down2) - 4 * (up - 2 * middle + down)
+    bends = unlike.abs() / (2 * STEP) > TOLERANCE * fine.abs() + BEND_NOISE * noise
+    return fine, ((coarse - fine).abs() <= TOLERANCE * fine.abs() + noise) & ~bends

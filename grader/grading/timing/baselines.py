@@ -8,7 +8,6 @@ where the times no longer hold, it often does, and a search that took too long g
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import statistics
 import time
@@ -20,9 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
-from grader.grading.build import BuildCache, keep_file, keep_kernels
+from grader.grading.build import BuildCache, bundles, keep_file, keep_kernels
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.outcome import MAX_QUOTED
@@ -152,18 +151,15 @@ class _TimedReference:
 
     def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool) -> None:
         self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
-        self._variant, self._flush_bytes = oracle.module.variants[case.variant], backend(oracle.device).flush_bytes()
+        self._flush_bytes = backend(oracle.device).flush_bytes()
+        self.draw: Callable[[], list[object]] = lambda: oracle.draw(case.variant)[1]
         self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:
         """Import the problem, and take the kernels that were kept of it."""
-        step = importing.model_copy(update={"use_bundle": kept is not None})
-        descriptors = [] if kept is None else [os.open(kept, os.O_RDONLY | os.O_CLOEXEC)]
-        try:
+        with bundles(kept=kept) as descriptors:
+            step = importing.model_copy(update={"use_bundle": kept is not None})
             self.run([step], REFERENCE_SECONDS, descriptors)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
 
     def prepare(self, name: Name, seconds: float) -> None:
         """Construct and run twice in each phase, which compiles. Raises _Failed, after `seconds` too."""
@@ -185,9 +181,6 @@ class _TimedReference:
                 raise
             raise _Failed(f"it was not ready after {seconds:.0f} s; --regrade goes on with what is compiled") from error
 
-    def draw(self) -> list[object]:
-        return draw_inputs(self._variant, self._device, secrets.randbits(62))[1]
-
     def time(
         self, name: Name, phase: Phase, inputs: list[object], deadline: float | None = None
     ) -> Mapping[Part, float]:
@@ -196,31 +189,14 @@ class _TimedReference:
         for part in PARTS[phase]:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             job = JobBuilder(self._worker, self._device)
-            if part != "backward":
+            timed = self._case.timed(part, model=name, tf32=self._tf32, flush_bytes=self._flush_bytes)
+            if part == "backward":
+                drawn = draw_cotangents(self._case.cotangents, self._device)
+                timed |= {"cotangents": job.cotangents(drawn), "wrt": self._case.wrt}
+            else:
                 job.set_state(name, self._case.state)
                 job.put_inputs("t", inputs, requires_grad=phase == "training")
-            cotangents: Mapping[str, p.Cotangent] = {}
-            if part == "backward":
-                given = self._case.cotangents.items()
-                cotangents = job.cotangents(
-                    {key: draw_cotangent(tuple(g.shape), g.dtype, self._device, False) for key, g in given}
-                )
-            job.step(
-                p.Time(
-                    part=part,
-                    model=name,
-                    inputs="t",
-                    tape="t",
-                    grads="t",
-                    cotangents=dict(cotangents),
-                    wrt=self._case.wrt if part == "backward" else (),
-                    training=self._case.training,
-                    tf32=self._tf32,
-                    flush_bytes=self._flush_bytes,
-                    clone_inputs=self._case.clone_inputs,
-                    limit_seconds=left,
-                )
-            )
+            job.step(p.Time(**timed, limit_seconds=left))
             # The worker is given up later: nothing ends a compiler outside its main thread.
             result = job.run(REFERENCE_SECONDS if left is None else left + TimeLimits().call)
             if result.failure is not None:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -17,9 +17,9 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.executor.gpu_timeline import Start
 from grader.executor.quiet_memory import quiet_memory
-from grader.grading.candidate import MODEL, Candidate, exports, output_specs
+from grader.grading.candidate import MODEL, Candidate, exports
 from grader.grading.compare.parameter_matching import Matching
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time
@@ -156,19 +156,10 @@ class Caller:
         if part != "backward":
             job.set_state(MODEL, side.matching.values(draw.state))
             job.put_inputs("t", draw.inputs, requires_grad=phase == "training")
-        timed: dict[str, Any] = {
-            "part": part,
-            "model": MODEL,
-            "inputs": "t",
-            "tape": "t",
-            "grads": "t",
-            "cotangents": job.cotangents(draw.cotangents) if part == "backward" else {},
-            "wrt": tuple(dict.fromkeys(side.operands.values())) if part == "backward" else (),
-            "training": case.training,
-            "tf32": self._tf32,
-            "clone_inputs": case.clone_inputs,
-            "seed": case.call_seed(),
-        }
+        timed = case.timed(part, model=MODEL, tf32=self._tf32, seed=case.call_seed())
+        if part == "backward":
+            wrt = tuple(dict.fromkeys(side.operands.values()))
+            timed |= {"cotangents": job.cotangents(draw.cotangents), "wrt": wrt}
         if self._backend.timeline:
             job.step(p.Queue(**timed, flush_bytes=self._flush_bytes, alone=alone))
         else:
@@ -180,7 +171,7 @@ class Caller:
             }
             job.export(exports("grad", "t", gradients))
         else:
-            job.export(exports("output", "t", output_specs(case)))
+            export_outputs(job, case, "t")
             job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
     def give_back(self, index: int) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TypeVar
 
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import Judged, diagnose
 from grader.grading.shortage import is_own_shortage, is_shortage
 from grader.grading.timing import shipped_flags, workload
 from grader.grading.timing.calls import Phase
@@ -26,15 +25,6 @@ from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 _Times = TypeVar("_Times")
 
 
-@dataclass(frozen=True)
-class TimingJudgement:
-    """The stage's result with its diagnoses."""
-
-    result: TimingResult
-    diagnoses: tuple[Diagnosis, ...]
-    """One has severity error if a timed result was wrong."""
-
-
 def judge_timing(
     candidate: Candidate,
     oracle: Oracle,
@@ -45,7 +35,7 @@ def judge_timing(
     tf32: bool = True,
     others: Sequence[Case] = (),
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> TimingJudgement:
+) -> Judged[TimingResult]:
     """Time one case: the forward alone without `training`; with `tf32` as PyTorch ships. Raises Stopped.
 
     `others` are cases of other sizes: where the flags matter, each has a call under them that does not count.
@@ -75,18 +65,12 @@ def judge_timing(
         rounds, figures, watch = in_turn_if_short(candidate, oracle, timed) if large else timed(in_turn=False)
     except WrongOutput as wrong:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
-        return TimingJudgement(result, (wrong.diagnosis,))
+        return Judged(result, (wrong.diagnosis,))
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
-    result = TimingResult(
-        status=StageStatus.PASSED,
-        variant=case.variant,
-        forward=timings.get("forward"),
-        backward=timings.get("backward"),
-        total=timings.get("total"),
-        clocks=tuple(watch.readings),
-    )
-    return TimingJudgement(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
+    clocks = tuple(watch.readings)
+    result = TimingResult(status=StageStatus.PASSED, variant=case.variant, clocks=clocks).model_copy(update=timings)
+    return Judged(result, (*disagreements[:1], *rounds.diagnoses(), *watch.diagnoses()))
 
 
 def in_turn_if_short(candidate: Candidate, oracle: Oracle, timed: Callable[..., _Times]) -> _Times:
@@ -104,7 +88,7 @@ def in_turn_if_short(candidate: Candidate, oracle: Oracle, timed: Callable[..., 
     return timed(in_turn=True)
 
 
-def _skipped(case: Case) -> TimingJudgement:
+def _skipped(case: Case) -> Judged[TimingResult]:
     why = diagnose(
         "not_comparable",
         "the reference draws random numbers, so its outputs cannot be compared and are not timed",
@@ -112,7 +96,7 @@ def _skipped(case: Case) -> TimingJudgement:
         stage="timing",
         severity="info",
     )
-    return TimingJudgement(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (why,))
+    return Judged(TimingResult(status=StageStatus.SKIPPED, variant=case.variant), (why,))
 
 
 def _release_values(oracle: Oracle, case: Case, *, tf32: bool) -> None:

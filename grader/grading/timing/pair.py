@@ -17,8 +17,7 @@ from typing import Self
 
 import torch
 
-from grader.catalog.problem_module import Variant
-from grader.errors import ProblemError, ReferenceLost, ReferenceOutOfMemory
+from grader.errors import ReferenceRefused
 from grader.executor import WorkerLost
 from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import Candidate
@@ -26,7 +25,7 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangent, draw_inputs
+from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.noise import Values, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import lost
@@ -119,8 +118,8 @@ class WorkerPair:
                 made[index] = self._calls(index, draws)
             except NotQueued as error:
                 missed = missed if missed and missed.reference else error
-            except ProblemError as error:
-                if not probed or isinstance(error, ReferenceLost | ReferenceOutOfMemory):
+            except ReferenceRefused:
+                if not probed:
                     raise
                 return self.time_pair(calls, reference_first)
         if missed is not None:
@@ -170,8 +169,8 @@ class WorkerPair:
         return positions
 
     def _draw(self, phase: Phase) -> Draw:
-        device, case = self._oracle.device, self._case
-        _, inputs = draw_inputs(self._variant(), device, secrets.randbits(62))
+        case = self._case
+        _, inputs = self._oracle.draw(case.variant)
         if self._same_inputs:
             moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
             noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
@@ -182,11 +181,7 @@ class WorkerPair:
         state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
         if phase != "training":
             return Draw(inputs, state, {})
-        cotangents = {
-            name: draw_cotangent(tuple(value.shape), value.dtype, device, False)
-            for name, value in case.cotangents.items()
-        }
-        draw = Draw(inputs, state, cotangents)
+        draw = Draw(inputs, state, draw_cotangents(case.cotangents, self._oracle.device))
         return self._with_few_bits(draw) if self._few_bits else draw
 
     def _with_few_bits(self, draw: Draw) -> Draw:
@@ -222,11 +217,8 @@ class WorkerPair:
         except WorkerLost as error:
             raise lost(error, "timing", "getting ready to be timed") from error
 
-    def _variant(self) -> Variant:
-        return self._oracle.module.variants[self._case.variant]
-
     def _draws_the_same(self) -> bool:
-        one, other = (draw_inputs(self._variant(), self._oracle.device, secrets.randbits(62))[1] for _ in range(2))
+        one, other = (self._oracle.draw(self._case.variant)[1] for _ in range(2))
         return any(
             isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and is_float(a) and torch.equal(a, b)
             for a, b in zip(one, other, strict=True)

@@ -22,11 +22,10 @@ from grader.grading.compare import blocks, nonsmooth, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, differing
+from grader.grading.oracle.evaluation import Evaluation, Pass, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.noise import is_float, values_of_each
+from grader.grading.oracle.noise import cut_each, is_float, values_of_each
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.tensor_core_bits import cut_each
 from grader.grading.oracle.trackers import perturbed_runs
 from grader.grading.timing import workload
 from grader.machine.backends import backend
@@ -71,7 +70,7 @@ def _matter(oracle: Oracle, case: Case) -> bool:
     if workload.work(oracle, case).forward.convolution:
         return True
     few = _few_rows(oracle, case)
-    plain = Pass(MODEL, few.inputs, few.state, training=few.training)
+    plain = Pass.of(few, backward=False)
     one, other = oracle.ask(few, [plain, replace(plain, tf32=True)])
     return bool(differing(one, other))
 
@@ -90,9 +89,8 @@ def errors(oracle: Oracle, case: Case) -> FlagErrors:
 
 def _errors(oracle: Oracle, case: Case) -> FlagErrors:
     case = _few_rows(oracle, case)
-    plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+    plain, forward = Pass.of(case), Pass.of(case, backward=False)
     ask = partial(oracle.ask, case)
-    forward = replace(plain, cotangents={}, wrt=())
     exact, rounded = ask([forward, replace(forward, substitute="tf32")])
     shown = _relative(case, rounded, exact)
     tables = oracle.traits(case).tables

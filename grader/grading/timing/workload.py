@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -15,22 +15,18 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.compare.narrow_types import is_narrow
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL, Pass, evaluate_each
+from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.machine.backends import backend
 
 
-def shipped_error(oracle: Oracle, case: Case, *, tf32: bool = True) -> Mapping[str, float]:
+@remembered
+def shipped_error(oracle: Oracle, case: Case, *, tf32: bool) -> Mapping[str, float]:
     """Relative error of eager PyTorch by tensor name; `tf32` allows TensorFloat-32 in cuDNN, its default."""
-    return oracle.remember(("shipped", case.seed, case.training, tf32), lambda: _shipped_error(oracle, case, tf32))
-
-
-def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     if oracle.has_fewer_rows and case.variant in WHOLE:
-        return dict(shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32))
-    traits = oracle.traits(case)
-    plain = Pass(MODEL, case.inputs, case.state, case.cotangents, case.wrt, case.training)
+        return shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32)
+    plain = Pass.of(case)
     passes = [replace(plain, tf32=tf32)]
     counted, everywhere = work(oracle, case).forward, oracle.precision.meaning.tf32
     if tf32 and backend(oracle.device).tf32 and (counted.convolution or (everywhere and counted.matmul)):
@@ -38,7 +34,7 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
         passes.append(plain.in_tf32())
     errors: dict[str, float] = {}
-    for run in evaluate_each(oracle, traits, passes):
+    for run in oracle.ask(case, passes):
         tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
         pairs = [
             (expected, value)
@@ -53,12 +49,9 @@ def _shipped_error(oracle: Oracle, case: Case, tf32: bool) -> dict[str, float]:
     return errors
 
 
+@remembered
 def work(oracle: Oracle, case: Case) -> p.Counted:
     """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
-    return oracle.remember(("work", case.seed, case.training), lambda: _work(oracle, case))
-
-
-def _work(oracle: Oracle, case: Case) -> p.Counted:
     job = questions.script(oracle, case)
     job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
     job.step(
@@ -80,17 +73,18 @@ def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
     """Whether launch costs show in the reference's time: its kernels take less than `short_ms` on average."""
     if any(map(is_large, case.inputs)):
         return False
-    return oracle.remember(("launches", case.seed, case.training), lambda: _ms_each(oracle, case)) < short_ms
+    return _ms_each(oracle, case) < short_ms
 
 
+@remembered
 def _ms_each(oracle: Oracle, case: Case) -> float:
     """Mean milliseconds of one operation of a forward; infinite if operations cannot be counted."""
     job = questions.script(oracle, case)
-    job.put_inputs("a", case.inputs)
-    run: dict[str, Any] = {"inputs": "a", "training": case.training, "clone_inputs": case.clone_inputs}
-    job.step(p.Count(model=MODEL, **run))  # not `work`, whose backward needs memory that the candidate may hold now
+    job.put_inputs("t", case.inputs)
+    # Not `work`, whose backward needs memory that the candidate may hold now.
+    job.step(p.Count(model=MODEL, inputs="t", training=case.training, clone_inputs=case.clone_inputs))
     for _ in range(3):
-        job.step(p.Time(part="inference", model=MODEL, tape="a", grads="a", **run))
+        job.step(p.Time(**case.timed("inference", model=MODEL)))
     job.step(p.Drop())
     result = oracle.run(job, tolerate_failure=True)
     if result.failure is not None:

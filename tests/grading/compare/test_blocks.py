@@ -119,7 +119,7 @@ def test_norms_errors_and_distances_of_many_are_those_of_each():
     exact, runs = [one for one, _ in pairs], [other for _, other in pairs]
     assert blocks.norms_each(exact) == pytest.approx([blocks.norm(one) for one in exact])
     assert blocks.are_finite(runs) == [bool(run.isfinite().all()) for run in runs]
-    errors = [blocks.baseline_error(run, one) for one, run in pairs]
+    errors = [blocks.baseline_errors([run], [one])[0] for one, run in pairs]
     assert blocks.baseline_errors(runs, exact) == [pytest.approx(error) for error in errors]
     rounded = [one.float() for one in exact]
     far = [blocks.distance(run, one) for run, one in zip(runs, rounded, strict=True)]

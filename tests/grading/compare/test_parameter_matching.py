@@ -7,8 +7,7 @@ import torch
 
 from grader.grading.candidate import info_of
 from grader.grading.compare.parameter_matching import match
-from grader.grading.compare.placement import order_of
-from grader.grading.compare.value_matching import Values
+from grader.grading.compare.placement import Values, order_of
 
 REFERENCE = {
     "q.weight": torch.randn(3, 4),

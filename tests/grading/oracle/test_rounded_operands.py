@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 import torch
 
+from grader.grading.budget import Pace
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.pace import Pace
-from grader.grading.oracle.tensor_core_bits import cut
+from grader.grading.oracle.noise import cut_each
 from grader.grading.oracle.trackers import track
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
@@ -25,7 +25,8 @@ def oracle():
 
 
 def shortened(plain, bits):
-    return Pass(MODEL, [cut(value, bits) for value in plain.inputs], {k: cut(v, bits) for k, v in plain.state.items()})
+    state = dict(zip(plain.state, cut_each(plain.state.values(), bits), strict=True))
+    return Pass(MODEL, cut_each(plain.inputs, bits), state)
 
 
 @pytest.mark.parametrize(("bits", "right"), [(TF32_BITS, True), (8, False)])

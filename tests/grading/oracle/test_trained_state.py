@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.errors import ProblemError
+from grader.errors import ReferenceRefused
 from grader.grading.oracle.evaluation import Traits
 from grader.grading.oracle.trained_state import as_trained, first_training, positive
 from grader.protocol import TensorInfo
@@ -82,7 +82,7 @@ def test_outputs_that_become_constant_count_as_lost():
 def test_a_reference_that_refuses_a_value_gets_one_near_the_constructors():
     def narrow(state):
         if not 0.5 < state["a"].item() < 1.6:
-            raise ProblemError("out of range")
+            raise ReferenceRefused("out of range")
         return [{"output": torch.linspace(0, 1, 8) * state["a"]}]
 
     limited, moved, _ = first_training({"a": torch.tensor(1.0), "b": torch.zeros(3)}, traits("a"), narrow)

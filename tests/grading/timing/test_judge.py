@@ -13,8 +13,7 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
-from grader.grading.timing import judge_timing
-from grader.grading.timing.judge import in_turn_if_short
+from grader.grading.timing.judge import in_turn_if_short, judge_timing
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
 from grader.options import GraderOptions

@@ -28,7 +28,7 @@ from grader.grading.backward.vjp import (
     product,
 )
 from grader.grading.candidate import Candidate
-from grader.grading.compare.blocks import reals
+from grader.grading.compare import scaling
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import VARIES, diagnose, first_line, fresh_tensor
@@ -87,8 +87,8 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
         if first is None or second is None or left is None or last is None:
             continue
         operand = case.operand_names[name]
-        change = _change(first, second)
-        if change > REDUCED_PRECISION and bool(left.any()) and _change(second, left) <= REDUCED_PRECISION:
+        change = scaling.change(first, second)
+        if change > REDUCED_PRECISION and bool(left.any()) and scaling.change(second, left) <= REDUCED_PRECISION:
             return diagnose(
                 "accumulation_broken",
                 f"gradient of `{operand}` changes when the same backward is repeated, and is not zero for a "
@@ -96,8 +96,10 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 amount=f"by {change:.2g} of its size",
                 remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
-        change = max(change, _change(first, last))
-        if change > REDUCED_PRECISION and _any_wrong(candidate, case, [answers[0], answers[1], answers[3]]):
+        change = max(change, scaling.change(first, last))
+        # A gradient that is zero up to rounding may change entirely, and yet be right each time.
+        repeats = (answers[0], answers[1], answers[3])
+        if change > REDUCED_PRECISION and any(first_wrong(candidate, case, of.result, key=of.key) for of in repeats):
             return diagnose(
                 "nondeterministic_grad",
                 f"gradient of `{operand}` changes between equal calls",
@@ -105,17 +107,6 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 remedy=VARIES,
             )
     return None
-
-
-def _any_wrong(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> bool:
-    """A gradient that is zero up to rounding may change entirely, and yet be right each time."""
-    return any(first_wrong(candidate, case, answer.result, key=answer.key) is not None for answer in answers)
-
-
-def _change(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Relative to the size before, in the Euclidean norm; NaN, for which no comparison holds, if either has one."""
-    distance = float(torch.linalg.vector_norm(reals(after) - reals(before)))
-    return distance / max(float(torch.linalg.vector_norm(reals(before))), 1e-300)
 
 
 def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
@@ -177,7 +168,7 @@ def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer, f
     ours, plain = (product(candidate, case, *one).gradients for one in (answer, control))
     for name in wrong_operands(candidate, case, answer.result, key=answer.key, factor=factor):
         gradient, before = ours[name], plain[name]
-        if gradient is None or before is None or not _change(before, factor * gradient) <= REDUCED_PRECISION:
+        if gradient is None or before is None or not scaling.change(before, factor * gradient) <= REDUCED_PRECISION:
             return case.operand_names[name]
     return None
 

@@ -14,7 +14,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.verdict.models import Diagnosis
@@ -83,7 +83,7 @@ def _kept(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagno
         one, two = single[name], twice[name]
         if expected is None or one is None or two is None:
             continue
-        if tolerance.check(expected.around(two / 2), one).status == "failed":
+        if not tolerance.passes(expected.around(two / 2), one):
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{case.operand_names[name]}` is that of an earlier grad_output with the same first and "
@@ -129,8 +129,7 @@ def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case
     factor, skip = 2.0 ** -EXPONENTS[0], tuple(set(case.gradients) - {name})
     if other is None or not first_wrong(candidate, case, answer.result, key=answer.key, skip=skip, factor=factor):
         return False
-    norm = torch.linalg.vector_norm
-    return not float(norm(reals(other) - reals(left))) <= REDUCED_PRECISION * float(norm(reals(left)))
+    return not change(left, other) <= REDUCED_PRECISION
 
 
 def _scaled(candidate: Candidate, case: Case, exponent: int, answer: Answer) -> Diagnosis | None:
@@ -186,7 +185,7 @@ def _is_noise(expected: Expected | None, first: torch.Tensor, second: torch.Tens
     if expected is None:
         return True
     total = first + second
-    return tolerance.check(expected.around(total), total + (both - total) / 3).status == "passed"
+    return tolerance.passes(expected.around(total), total + (both - total) / 3)
 
 
 @experiment(
@@ -290,7 +289,7 @@ def _wrong_alone(candidate: Candidate, case: Case, answers: Mapping[str, Answer]
         missing = operand not in total
         if missing and bool(expected.reference64.any()):
             text = "None"
-        elif not missing and tolerance.check(expected, total[operand]).status == "failed":
+        elif not missing and not tolerance.passes(expected, total[operand]):
             text = "wrong"
         else:
             continue

@@ -12,10 +12,11 @@ from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
 from grader.grading.backward.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
-from grader.grading.candidate import Candidate, exports, names, output_specs
+from grader.grading.candidate import Candidate, names
 from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.compare.placement import parts
+from grader.grading.oracle.case import export_outputs
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
@@ -61,7 +62,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
                 before[f"input:{key}:{i}"] = value
                 labels[f"input:{key}:{i}"] = case.operand_names.get(f"input[{i}]", f"input[{i}]")
         grad_outputs |= {f"cotangent:{key}:{name}": value for name, value in case.cotangents.items()}
-    job.export({source: _spec(value) for source, value in {**before, **grad_outputs}.items()})
+    job.export({source: TensorSpec.like(value) for source, value in {**before, **grad_outputs}.items()})
     result = candidate.attempt(job, "backward", "comparing inputs and parameters after a backward")
     if result.failure is not None:
         return None
@@ -108,7 +109,7 @@ def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) 
     for tape, case, inputs in zip(tapes, (first, between, between), (first.inputs, others, others), strict=True):
         job.put_inputs(tape, inputs, requires_grad=True)
         add_forward(job, case, tape)
-    job.export(exports("output", tapes[0], output_specs(first)))
+    export_outputs(job, first, tapes[0])
     wrt = candidate.wrt(first)
     job.step(p.Backward(tape=tapes[0], grads=key, cotangents=job.cotangents(first.cotangents), wrt=wrt))
     export_gradients(job, candidate, first, key, first.wrt)
@@ -119,9 +120,7 @@ def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | No
     if result.failure is not None:
         what = f"the backward of the first of several forwards raises {first_line(result.failure)}"
         return diagnose("stale_saved_state", what, remedy=SAVE)
-    overwritten = [
-        name for name in first.outputs if check_output(first, result, f"output:{key}.0:{name}", name).status == "failed"
-    ]
+    overwritten = [name for name in first.outputs if check_output(first, result, name, f"{key}.0").status == "failed"]
     operand = first_wrong(candidate, first, result, key=key)
     if overwritten and cases.keeps_outputs:
         return diagnose(
@@ -134,7 +133,3 @@ def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | No
         return None
     what = f"after forward A and forward B, the gradient of `{operand}` for A is wrong"
     return diagnose("stale_saved_state", what, remedy=SAVE)
-
-
-def _spec(value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(tuple(value.shape), value.dtype)

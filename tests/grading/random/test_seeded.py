@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.grading.random.slopes import STEP, STEPS, derivatives
+from grader.grading.random.seeded import STEP, STEPS, derivatives
 
 NOISE = 1e-5
 
