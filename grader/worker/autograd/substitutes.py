@@ -10,6 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from grader.protocol.fewer_bits import of_bits
+
 
 class _Gelu(TorchFunctionMode):
     def __init__(self, approximate: str) -> None:
@@ -58,11 +60,8 @@ class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """A float32 tensor with ten bits of mantissa."""
-    if value.dtype is not torch.float32:
-        return value
-    bits = value.contiguous().view(torch.int32)
-    return ((bits + (1 << 12)) & -(1 << 13)).view(torch.float32)
+    """A float32 tensor with the 11 significant bits of TensorFloat-32; any other unchanged."""
+    return of_bits(value.contiguous(), 11, "away") if value.dtype is torch.float32 else value
 
 
 @contextlib.contextmanager
