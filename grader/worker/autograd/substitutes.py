@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.engine import OperatorMode
 
 
 class _Gelu(TorchFunctionMode):
@@ -44,12 +44,8 @@ class _NoNoGrad(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _TensorFloat(OperatorMode):
     """Convolutions on operands rounded to TensorFloat-32, in the backward too, on any device."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch imports its compiler, for seconds
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
