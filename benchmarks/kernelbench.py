@@ -3,12 +3,13 @@
     python -m benchmarks.kernelbench --checkout DIR [--levels 1,2,3] [--count N] [--ids 23_,level2/42_] --out FILE
     python -m benchmarks.kernelbench --checkout DIR --seconds 540 --each 120 --resume earlier.jsonl --out FILE
     python -m benchmarks.kernelbench --checkout DIR --seconds 0 --resume *.jsonl --page docs/reference/kernelbench.md
+    python -m benchmarks.kernelbench --checkout DIR --against-evaluator 20
 
 The expected result is known: a reference is correct, and as fast as itself. A row is appended to FILE as soon as a
 verdict is reached, as one JSON object per line with its commit, machine and time, so that a run may be cut off at any
 time. A problem that has a row of this commit, in FILE or in one of --resume's, is left out. The table is of all these
-files together: counts, memory, what took longest by stage, and what is not as expected. `benchmarks.throughput` has
-the seconds of KernelBench's own evaluator.
+files together: counts, memory, what took longest by stage, and what is not as expected. --against-evaluator N also runs
+KernelBench's own evaluator on N of the problems.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import contextlib
 import datetime
 import json
 import random
-import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -26,14 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import kernelbench_rows as rows_of
+from benchmarks.deadline import Late, deadline
 from benchmarks.host_memory import HostMemory
+from benchmarks.kernelbench_evaluator import as_submission, compare
 from benchmarks.kernelbench_page import write_page
 from benchmarks.stage_seconds import StageLog
 from grader import Grader, Problem
 from grader.catalog.problems import find_problems
 from grader.verdict.models import Verdict
 from grader.verdict.stages import PhaseTiming
-from grader.worker.timing.time_limit import TookTooLong, at_most
 
 PHASES = ("forward", "backward", "total")
 
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, metavar="FILE", help="every job and stage, as JSON lines")
     parser.add_argument("--raw", action="store_true", help="keep each timed call and the device's clocks in the row")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write a page of the documentation from all rows")
+    parser.add_argument("--against-evaluator", type=int, default=0, metavar="N")
     chosen = parser.parse_args()
     commit, files = chosen.commit or current_commit(), [*chosen.resume, chosen.out]
     offered = of_levels(chosen.checkout, chosen.levels)
@@ -67,6 +69,9 @@ def main() -> None:
     print("\n".join(rows_of.table(collected, len(offered))))
     if chosen.page:
         write_page(collected, chosen.page)
+    if chosen.against_evaluator:
+        seconds = {row["id"]: row["s"] for row in collected}
+        compare(problems[: chosen.against_evaluator], seconds, chosen.checkout)
 
 
 def current_commit() -> str:
@@ -119,11 +124,6 @@ def grade_all(problems: Sequence[Problem], commit: str, chosen: argparse.Namespa
                 print(rows_of.line(row), flush=True)
 
 
-def as_submission(source: str) -> str:
-    """The reference with its class renamed to ModelNew."""
-    return re.sub(r"\bModel\b", "ModelNew", source)
-
-
 def graded(
     problems: Sequence[Problem], end: float, chosen: argparse.Namespace
 ) -> Iterator[tuple[Problem, Verdict | None, float]]:
@@ -134,9 +134,9 @@ def graded(
         for problem in problems:
             seconds = min(chosen.each, end - time.monotonic())
             try:
-                with at_most(seconds):
+                with deadline(seconds):
                     verdict = next(verdicts)
-            except TookTooLong:
+            except Late:
                 if seconds == chosen.each:
                     yield problem, None, seconds
                 return

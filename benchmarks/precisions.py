@@ -31,15 +31,11 @@ from typing import IO, Any
 
 import torch
 
-from benchmarks.kernelbench import as_submission
+from benchmarks.kernelbench_evaluator import as_submission
 from benchmarks.kernelbench_rows import rows
-from grader import Grader, GraderPool, Problem
-from grader.api import open_grader
+from grader import GraderPool, Problem
 from grader.catalog.problems import find_problems
 from grader.errors import NotGraded
-from grader.grading import plan
-from grader.grading.timing.rounds import Plan
-from grader.options import GraderOptions
 from grader.verdict.models import Device, Status, Verdict
 
 MUTANTS = {
@@ -100,7 +96,7 @@ NOT_JUDGED = {Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.NOT_RUN, Status.GRADE
 """On a GPU that is shared with the evaluator, these say nothing about the source."""
 ENDING_SECONDS = 5.0
 """Time for a process to end after its output."""
-ENGINE = "benchmarks.precisions:once_timed"
+ENGINE = "benchmarks.shared_gpu:once_timed"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -153,12 +149,6 @@ def main() -> None:
     for thread in beside:
         thread.join()
     print(table(rows([chosen.out])))
-
-
-def once_timed(options: GraderOptions) -> Grader:
-    """A `Grader` that times two rounds, whatever they show."""
-    vars(plan)["QUICK"] = Plan(min_rounds=2, max_rounds=2, seconds=0.0)
-    return open_grader(options)
 
 
 def input_bytes(problem: Problem) -> int:

@@ -4,7 +4,10 @@
 
 Each process draws a fixed offset, uniform within plus or minus the value shown; a grading has one pair of processes.
 Each pair of calls adds normal noise, and some calls are delayed, by 10% on average. The table shows the share of equal
-programs called faster or slower, the share of slower copies called slower, and the rounds needed. Needs no GPU.
+programs called faster or slower, the share of slower copies called slower, and the rounds needed.
+
+`nested` is the alternative that treats a process as a random effect: k fresh pairs of processes of three rounds each,
+and a nested bootstrap over pairs and their rounds, as Student's t times its standard error. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -13,11 +16,10 @@ import argparse
 import math
 import random
 import statistics
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 from grader.grading.timing.rounds import QUICK, Plan, thorough
-from grader.grading.timing.statistics import Round, speedup, verdict_of
+from grader.grading.timing.statistics import Round, speedup, students_t, verdict_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -28,6 +30,9 @@ OFFSETS = {Device.CUDA: (0.001, 0.007, 0.014), Device.CPU: (0.014, 0.02)}
 NOISES = {Device.CUDA: (0.001, 0.005, 0.02), Device.CPU: (0.01, 0.03, 0.06)}
 CALL_MS = 1.0
 """Milliseconds of the reference's call: long enough for the margin of longer calls."""
+NESTED_PAIRS = (3, 5, 7)
+NESTED_ROUNDS = 3
+NESTED_RESAMPLES = 200
 
 
 def main() -> None:
@@ -35,6 +40,7 @@ def main() -> None:
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
     parser.add_argument("--gradings", type=int, default=1000, help="simulated gradings per cell of the table")
     parser.add_argument("--held-up", type=float, default=0.02, help="share of the pairs of calls that are held up")
+    parser.add_argument("--nested", action="store_true", help="simulate the nested alternative too")
     arguments = parser.parse_args()
     device = arguments.device
     slowdowns = SLOWDOWNS[device]
@@ -43,8 +49,7 @@ def main() -> None:
     for offset in OFFSETS[device]:
         for noise in NOISES[device]:
             processes = Processes(offset, noise, arguments.held_up)
-            for name, plan in (("quick", QUICK), ("thorough", thorough(device))):
-                rule = partial(one_pair, processes, plan, device)
+            for name, rule in rules(processes, device, nested=arguments.nested):
                 equal = [rule(1.0) for _ in range(arguments.gradings)]
                 different = sum(verdict in ("faster", "slower") for verdict, _ in equal) / len(equal)
                 shares = [share_slower(rule, slowdown, arguments.gradings) for slowdown in slowdowns]
@@ -84,6 +89,15 @@ class Processes:
         return noise
 
 
+def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tuple[str, Rule]]:
+    """Name and rule, for each row of the table."""
+    yield "quick", lambda slowdown: one_pair(processes, QUICK, device, slowdown)
+    yield "thorough", lambda slowdown: one_pair(processes, thorough(device), device, slowdown)
+    if nested:
+        for pairs in NESTED_PAIRS:
+            yield f"nested {pairs}", lambda slowdown, pairs=pairs: nested_pairs(processes, pairs, device, slowdown)
+
+
 def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, int]:
     """The current rule: one pair of processes, rounds until the interval is narrow enough."""
     steady = processes.pair(slowdown)
@@ -93,6 +107,29 @@ def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) 
         rounds.append(processes.round(steady))
         figure = speedup(rounds)
     return verdict_of(figure.ci_low, figure.ci_high, len(rounds), device, CALL_MS), len(rounds)
+
+
+def nested_pairs(processes: Processes, pairs: int, device: Device, slowdown: float) -> tuple[str, int]:
+    """Fresh pairs of processes, and an interval from a nested bootstrap over pairs and their rounds."""
+    ratios = []
+    for _ in range(pairs):
+        steady = processes.pair(slowdown)
+        ratios.append([ratio for _ in range(NESTED_ROUNDS) for ratio in processes.round(steady).log_ratios])
+    draw = random.Random(0)
+    means = [
+        statistics.fmean(_middle(draw.choices(of_pair, k=len(of_pair))) for of_pair in draw.choices(ratios, k=pairs))
+        for _ in range(NESTED_RESAMPLES)
+    ]
+    middle = statistics.fmean(map(_middle, ratios))
+    half = students_t(pairs - 1) * statistics.stdev(means) * math.sqrt(pairs / (pairs - 1))
+    margin = math.log(1 + backend(device).timing.precision.margin_at(CALL_MS))
+    verdict = "faster" if middle - half > margin else "slower" if middle + half < -margin else "inconclusive"
+    return verdict, pairs * NESTED_ROUNDS
+
+
+def _middle(ratios: list[float]) -> float:
+    """Mean without the lowest and the highest of six."""
+    return statistics.fmean(sorted(ratios)[1:-1])
 
 
 if __name__ == "__main__":

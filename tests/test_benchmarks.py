@@ -2,16 +2,20 @@
 
 import json
 import queue
+import time
 from argparse import Namespace
 from pathlib import Path
 
-from benchmarks import precisions
+import pytest
+
+from benchmarks import precisions, shared_gpu
 from benchmarks.build import build
+from benchmarks.deadline import Late, deadline
 from benchmarks.kernelbench_page import page
 from benchmarks.kernelbench_rows import known, merged, rows, table
 from grader import Problem
 from grader.catalog.files import shipped
-from grader.verdict.models import Status
+from grader.verdict.models import Device, Status
 from tests import samples
 
 
@@ -69,6 +73,11 @@ def test_several_runs_make_one_table_and_the_first_row_of_a_commit_counts(tmp_pa
     assert "level1/3_C: wrong_output" in text
 
 
+def test_what_takes_too_long_is_ended():
+    with pytest.raises(Late), deadline(0.05):
+        time.sleep(60)
+
+
 def test_answers_in_half_precision_are_joined_by_mutant():
     """Each grader's answer is a row of its own, written as soon as it is there."""
     of = {"problem": "19_ReLU", "mutant": "scaled", "precision": "bf16"}
@@ -112,3 +121,23 @@ def test_what_says_nothing_of_a_forward_is_no_difference():
     """The evaluator beside the grader holds memory of the same GPU."""
     for status, forward in (("correct", True), ("wrong_output", False), ("out_of_memory", None)):
         assert precisions.ours(samples.verdict(status=Status(status)))["forward"] is forward
+
+
+def test_other_statuses_or_codes_on_a_shared_gpu_are_named(monkeypatch, capsys, tmp_path):
+    def grade(status):
+        return lambda works, options, end: ((name, samples.verdict(status=Status(status[name]))) for name in works)
+
+    one = dict.fromkeys(shared_gpu.ON_CPU.split(), "correct")
+    first = next(iter(one))
+    monkeypatch.setattr(shared_gpu, "by_one_grader", grade(one))
+    monkeypatch.setattr(shared_gpu, "by_two_actors", grade({**one, first: "wrong_backward"}))
+    noted = {}
+    shared_gpu.compare_verdicts(Device.CPU, time.monotonic() + 60, noted.__setitem__)
+    assert noted["compared"] == len(one)
+    assert noted["differ"] == [first]
+    assert f"1 differ ['{first}']" in capsys.readouterr().out
+
+
+def test_the_submissions_for_a_shared_gpu_are_there():
+    names = f"{shared_gpu.ON_GPU} {shared_gpu.BUILT_ON_CPU}".split()
+    assert {shared_gpu.work(name)[1].path for name in names} == {str(shared_gpu.CASES / f"{name}.py") for name in names}
