@@ -11,6 +11,7 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, delete
 
+from db.engine import among
 from db.store import Store
 from db.tables import BatchLineRow, BatchRow, verdicts
 from grader.verdict.batch_state import BatchState
@@ -18,7 +19,6 @@ from grader.verdict.columns import iso_utc
 
 CANCELLED = "cancelled"
 """The message of a line that was cancelled."""
-_IDS_AT_ONCE = 500
 
 
 class NewLine(NamedTuple):
@@ -182,15 +182,11 @@ class Batches:
 
     def ended_of(self, line_ids: Sequence[int]) -> set[int]:
         """Which of these lines have ended."""
-        found = set[int]()
+        query = select(col(BatchLineRow.id)).where(
+            col(BatchLineRow.id).in_(among(line_ids)), col(BatchLineRow.ended).is_not(None)
+        )
         with self._store.reading() as session:
-            for start in range(0, len(line_ids), _IDS_AT_ONCE):
-                part = line_ids[start : start + _IDS_AT_ONCE]
-                query = select(col(BatchLineRow.id)).where(
-                    col(BatchLineRow.id).in_(part), col(BatchLineRow.ended).is_not(None)
-                )
-                found.update(one for one in session.execute(query).scalars() if one is not None)
-        return found
+            return {one for one in session.execute(query).scalars() if one is not None}
 
     def ended(self, batch_id: str, after: int, limit: int) -> list[Ended]:
         """Lines of a batch that have ended since, in the order in which they did."""

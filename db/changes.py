@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from db import metrics
+from db.against import Speedup
 from db.labels import SOLUTIONS
-from db.ranks import Rank, shared_ranks
-from db.rows import Row, Speedup, counted
+from db.rows import Row, counted
+from db.summaries import Summary, ranked, summary
 from grader.verdict.models import Status
 from grader.verdict.value import Value
 
@@ -111,28 +111,23 @@ def _moves(old: Iterable[Row], new: Iterable[Row]) -> Iterator[Change]:
         ranks = before[device_name], after[device_name]
         for author in sorted(ranks[0].keys() | ranks[1].keys()):
             places = [side.get(author) for side in ranks]
-            if _rank(places[0]) != _rank(places[1]):
-                shown = ["" if place is None else _place(*place) for place in places]
+            if len({place and place.rank for place in places}) > 1:
                 yield Change(
                     kind="moved",
                     problem="",
                     submission=author,
                     device_name=device_name,
-                    before=shown[0],
-                    after=shown[1],
+                    before=_place(places[0]),
+                    after=_place(places[1]),
                 )
 
 
-def _rank(place: tuple[Rank, float] | None) -> int | None:
-    return None if place is None else place[0].rank
+def _place(one: Summary | None) -> str:
+    return "" if one is None else f"{'=' if one.tied else ''}{one.rank or '-'} {one.geometric_mean_speedup:.3f}x"
 
 
-def _place(rank: Rank, mean: float) -> str:
-    return f"{'=' if rank.tied else ''}{rank.rank or '-'} {mean:.3f}x"
-
-
-def _places(rows: Iterable[Row]) -> dict[str, dict[str, tuple[Rank, float]]]:
-    """Rank and mean speedup over the device's problems, by device name and author."""
+def _places(rows: Iterable[Row]) -> dict[str, dict[str, Summary]]:
+    """Authors with their ranks over the device's problems, by device name and author."""
     problems: dict[str, set[str]] = defaultdict(set)
     best: dict[str, dict[str, dict[str, Speedup]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
@@ -143,19 +138,12 @@ def _places(rows: Iterable[Row]) -> dict[str, dict[str, tuple[Rank, float]]]:
             known = authors[row.author].get(row.problem)
             if speedup and (known is None or speedup.low > known.low):
                 authors[row.author][row.problem] = speedup
-    return {device_name: _ranked(authors, len(problems[device_name])) for device_name, authors in best.items()}
-
-
-def _ranked(authors: dict[str, dict[str, Speedup]], problems: int) -> dict[str, tuple[Rank, float]]:
-    means = {author: _mean(list(speedups.values()), problems) for author, speedups in authors.items()}
-    ordered = sorted(means, key=lambda author: (not authors[author], -means[author].low, author))
-    intervals = [(means[author].low, means[author].high) if authors[author] else None for author in ordered]
-    return {author: (rank, means[author].value) for author, rank in zip(ordered, shared_ranks(intervals), strict=True)}
-
-
-def _mean(speedups: Sequence[Speedup], problems: int) -> Speedup:
-    return Speedup(
-        metrics.mean_speedup([one.value for one in speedups], problems),
-        metrics.mean_speedup([one.low for one in speedups], problems),
-        metrics.mean_speedup([one.high for one in speedups], problems),
-    )
+    found = {}
+    for device_name, authors in best.items():
+        of = len(problems[device_name])
+        group = [
+            summary(author, device_name, [(one.value, one.low, one.high) for one in speedups.values()], of, tried=of)
+            for author, speedups in authors.items()
+        ]
+        found[device_name] = {one.author: one for one in ranked(group)}
+    return found

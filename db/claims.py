@@ -14,7 +14,6 @@ from typing import Self
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete
 
-from db.patience import Patience
 from db.presence import Presence, Work, lives
 from db.store import Run, Store
 from db.tables import ClaimRow, GraderRow
@@ -38,11 +37,10 @@ class Claims:
         `cancelled` gets the author whose submissions are to end, or None for all of the run.
         """
         self._store, self._run, self._say = store, run, say
-        self._patience = Patience(store.path, say)
         self._presence = Presence(store, run, priority=priority, status=status, cancelled=cancelled)
 
     def __enter__(self) -> Self:
-        self._patience.wait(self._presence.enter)
+        self._store.patiently(self._presence.enter, self._say)
         self._presence.start()
         return self
 
@@ -55,7 +53,7 @@ class Claims:
 
     def take(self, key: str) -> bool:
         """Whether the claim is this run's now; False while another one that lives has it. Raises StoreError."""
-        return self._patience.wait(lambda: self._take(key))
+        return self._store.patiently(lambda: self._take(key), self._say)
 
     def release(self, key: str) -> None:
         """End a claim without a verdict. Raises StoreError."""
@@ -64,7 +62,7 @@ class Claims:
             with self._store.writing() as session:
                 session.execute(delete(ClaimRow).where(col(ClaimRow.key) == key, col(ClaimRow.run_id) == self._run.id))
 
-        self._patience.wait(end)
+        self._store.patiently(end, self._say)
 
     def _take(self, key: str) -> bool:
         with self._store.writing() as session:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Select, create_engine, event, func, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 
@@ -95,6 +96,11 @@ def make_engine(url: URL, *, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS)
 def writing(engine: Engine) -> Engine:
     """The same engine, for transactions that write."""
     return engine.execution_options(writes=True)
+
+
+def among(values: Iterable[int | str]) -> Select[Any]:
+    """The values as a subquery for `in_`: one parameter, however many they are."""
+    return select(func.json_each(json.dumps(list(values))).table_valued("value").c.value)
 
 
 @contextmanager

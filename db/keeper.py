@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal, NoReturn, TextIO
 
 from db import records
-from db.patience import Patience
 from db.store import Run, Store
 from grader.errors import ClaimLost, StoreError
 from grader.verdict.models import Problem, Submission, Verdict
@@ -41,7 +40,6 @@ class Keeper:
     def __init__(self, store: Store, run: Run, say: Callable[[str], None]) -> None:
         """`say` prints a line for the user."""
         self._store, self._run, self._say = store, run, say
-        self._patience = Patience(store.path, say)
         self._file = _identity(store.path)
         self._lost_kept = False
         self._kept = 0
@@ -56,7 +54,9 @@ class Keeper:
         if self._gone():
             self._keep([*self._lost(), one], StoreError(f"{self._store.path}: {_GONE}"))
         try:
-            return self._patience.wait(lambda: self._store.save(verdict, submission, problem, self._run, claim=claim))
+            return self._store.patiently(
+                lambda: self._store.save(verdict, submission, problem, self._run, claim=claim), self._say
+            )
         except ClaimLost:
             raise
         except BaseException as error:
@@ -73,7 +73,7 @@ class Keeper:
         If it fails, none of them is saved. Raises StoreError for a damaged file.
         """
         path = _beside(self._store.path)
-        return self._patience.wait(lambda: self._taken_over(path)) if path.exists() else 0
+        return self._store.patiently(lambda: self._taken_over(path), self._say) if path.exists() else 0
 
     def _taken_over(self, path: Path) -> int:
         with ExitStack() as until_deleted:

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from db.against import OverCompile, read_over_compile
+from db.against import Speedup, read_over_compile
 from db.labels import SOLUTIONS, LabelChoice
 from db.ranks import shared_ranks
 from db.standings import MAX_SHARE_OF_BOUND
@@ -214,11 +214,11 @@ class _Placed:
             "created_at": created_at,
         }
 
-    def compare(self, over: OverCompile | None, *, ranks: bool) -> None:
+    def compare(self, over: Speedup | None, *, ranks: bool) -> None:
         """Add the speedup over torch.compile, and with `ranks` put it in the place of the one over eager PyTorch."""
         self.fields["vs_compile"] = over.value if over else None
         if ranks:
-            value, low, high = over or (None, None, None)
+            value, low, high = (over.value, over.low, over.high) if over else (None, None, None)
             self.fields |= {"speedup": value, "ci_low": low, "ci_high": high}
             self.interval = _plausible(value, low, high, self.fields["share_of_bound"])
             self.order = (*self.group, self.interval is None, -(low or 0.0), self.fields["verdict_id"])

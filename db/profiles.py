@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from sqlmodel import Session, col, select
 
+from db.records import flushed
+from db.rows import Row
 from db.store import Store
 from db.tables import ProfileRow
 from grader.verdict.columns import iso_utc
-from grader.verdict.precision import Precision
 from grader.verdict.profiles import Profile
-
-
-class Profiled(Protocol):
-    """The row of the verdict that a profile belongs to."""
-
-    @property
-    def source_hash(self) -> str: ...
-    @property
-    def problem_hash(self) -> str: ...
-    @property
-    def device_name(self) -> str: ...
-    @property
-    def precision(self) -> Precision: ...
 
 
 class _Key(NamedTuple):
@@ -42,12 +30,11 @@ def save_profile(store: Store, profile: Profile) -> int:
         row = ProfileRow(**key._asdict(), created_at=iso_utc(profile.created_at), document=profile.model_dump_json())
         session.add(row)
         session.flush()
-        assert row.id is not None, "a flushed row has an id"
-        return row.id
+        return flushed(row.id)
 
 
-def newest_profiles(store: Store, of: Iterable[Profiled]) -> list[int | None]:
-    """The id of the newest profile of each; None where there is none."""
+def newest_profiles(store: Store, of: Iterable[Row]) -> list[int | None]:
+    """The id of the newest profile beside each verdict; None where there is none."""
     with store.reading() as session:
         known = _ids(session)
     return [known.get(_key(one)) for one in of]
@@ -70,5 +57,5 @@ def _ids(session: Session) -> dict[_Key, int]:
     return {_Key(*key): row_id for row_id, *key in rows}
 
 
-def _key(of: Profiled | Profile) -> _Key:
+def _key(of: Row | Profile) -> _Key:
     return _Key(of.source_hash, of.problem_hash, of.device_name, str(of.precision))

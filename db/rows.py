@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
-from db.against import over_compile
+from db.against import Speedup, over_compile
 from db.standings import MAX_SHARE_OF_BOUND, SAYS_NOTHING, SOURCE_KEY
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
@@ -25,21 +25,11 @@ from grader.verdict.stages import StageStatus
 
 _RIGHT_FORWARD = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
 
+_PHASE = ("speedup", "ci_low", "ci_high", "bound_ms", "candidate_ms", "reference_ms")
 _PATHS = (
     "$.build.status",
-    "$.timing.total.speedup",
-    "$.timing.total.ci_low",
-    "$.timing.total.ci_high",
-    "$.timing.forward.speedup",
-    "$.timing.forward.ci_low",
-    "$.timing.forward.ci_high",
-    "$.timing.total.bound_ms",
-    "$.timing.total.candidate_ms",
-    "$.timing.forward.bound_ms",
-    "$.timing.forward.candidate_ms",
     "$.timing.baselines",
-    "$.timing.total.reference_ms",
-    "$.timing.forward.reference_ms",
+    *(f"$.timing.{board}.{name}" for board in ("total", "forward") for name in _PHASE),
 )
 
 _CODES: ColumnElement[str] = literal_column(
@@ -49,15 +39,6 @@ _CODES: ColumnElement[str] = literal_column(
 
 _source = attrgetter(*SOURCE_KEY)
 _source_anywhere = attrgetter(*(name for name in SOURCE_KEY if name != "device_name"))
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """A speedup with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -164,7 +145,9 @@ def counted(rows: Iterable[Row]) -> list[Row]:
 
 def _row(columns: dict[str, Any]) -> Row:
     """Raises ValueError if a cell is not of its column's type, which only a damaged file has."""
-    build, *figures = json.loads(columns.pop("figures"))
+    build, baselines, *figures = json.loads(columns.pop("figures"))
+    total = dict(zip(_PHASE, figures[: len(_PHASE)], strict=True))
+    forward = dict(zip(_PHASE, figures[len(_PHASE) :], strict=True))
     for column in LISTED:
         cell = columns[column.name]
         if not isinstance(cell, column.cell_type) and not (cell is None and column.optional):
@@ -178,19 +161,16 @@ def _row(columns: dict[str, Any]) -> Row:
         **columns,
         codes=codes,
         built=build == StageStatus.PASSED,
-        total=_speedup(figures[:3]),
-        forward=_speedup(figures[3:6]),
-        total_share_of_bound=_share(*figures[6:8]),
-        forward_share_of_bound=_share(*figures[8:10]),
-        total_compile=_over_compile(figures[10], "total", figures[11], figures[:3]),
-        forward_compile=_over_compile(figures[10], "forward", figures[12], figures[3:6]),
+        total=_speedup(total),
+        forward=_speedup(forward),
+        total_share_of_bound=_share(total),
+        forward_share_of_bound=_share(forward),
+        total_compile=_over_compile(baselines, "total", total),
+        forward_compile=_over_compile(baselines, "forward", forward),
     )
 
 
-def _over_compile(
-    baselines: Any, figure: Literal["total", "forward"], reference_ms: Any, speedup: list[Any]
-) -> float | None:
-    phase = dict(zip(("speedup", "ci_low", "ci_high"), speedup, strict=True)) | {"reference_ms": reference_ms}
+def _over_compile(baselines: Any, figure: Literal["total", "forward"], phase: dict[str, Any]) -> float | None:
     over = over_compile(baselines, figure, phase) if baselines else None
     return over.value if over else None
 
@@ -200,17 +180,18 @@ def _texts(cell: str) -> tuple[str, ...]:
     return tuple(map(str, json.loads(cell)))
 
 
-def _speedup(figures: list[Any]) -> Speedup | None:
+def _speedup(phase: dict[str, Any]) -> Speedup | None:
     """None if one of the three is absent, infinite or not positive: such a speedup is not ranked."""
+    figures = [phase[name] for name in ("speedup", "ci_low", "ci_high")]
     if any(figure is None for figure in figures):
         return None
     numbers = [float(figure) for figure in figures]
     return Speedup(*numbers) if all(math.isfinite(number) and number > 0 for number in numbers) else None
 
 
-def _share(bound_ms: Any, candidate_ms: Any) -> float | None:
-    if bound_ms is None or candidate_ms is None:
+def _share(phase: dict[str, Any]) -> float | None:
+    if phase["bound_ms"] is None or phase["candidate_ms"] is None:
         return None
-    bound, candidate = float(bound_ms), float(candidate_ms)
+    bound, candidate = float(phase["bound_ms"]), float(phase["candidate_ms"])
     share = bound / candidate if candidate > 0 else math.inf
     return share if math.isfinite(share) and share > 0 else None

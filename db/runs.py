@@ -1,4 +1,4 @@
-"""Progress of the latest calls of `grader grade`."""
+"""Runs of the grader: the latest with their progress, and those that are at work now."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import shlex
 from dataclasses import dataclass
 
+from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlmodel import col
 
+from db.presence import Work, lives, machine
 from db.store import Store
-from db.tables import RunRow, verdicts
+from db.tables import GraderRow, RunRow, verdicts
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,21 @@ class RunState:
     """Time of its newest verdict."""
 
 
+@dataclass(frozen=True)
+class AtWork:
+    """A run that grades now."""
+
+    run: int
+    command: str
+    here: bool
+    """Whether it runs on this machine."""
+    process: int
+    priority: int
+    started_at: str
+    work: Work | None
+    """None until it has said what it does."""
+
+
 def recent_runs(store: Store, limit: int) -> list[RunState]:
     """The latest runs, newest first."""
     counting = (
@@ -43,19 +60,50 @@ def recent_runs(store: Store, limit: int) -> list[RunState]:
     return [_state(run, [(status, count, last) for of, status, count, last in counts if of == run.id]) for run in runs]
 
 
+def at_work(store: Store) -> list[AtWork]:
+    """The runs that grade now, oldest first."""
+    query = select(GraderRow, RunRow).join(RunRow, col(RunRow.id) == col(GraderRow.run_id)).order_by(col(RunRow.id))
+    with store.reading() as session:
+        return [
+            AtWork(
+                run=grader.run_id,
+                command=_command(run),
+                here=grader.machine == machine(),
+                process=grader.process,
+                priority=grader.priority,
+                started_at=run.started_at,
+                work=_work(grader.status),
+            )
+            for grader, run in session.execute(query)
+            if lives(grader)
+        ]
+
+
 def run_ids(store: Store) -> list[int]:
     """The numbers of all runs, oldest first."""
     with store.reading() as session:
         return [run or 0 for run in session.execute(select(col(RunRow.id)).order_by(col(RunRow.id))).scalars()]
 
 
+def _command(run: RunRow) -> str:
+    return shlex.join(map(str, json.loads(run.arguments)))
+
+
 def _state(run: RunRow, counts: list[tuple[str, int, str]]) -> RunState:
     return RunState(
         id=run.id or 0,
-        command=shlex.join(map(str, json.loads(run.arguments))),
+        command=_command(run),
         started_at=run.started_at,
         outcome=run.outcome,
         verdicts=sum(count for _, count, _ in counts),
         statuses=tuple((status, count) for status, count, _ in counts),
         last_at=max((last for _, _, last in counts), default=None),
     )
+
+
+def _work(text: str | None) -> Work | None:
+    """None also for what another version of the grader said."""
+    try:
+        return None if text is None else Work.model_validate_json(text)
+    except ValidationError:
+        return None

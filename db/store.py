@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from pydantic import ValidationError
 from sqlalchemy import Engine, func, select
@@ -18,20 +18,18 @@ from sqlalchemy.engine import URL
 from sqlmodel import Session, col, delete
 
 from db import records, reuse
-from db.engine import BUSY_TIMEOUT_SECONDS, database_url, explained, make_engine, refuse_other_files, writing
-from db.patience import Patience
+from db.engine import BUSY_TIMEOUT_SECONDS, among, database_url, explained, make_engine, refuse_other_files, writing
 from db.schema import is_current, upgrade
 from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
-from grader.errors import ClaimLost, StoreError
+from grader.errors import ClaimLost, StoreBusy, StoreError
 from grader.verdict.columns import iso_utc
 from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
 from grader.verdict.value import digest
 
 log = logging.getLogger("grader.db")
 
-_IDS_AT_ONCE = 500
-"""Ids in one query; SQLite takes 32,766."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Store:
             except StoreError as unrecorded:  # hides no error before it, which may name a file with verdicts
                 log.warning("how run %d ended is not recorded: %s", run.id, unrecorded)
             raise
-        Patience(self.path, say).wait(lambda: self._finish(run, "finished"))
+        self.patiently(lambda: self._finish(run, "finished"), say)
 
     def save(
         self, verdict: Verdict, submission: Submission, problem: Problem, run: Run, *, claim: str | None = None
@@ -191,11 +189,6 @@ class Store:
             cursor.close()
         return _verdict(*row) if row else None
 
-    def newest_id(self) -> int:
-        """The highest id of a verdict; 0 if there is none."""
-        with self.reading() as session:
-            return session.execute(select(func.max(verdicts.c.id))).scalar() or 0
-
     def get(self, verdict_id: int) -> StoredVerdict:
         """A verdict by its id. Raises StoreError if there is none."""
         found = select(verdicts.c.id, verdicts.c.document, verdicts.c.source_hash, verdicts.c.problem_hash)
@@ -221,50 +214,48 @@ class Store:
             query = select(verdicts.c.problem).distinct().order_by(verdicts.c.problem)
             return list(session.execute(query).scalars())
 
-    def source(self, source_hash: str) -> str | None:
-        """A submission's source by its SHA-256; None if it is unknown."""
-        with self.reading() as session:
-            row = session.get(SourceRow, source_hash)
-            return _text(row) if row else None
-
     def sources(self, hashes: Iterable[str]) -> dict[str, str]:
-        """The sources of submissions by their SHA-256, those that are known, in few queries."""
-        ordered, found = sorted(set(hashes)), dict[str, str]()
-        for start in range(0, len(ordered), _IDS_AT_ONCE):
-            part = ordered[start : start + _IDS_AT_ONCE]
-            with self.reading() as session:
-                rows = session.execute(select(SourceRow).where(col(SourceRow.hash).in_(part))).scalars()
-                found.update((row.hash, _text(row)) for row in rows)
-        return found
+        """The sources of submissions by their SHA-256, those that are known."""
+        with self.reading() as session:
+            rows = session.execute(select(SourceRow).where(col(SourceRow.hash).in_(among(hashes)))).scalars()
+            return {row.hash: _text(row) for row in rows}
 
     def problem_source(self, problem_hash: str) -> str:
         """A problem's source by its SHA-256."""
         with self.reading() as session:
             return _text(session.get_one(ProblemRow, problem_hash))
 
-    def document(self, verdict_id: int) -> str:
-        """A verdict's JSON as it is stored, whichever version of the grader wrote it."""
-        with self.reading() as session:
-            query = select(verdicts.c.document).where(verdicts.c.id == verdict_id)
-            document: str = session.execute(query).scalar_one()
-            return document
-
     def documents(self, ids: Sequence[int] | None = None) -> Iterator[tuple[int, str]]:
-        """(id, JSON) of every verdict, or of those with these ids, oldest first, a few in memory at a time."""
+        """(id, JSON) of every verdict, or of those with these ids, oldest first, a few in memory at a time.
+
+        The JSON is as it is stored, whichever version of the grader wrote it.
+        """
         query = select(verdicts.c.id, verdicts.c.document).order_by(verdicts.c.id)
-        ordered = sorted(ids or ())
-        parts = [ordered[start : start + _IDS_AT_ONCE] for start in range(0, len(ordered), _IDS_AT_ONCE)]
-        for part in [None] if ids is None else parts:
-            with self.reading() as session:
-                of_part = query if part is None else query.where(verdicts.c.id.in_(part))
-                for row in session.execute(of_part.execution_options(yield_per=100)):
-                    yield row.id, row.document
+        if ids is not None:
+            query = query.where(verdicts.c.id.in_(among(ids)))
+        with self.reading() as session:
+            for row in session.execute(query.execution_options(yield_per=100)):
+                yield row.id, row.document
 
     def extent(self) -> tuple[int, int]:
         """(number of verdicts, the highest id); zeros if there are none."""
         with self.reading() as session:
             count, newest = session.execute(select(func.count(verdicts.c.id), func.max(verdicts.c.id))).one()
         return count, newest or 0
+
+    def patiently(self, action: Callable[[], T], say: Callable[[str], None]) -> T:
+        """The action's result, tried again for as long as another process keeps the database locked.
+
+        `say` prints a line for the user, once. Raises what the action raises, but StoreBusy.
+        """
+        waiting = False
+        while True:
+            try:
+                return action()
+            except StoreBusy:
+                if not waiting:
+                    say(f"{self.path}: another process keeps the database locked; waiting until it is done")
+                waiting = True
 
     @contextmanager
     def writing(self) -> Iterator[Session]:

@@ -122,9 +122,9 @@ def summaries(entries: Iterable[Entry], tried: Attempts, pass_at: Sequence[int])
     unranked: dict[str, list[Summary]] = defaultdict(list)
     for (author, device_name), problems in tried.samples.items():
         chances = {str(k): _pass_at(k, problems) for k in pass_at}
-        summary = _summary(author, device_name, best[author, device_name].values(), problems.total(), tried, chances)
-        unranked[device_name].append(summary)
-    return [one for _, group in sorted(unranked.items()) for one in _ranked(group)]
+        entered = best[author, device_name].values()
+        unranked[device_name].append(_summary(author, device_name, entered, problems.total(), tried, chances))
+    return [one for _, group in sorted(unranked.items()) for one in ranked(group)]
 
 
 def _summary(
@@ -137,24 +137,36 @@ def _summary(
 ) -> Summary:
     of = tried.problems[device_name]
     floored = [entry.floored for entry in best]
-    figures = [figure for figure in floored if figure]
-    speedup, low, high = (metrics.mean_speedup([figure[part] for figure in figures], of) for part in range(3))
     speedups = [figure[0] if figure else None for figure in floored]
-    return Summary(
-        author=author,
-        device_name=device_name,
-        problems=len(figures),
+    return summary(
+        author,
+        device_name,
+        [figure for figure in floored if figure],
+        of,
         tried=attempted,
-        of=of,
-        geometric_mean_speedup=speedup,
-        geometric_mean_ci_low=low,
-        geometric_mean_ci_high=high,
         fast_p={f"{p:g}": metrics.fast_p(speedups, p, of) for p in metrics.FAST_P},
         pass_at_k=chances,
     )
 
 
-def _ranked(group: Iterable[Summary]) -> list[Summary]:
+def summary(
+    author: str, device_name: str, speedups: Sequence[tuple[float, float, float]], of: int, **fields: Any
+) -> Summary:
+    """An author's means over `of` problems, without a rank; (speedup, low, high) of each problem that has one."""
+    speedup, low, high = (metrics.mean_speedup([one[part] for one in speedups], of) for part in range(3))
+    return Summary(
+        author=author,
+        device_name=device_name,
+        problems=len(speedups),
+        of=of,
+        geometric_mean_speedup=speedup,
+        geometric_mean_ci_low=low,
+        geometric_mean_ci_high=high,
+        **fields,
+    )
+
+
+def ranked(group: Iterable[Summary]) -> list[Summary]:
     """The authors on one device with their ranks; those without a ranked problem last."""
     ordered = sorted(group, key=lambda one: (not one.problems, -one.geometric_mean_ci_low, one.author))
     intervals = [(one.geometric_mean_ci_low, one.geometric_mean_ci_high) if one.problems else None for one in ordered]

@@ -103,7 +103,7 @@ class Batch(Generic[T]):
         """Verdict ids by claim, of the latest verdicts."""
         self._ended = False
         """Whether the work has been read to its end."""
-        self._newest_before = store.newest_id()
+        self._newest_before = store.extent()[1]
         self._cancelled_authors = set[str]()
 
     def grade(self, work: Iterable[tuple[Pair, T] | None]) -> None:

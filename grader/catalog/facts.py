@@ -98,24 +98,12 @@ def _operand(
     name: str, kind: Literal["input", "parameter", "output"], value: object, with_gradient: set[str]
 ) -> Operand:
     if not isinstance(value, torch.Tensor):
-        return Operand(
-            name=name,
-            kind=kind,
-            shape=None,
-            dtype=type(value).__name__,
-            gradient=False,
-            why_no_gradient="it is not a tensor",
-        )
-    gradient = name in with_gradient
-    dtype = str(value.dtype).removeprefix("torch.")
-    return Operand(
-        name=name,
-        kind=kind,
-        shape=tuple(value.shape),
-        dtype=dtype,
-        gradient=gradient,
-        why_no_gradient=None if gradient else _why_no_gradient(value, kind, dtype),
-    )
+        of, why = type(value).__name__, "it is not a tensor"
+        return Operand(name=name, kind=kind, shape=None, dtype=of, gradient=False, why_no_gradient=why)
+    gradient, dtype = name in with_gradient, str(value.dtype).removeprefix("torch.")
+    why_not = None if gradient else _why_no_gradient(value, kind, dtype)
+    shape = tuple(value.shape)
+    return Operand(name=name, kind=kind, shape=shape, dtype=dtype, gradient=gradient, why_no_gradient=why_not)
 
 
 def _why_no_gradient(value: torch.Tensor, kind: str, dtype: str) -> str:

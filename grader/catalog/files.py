@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +70,14 @@ def usable(source: str, what: str = "source") -> tuple[str, str | None]:
     if size > MAX_SOURCE_BYTES:
         return "", f"The {what} has {size} bytes; at most {MAX_SOURCE_BYTES} are read"
     return (source.removeprefix("\ufeff"), None) if source.strip() else ("", f"The {what} is empty")
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a whole file, by a temporary one, so that no reader sees a part of it. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(text)
+    Path(file.name).replace(path)
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from grader._version import __version__
-from grader.catalog.files import shipped
+from grader.catalog.files import replace, shipped
 from grader.catalog.problem_facts import ProblemFacts
 from grader.verdict.models import Problem
 from grader.verdict.value import digest
@@ -42,7 +41,7 @@ def known_facts(problem: Problem) -> ProblemFacts:
     result = facts(problem)
     if result.forward:  # a file that does not load may load once another package is installed
         with contextlib.suppress(OSError):
-            _remember(file, result)
+            replace(file, result.model_dump_json())
     return result
 
 
@@ -59,11 +58,3 @@ def _folder() -> Path:
 
 def _key(problem: Problem) -> str:
     return digest(f"{problem.source_hash}\n{__version__}\n{importlib.metadata.version('torch')}")
-
-
-def _remember(file: Path, result: ProblemFacts) -> None:
-    """Write a temporary file and rename it, so that a reader never sees a partial file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
-        written.write(result.model_dump_json())
-    Path(written.name).replace(file)

@@ -15,11 +15,12 @@ from grader.verdict.models import Problem
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """A file or folder among problems that is not offered as a problem."""
+class Refusal:
+    """A file or folder that is not offered as a problem, or cannot be graded; the others still can."""
 
     path: Path
     reason: str
+    """Reason and remedy, without the path."""
 
     def __str__(self) -> str:
         return f"{printable(self.path)}: {printable(self.reason)}"
@@ -31,7 +32,7 @@ class Catalog:
 
     problems: Mapping[str, Problem]
     """By id: a name, or `group/name` where several problems have that name (KernelBench: `level1/23_Softmax`)."""
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[Refusal, ...] = ()
 
     def problem(self, problem_id: str) -> Problem:
         """The problem with this id.
@@ -76,7 +77,7 @@ def find_problems(folders: Iterable[Path] = (), *, with_shipped: bool = True) ->
     for a folder that is missing or holds no problem.
     """
     problems: dict[str, Problem] = {}
-    skipped: list[Skipped] = []
+    skipped: list[Refusal] = []
     for folder in [*([shipped("problems")] if with_shipped else []), *folders]:
         catalog = _problems_under(folder)
         problems.update(catalog.problems)
@@ -120,7 +121,7 @@ def _problems_under(folder: Path) -> Catalog:
             root = one.search_root(root)
         found = walk(root)
     problems: dict[str, Problem] = {}
-    skipped: list[Skipped] = []
+    skipped: list[Refusal] = []
     for claimed_by, path in found:
         try:
             problem = claimed_by.read(path)
@@ -132,7 +133,7 @@ def _problems_under(folder: Path) -> Catalog:
                 raise NotAProblem(f"{problems[problem.id].path} already has the id {problem.id}; rename one of them")
             problems[problem.id] = problem
         except NotAProblem as reason:
-            skipped.append(Skipped(path, str(reason)))
+            skipped.append(Refusal(path, str(reason)))
     if not problems:
         first = f" (the first of {len(skipped)} files: {skipped[0]})" if skipped else ""
         kinds = ", or ".join(one.looks_like for one in sorted(FORMATS.values(), key=lambda one: one.name, reverse=True))

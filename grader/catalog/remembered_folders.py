@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from grader.catalog.files import replace
 from grader.errors import UserError
 
 VARIABLE = "GRADER_PROBLEMS"
@@ -59,9 +59,6 @@ def _write(folders: Sequence[Path]) -> None:
     path = registry()
     text = json.dumps({"folders": [str(folder) for folder in folders]}, indent=2) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(path)
+        replace(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); {VARIABLE} names another file") from error

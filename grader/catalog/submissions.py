@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader.catalog.files import dangles, existing, read_source, real
 from grader.catalog.formats import FORMATS, NamedBy
-from grader.catalog.problems import Catalog, walk
+from grader.catalog.problems import Catalog, Refusal, walk
 from grader.errors import UserError, printable
 from grader.verdict.models import Problem, Submission
 
@@ -20,18 +20,6 @@ _MAX_SAMPLE = (1 << 63) - 1
 """SQLite's largest integer."""
 _SEPARATOR = re.compile(r"(?=__)")
 """Separates a problem's id from a label. Ids may contain it or end in an underscore, as 41 ids of KernelBench do."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A file or folder that cannot be graded; the rest of the batch still can."""
-
-    path: Path
-    reason: str
-    """Reason and remedy, without the path, on one line."""
-
-    def __str__(self) -> str:
-        return f"{printable(self.path)}: {self.reason}"
 
 
 @dataclass(frozen=True)

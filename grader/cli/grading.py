@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +21,6 @@ from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.catalog.submissions import find_submissions
-from grader.cli._cancels import Cancels
 from grader.cli._catalog import offered
 from grader.cli._lines import STDIN, arriving, count_lines, reader_of_lines
 from grader.cli._options import DATABASE, Database, ProblemFolders, takes_grader_options
@@ -117,7 +118,7 @@ def grade(
         raise typer.Exit(2)
     lines = count_lines(streams)
     overrides = {key: value for key, value in (("problem", problem_id), ("author", author)) if value is not None}
-    cancels = Cancels()
+    cancels = _Cancels()
     with (
         Store.open(db) as store,
         store.run(sys.argv[1:], _warn) as run,
@@ -142,6 +143,31 @@ def grade(
         raise typer.Exit(2)
     if batch.statuses[Status.GRADER_ERROR]:
         raise typer.Exit(1)
+
+
+class _Cancels:
+    """Carries out requests of `grader cancel`, also those that arrive before the batch exists."""
+
+    def __init__(self) -> None:
+        self._early: list[str | None] = []
+        self._batch: Batch[None] | None = None
+        self._say: Callable[[str], None] = lambda _: None
+
+    def begin(self, batch: Batch[None], say: Callable[[str], None]) -> None:
+        """Apply requests to this batch from now on; `say` prints a line for the user."""
+        self._batch, self._say = batch, say
+        while self._early:
+            self.put(self._early.pop(0))
+
+    def put(self, author: str | None) -> None:
+        """End what the author has; None: the whole run, as if it were interrupted."""
+        if self._batch is None:
+            self._early.append(author)
+        elif author is None:
+            self._say("cancelled by `grader cancel`")
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            self._batch.cancel_author(author)
 
 
 def _warn(message: str) -> None:

@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
-from grader.cli._frame import Introduction, Title, site_frame
-from grader.cli._labels import Everything, Having, Languages, OfPrecision, Without, label_choice
+from grader.cli._board_options import (
+    Everything,
+    Having,
+    Introduction,
+    Languages,
+    OfPrecision,
+    Title,
+    Without,
+    label_choice,
+    site_frame,
+)
 from grader.cli._options import DATABASE, Database
 from grader.verdict.precision import Precision
 

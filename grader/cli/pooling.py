@@ -37,8 +37,8 @@ def status(
       grader pool status
       grader pool status --db runs/grader.db --json
     """
-    from db.at_work import at_work
     from db.read_only import open_to_read
+    from db.runs import at_work
     from grader.report.listing import ListFormat, print_listing
     from grader.report.work import AT_WORK
 

@@ -86,14 +86,14 @@ def check(
       grader problems check 23_Softmax --json | jq .fault
     """
     from grader.grading.problem_check import Checker
-    from grader.report.checks import check_listing
+    from grader.report.tables import CHECKS
 
     catalog = _with_skipped_named(to_check(problems, with_shipped=with_shipped))
     chosen = [catalog.problem(one) for one in ids or ()] or list(catalog.problems.values())
     with Checker(sandbox=options.sandbox) as checker:
         lefts = reversed(range(len(chosen)))
         checks = (checker.check(one, more_to_come=left > 0) for left, one in zip(lefts, chosen, strict=True))
-        print_listing(check_listing(), checks, ListFormat.JSON if as_json else output)
+        print_listing(CHECKS, checks, ListFormat.JSON if as_json else output)
 
 
 @app.command()
@@ -122,8 +122,6 @@ def remove(folder: _Folder) -> None:
 
 def _with_skipped_named(catalog: Catalog) -> Catalog:
     """The catalog, unchanged; files in it that are not problems are listed on stderr."""
-    from grader.report.tables import skipped_lines
-
-    for line in skipped_lines(catalog.skipped):
-        print(line, file=sys.stderr)
+    for one in catalog.skipped:
+        print(f"skipped {one}", file=sys.stderr)
     return catalog

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from grader.cli._frame import Introduction, Title, site_frame
-from grader.cli._labels import Everything, Having, Languages, OfPrecision, Without, label_choice
+from grader.cli._board_options import (
+    Everything,
+    Having,
+    Introduction,
+    Languages,
+    OfPrecision,
+    Title,
+    Without,
+    label_choice,
+    site_frame,
+)
 from grader.cli._options import takes_grader_options
 from grader.errors import UserError
 from grader.options import COMMAND_LINE_OPTIONS, GraderOptions

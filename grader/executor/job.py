@@ -29,7 +29,7 @@ from grader.executor.client import WorkerClient
 from grader.executor.job_result import Deferred, JobResult, TensorSpec, joined
 from grader.executor.shared_memory import Layout, Seal
 from grader.machine.backends import backend
-from grader.protocol.copies import copy_each
+from grader.protocol.regions import copy_each
 from grader.verdict.models import Device
 
 LARGE_JOB_BYTES = 3 << 28

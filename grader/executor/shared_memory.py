@@ -14,6 +14,7 @@ import torch
 
 from grader.errors import DeviceError
 from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Slot
+from grader.protocol.regions import device_bytes, typed
 
 F_SEAL_FUTURE_WRITE = 0x10
 """From fcntl.h: forbids new writable mappings, keeps existing ones. Not in Python's fcntl before 3.13."""
@@ -43,36 +44,20 @@ class Layout:
         return slot
 
 
-def typed(flat: torch.Tensor, slot: Slot) -> torch.Tensor:
-    """Return the slot's tensor, a view of a region's bytes."""
-    dtype = getattr(torch, slot.dtype)
-    if slot.nbytes == 0:
-        return torch.empty(slot.shape, dtype=dtype, device=flat.device)
-    return flat[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
-
-
 class Region:
     """Bytes that both sides map; in host memory, the worker can write to an outbox only."""
 
     def __init__(self, name: RegionName, kind: RegionKind, nbytes: int) -> None:
-        self.name, self.kind = name, kind
+        self.kind = kind
         maker = _HostMemory if kind == "host" else _DeviceMemory
         self._memory = maker(nbytes, worker_writes=name == "outbox")
-        self.nbytes = self._memory.nbytes
-
-    @property
-    def descriptor(self) -> int:
+        self.nbytes, self.flat = self._memory.nbytes, self._memory.bytes
+        self.descriptor = self._memory.descriptor
         """The descriptor to send with an `Attach`; the region closes it."""
-        return self._memory.descriptor
-
-    @property
-    def flat(self) -> torch.Tensor:
-        """The shared memory itself."""
-        return self._memory.bytes
 
     def view(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor, a view of the shared memory."""
-        return typed(self._memory.bytes, slot)
+        return typed(self.flat, slot)
 
     def address(self, slot: Slot) -> int:
         """Return the device address of the slot's first byte."""
@@ -80,7 +65,7 @@ class Region:
 
     def poison(self, nbytes: int) -> None:
         """Fill the first bytes, so that elements that are never written show."""
-        self._memory.bytes[:nbytes].fill_(POISON_BYTE)
+        self.flat[:nbytes].fill_(POISON_BYTE)
 
     def close(self) -> None:
         """Close the descriptor and unmap device memory."""
@@ -129,7 +114,7 @@ class _DeviceMemory:
         self._call(driver.cuMemSetAccess(self._address, self.nbytes, [access], 1))
         self.descriptor = int(self._call(driver.cuMemExportToShareableHandle(handle, kind, 0)))
         self._call(driver.cuMemRelease(handle))  # the mapping and the descriptor keep the memory
-        self.bytes = torch.as_tensor(_DeviceBytes(self._address, self.nbytes), device="cuda")
+        self.bytes = device_bytes(self._address, self.nbytes)
 
     def _call(self, result: tuple[object, ...]) -> int:
         if result[0] != self._driver.CUresult.CUDA_SUCCESS:
@@ -141,11 +126,6 @@ class _DeviceMemory:
         torch.cuda.synchronize()
         self._call(self._driver.cuMemUnmap(self._address, self.nbytes))
         self._call(self._driver.cuMemAddressFree(self._address, self.nbytes))
-
-
-class _DeviceBytes:
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
 SEAL_BLOCK_BYTES = 64 << 10

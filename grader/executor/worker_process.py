@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import Failure
-from grader.sandbox import Exit, Limits, Sandbox, SandboxedProcess, Zygote
+from grader.sandbox import CopyOf, Exit, Limits, Sandbox, SandboxedProcess, Zygote
 from grader.verdict.models import Status
 
 
@@ -138,15 +137,13 @@ class WorkerOptions:
 
 def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zygote: Zygote | None) -> SandboxedProcess:
     """Start a worker that serves the socket `descriptor`. Raises SandboxError."""
-    spawn: Callable[..., SandboxedProcess]
-    if zygote is not None:
-        spawn = partial(sandbox.spawn_copy, zygote, [options.niceness, options.architecture])
-    else:
-        # Importing torch is faster without garbage collection; the worker enables it when it listens.
-        arguments = f"{descriptor}, {options.niceness}, {options.architecture!r}"
-        code = f"import gc; gc.disable(); from {MODULE} import main; main({arguments})"
-        spawn = partial(sandbox.spawn, [sys.executable, "-c", code], environment=options.environment)
-    process = spawn(
+    # Importing torch is faster without garbage collection; the worker enables it when it listens.
+    arguments = f"{descriptor}, {options.niceness}, {options.architecture!r}"
+    code = f"import gc; gc.disable(); from {MODULE} import main; main({arguments})"
+    copy = None if zygote is None else CopyOf(zygote, [options.niceness, options.architecture])
+    process = sandbox.spawn(
+        copy or [sys.executable, "-c", code],
+        environment=options.environment,
         limits=options.limits,
         gpu=options.gpu,
         pass_fds=(descriptor,),

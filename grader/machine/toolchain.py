@@ -39,7 +39,6 @@ SHARED_HEADERS = Path(__file__).parents[1] / "device_code"
 class Toolchain:
     """Compilers with their versions; None for an absent one."""
 
-    cxx: Path | None
     cxx_version: str | None
     """`g++ (Debian 12.2.0-14) 12.2.0`."""
     cuda_home: Path | None
@@ -67,7 +66,6 @@ def find_toolchain() -> Toolchain:
     """The toolchain of this machine, found once. Raises UserError for a CUDA_HOME that torch cannot use."""
     cxx, cuda_home = find_cxx(), find_cuda_home()
     return Toolchain(
-        cxx=cxx,
         cxx_version=_first_line([str(cxx), "--version"]) if cxx else None,
         cuda_home=cuda_home,
         nvcc_version=_nvcc_version(cuda_home) if cuda_home else None,

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from grader.catalog.requests import Request
 from grader.errors import DeviceError, GraderError, NotGraded
-from grader.pool.blame import crashed
 from grader.pool.fair import FairQueue
 from grader.pool.place import Place, PlaceLost, PlaceState, Ready, StartFailed
 from grader.pool.task import Task
@@ -219,42 +218,45 @@ class Dispatcher:
     def _take_back(self, place: Place, lost: PlaceLost) -> None:
         """Put what the place held back at the head of the queue, but for what ends with the place.
 
-        The task in hand ends if it took too long (`late`), or if it ended as many processes as one may. Tasks that
-        nobody wants any more end too.
+        Tasks that nobody wants any more end too.
         """
-        late = condemned = None
         with self._changed:
             self._note(place, state="starting", process=None, under_way=None)
             held, self._held[place.name] = self._held[place.name], deque()
-            if held and lost.late:
-                late = held.popleft()
-            elif held and not lost.external:
-                held[0].losses.append(f"{place.name} {lost}")
-                held[0].lost_at.add(place.name)
-                if len(held[0].losses) >= MOST_LOSSES:
-                    condemned = held.popleft()
-            unwanted = [task for task in held if task.unwanted]
+            last = self._ended_with(place, held, lost)
             wanted = [task for task in held if not task.unwanted]
             failure = self._failure
             if failure is None:
                 for task in reversed(wanted):
                     self._waiting.put_back(task, task.author, task.priority)
             self._changed.notify_all()
-        for task in unwanted:
-            task.cancel()
-        if failure is not None:
-            for task in wanted:
+        for task in held:
+            if task.unwanted:
+                task.cancel()
+            elif failure is not None:
                 task.future.set_exception(failure)
-        if late is not None:
-            late.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
-        if condemned is not None and condemned.request.profiled:
-            condemned.future.set_exception(
-                NotGraded(f"it ended {len(condemned.losses)} processes; grade it to see how")
-            )
-        elif condemned is not None:
-            request = condemned.request
+        if last is not None:
+            self._conclude(place, last, lost)
+
+    def _ended_with(self, place: Place, held: deque[Task], lost: PlaceLost) -> Task | None:
+        """The task in hand, taken out, if it took too long, or has ended as many processes as one may."""
+        if not held or (lost.external and not lost.late):
+            return None
+        if not lost.late:
+            held[0].losses.append(f"{place.name} {lost}")
+            held[0].lost_at.add(place.name)
+        return held.popleft() if lost.late or len(held[0].losses) >= MOST_LOSSES else None
+
+    def _conclude(self, place: Place, task: Task, lost: PlaceLost) -> None:
+        """End a task that no other place gets."""
+        request = task.request
+        if lost.late:
+            task.future.set_exception(NotGraded(f"{lost}, which is the limit for one grading here"))
+        elif request.profiled:
+            task.future.set_exception(NotGraded(f"it ended {len(task.losses)} processes; grade it to see how"))
+        else:
             environment = self._ready[place.name].environments[request.device]
-            condemned.future.set_result(crashed(request, self._settings(request), environment, condemned.losses))
+            task.future.set_result(task.crashed(self._settings(request), environment))
 
     # ------------------------------------------------------------------------------------------------- all places
 

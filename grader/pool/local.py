@@ -61,16 +61,11 @@ class ProcessPlace:
             raise StartFailed(str(lost)) from lost
         if answer is None:
             raise StartFailed(f"did not start within {START_SECONDS:.0f} s", final=True)
-        if answer.trouble is not None:
-            raise answer.trouble.exception()
-        if answer.device_fault is not None:
-            raise StartFailed(answer.device_fault, final=True)
-        assert answer.ready is not None, "a process that starts says so"
-        return answer.ready
+        return answer.started()
 
     def send(self, number: int, request: Request) -> None:
         """Raises PlaceLost."""
-        self._write(Work.of(number, request).model_dump_json())
+        self._write(Work(number=number, request=request).model_dump_json())
 
     def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """Raises PlaceLost."""

@@ -80,7 +80,7 @@ class GradingLoop:
         """Grade until the end, or until the device fails, which is the last answer."""
         while (first := self._next.popleft() if self._next else self._arriving.get()) is not None:
             try:
-                if first.profiled:
+                if first.request.profiled:
                     self._profile(first)
                     continue
                 for verdict in self._engine.grade_many(self._arrived(first)):
@@ -103,7 +103,7 @@ class GradingLoop:
             self._taken.append(work)
             yield self._begun(work)
             work = self._another()
-            if work is not None and work.profiled:
+            if work is not None and work.request.profiled:
                 self._next.appendleft(work)
                 return
 
@@ -114,13 +114,12 @@ class GradingLoop:
         self._answer(Answer.of(self._answered(), profile))
 
     def _begun(self, work: Work) -> Request:
-        request = work.request()
         with self._lock:
-            self._requests[work.number] = request
+            self._requests[work.number] = work.request
             unwanted = work.number in self._unwanted
         if unwanted:
-            self._engine.stop(request)
-        return request
+            self._engine.stop(work.request)
+        return work.request
 
     def _answered(self) -> int:
         """The number of the work whose answer is known now."""

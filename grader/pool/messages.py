@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from grader.catalog.requests import Request
-from grader.catalog.source_analysis import Language
 from grader.errors import Cancelled, GraderError, NotGraded, SandboxUnavailable, UserError
 from grader.options import GraderOptions
-from grader.pool.place import Ready
-from grader.verdict.models import Device, Problem, Submission, Verdict
-from grader.verdict.precision import Precision
+from grader.pool.place import Ready, StartFailed
+from grader.verdict.models import Device, Verdict
 from grader.verdict.profiles import Profile
 from grader.verdict.value import Value
 
@@ -18,34 +14,10 @@ _KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, User
 
 
 class Work(Value):
-    """A request with its number."""
+    """A request with its number. The problem is in it with its source, so that the place needs no file."""
 
     number: int
-    problem: Problem
-    """With its source, so that the place needs no file."""
-    submission: Submission
-    device: Device
-    languages: tuple[str, ...]
-    precision: Precision
-    profiled: bool = False
-
-    @classmethod
-    def of(cls, number: int, request: Request) -> Work:
-        """The message that carries this request."""
-        return cls(
-            number=number,
-            problem=request.problem,
-            submission=request.submission,
-            device=request.device,
-            languages=request.languages,
-            precision=request.precision,
-            profiled=request.profiled,
-        )
-
-    def request(self) -> Request:
-        """The request that it carries."""
-        languages = cast(tuple[Language, ...], self.languages)
-        return Request(self.problem, self.submission, self.device, languages, self.precision, self.profiled)
+    request: Request
 
 
 class Stop(Value):
@@ -120,6 +92,14 @@ class Answer(Value):
         if isinstance(result, Profile):
             return cls(number=number, profile=result)
         return cls(number=number, trouble=Trouble.of(result))
+
+    def started(self) -> Ready:
+        """The report of a place that has started. Raises StartFailed, or what it could not start for."""
+        if self.trouble is not None:
+            raise self.trouble.exception()
+        if self.ready is None:
+            raise StartFailed(self.device_fault or "did not start", final=True)
+        return self.ready
 
     def result(self) -> tuple[int, Verdict | Profile | Exception]:
         """The number of a request, and what came of it."""

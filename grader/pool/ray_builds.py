@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from grader.catalog.requests import Request
 from grader.errors import GraderError
 from grader.machine.backends import backend
 from grader.machine.toolchain import find_toolchain
 from grader.options import GraderOptions
-from grader.pool.messages import Work
 from grader.verdict.models import Submission
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ class BuildTasks:
         """A reference to the bundle; an empty list if there is nothing to build."""
         if not backend(request.device).builds_apart or not COMPILED & set(request.languages):
             return []
-        return [self._task.remote(self._options, Work.of(0, request).model_dump_json())]
+        return [self._task.remote(self._options, TypeAdapter(Request).dump_json(request))]
 
 
-def build(options: str, work: str) -> Bundle:
+def build(options: str, request: bytes) -> Bundle:
     """Build in a sandbox of this node. A failed build fails again where the submission is graded."""
     from grader.grading.outcome import Stopped
 
-    given = Work.model_validate_json(work)
+    given = TypeAdapter(Request).validate_json(request)
     resources = _resources(options)
     with suppress(Stopped, GraderError):
         resources.build_apart(given.submission, given.device)

@@ -125,13 +125,13 @@ class RemotePlace:
             work = Work.model_validate_json(line)
             for one in bundle:
                 try:
-                    keep_bundle(one, work.submission, self._options)
+                    keep_bundle(one, work.request.submission, self._options)
                 except Exception as error:  # this thread goes on, or the place would fall silent; it builds itself
                     log.warning(
-                        "the build of %s is not kept: %s: %s", work.submission.name, type(error).__name__, error
+                        "the build of %s is not kept: %s: %s", work.request.submission.name, type(error).__name__, error
                     )
             with suppress(PlaceLost):  # `receive` says so
-                self._place.send(work.number, work.request())
+                self._place.send(work.number, work.request)
 
 
 class RayPlace:
@@ -153,17 +153,14 @@ class RayPlace:
             answer = Answer.model_validate_json(self._get(actor.start.remote(), 2 * START_SECONDS))
         except PlaceLost as lost:
             raise StartFailed(str(lost)) from lost
-        if answer.trouble is not None:
-            raise answer.trouble.exception()
-        if answer.ready is None:
-            raise StartFailed(answer.device_fault or "did not start", final=True)
-        return answer.ready
+        return answer.started()
 
     def send(self, number: int, request: Request) -> None:
         """Raises PlaceLost."""
         actor = self._alive()
         bundle = [] if self._builds is None else self._builds.start(request)
-        self._get(actor.send.remote(Work.of(number, request).model_dump_json(), bundle), GRACE_SECONDS)
+        line = Work(number=number, request=request).model_dump_json()
+        self._get(actor.send.remote(line, bundle), GRACE_SECONDS)
 
     def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """Raises PlaceLost."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from grader.catalog.requests import Request
 from grader.errors import Cancelled
+from grader.verdict.models import Environment, Settings, Verdict
 
 
 @dataclass(eq=False)
@@ -34,6 +35,16 @@ class Task:
     def begin(self) -> bool:
         """Mark it as begun, after which its future cannot be cancelled; False if that happened before."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
+
+    def crashed(self, settings: Settings, environment: Environment) -> Verdict:
+        """The verdict `crashed`, with how each process ended that graded it."""
+        from grader.grading.outcome import diagnose
+        from grader.grading.record import Record
+
+        what = f"{len(self.losses)} grading processes ended while they graded it ({'; '.join(self.losses)})"
+        remedy = "look for an access out of bounds, or for memory that grows without end"
+        found = diagnose("crashed", what, remedy=remedy)
+        return Record(self.request, diagnoses=[found]).verdict(settings, environment)
 
     def cancel(self) -> None:
         """End it without a verdict. No place holds it and no queue has it."""

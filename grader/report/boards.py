@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -22,6 +22,12 @@ AUTHORS_RULE = (
     "geometric mean of speedups over all problems of the board; one without a ranked submission counts as 1.0x"
 )
 """What authors rank by."""
+
+MAY_BE_UNKNOWN = ("vs best compile", "% of roofline")
+"""Columns that the terminal leaves out where no entry has a figure."""
+_FIGURES = ("speedup", "at least", *MAY_BE_UNKNOWN)
+COLUMNS = ("rank", "problem", "author", "device", *_FIGURES, "status", "verdict", "remarks")
+"""Columns of a board in the terminal."""
 
 
 def leaderboard_table(board: Leaderboard) -> RenderableType:
@@ -52,10 +58,11 @@ def leaderboard_plain(board: Leaderboard) -> str:
     """The same as lines with tabs between the cells, for a pipe."""
     lines = [empty_line(board)]
     if board.entries:
-        cells = (_cells(entry, known=True, compared=True) for entry in board.entries)
-        lines = list(plain_lines(_columns(known=True, compared=True), cells))
+        rows = map(entry_cells, board.entries)
+        lines = list(plain_lines(COLUMNS, ([cells[column] for column in COLUMNS] for cells in rows)))
     if _has_summaries(board):
-        lines += ["", *plain_lines(summary_header(board.summaries), map(summary_cells, board.summaries))]
+        authors = list(map(summary_cells, board.summaries))
+        lines += ["", *plain_lines(list(authors[0]), (list(cells.values()) for cells in authors))]
     left_out = left_out_line(board)
     return "\n".join([*lines, *([left_out] if left_out else [])])
 
@@ -90,11 +97,6 @@ def shown_rank(rank: int | None, tied: bool) -> str:
     return "-" if rank is None else f"{'=' if tied else ''}{rank}"
 
 
-def entrant(entry: Entry) -> str:
-    """Author and label, as in a file's name."""
-    return entry.author + (f"__{entry.label}" if entry.label else "")
-
-
 def left_out_line(board: Leaderboard) -> str | None:
     """A line on the submissions that the board leaves out for their labels; None if there is none."""
     if not board.left_out:
@@ -104,90 +106,67 @@ def left_out_line(board: Leaderboard) -> str | None:
     return f"{many} left out, labelled {' or '.join(board.labels.without)}{remedy}"
 
 
-def summary_header(summaries: tuple[Summary, ...]) -> list[str]:
-    """Column titles of `summary_cells`."""
-    first = summaries[0]
-    return [
-        "rank",
-        "author",
-        "device",
-        "ranked",
-        "tried",
-        "problems",
-        "geometric mean",
-        "at least",
-        *(f"fast_{p}" for p in first.fast_p),
-        *(f"pass@{k}" for k in first.pass_at_k),
-    ]
+def entry_cells(entry: Entry) -> dict[str, str]:
+    """An entry as text by column; an absent figure is empty."""
+    both = entry.ci_low is not None and entry.ci_high is not None
+    return {
+        "rank": shown_rank(entry.rank, entry.tied),
+        "problem": entry.problem,
+        "author": entry.author + (f"__{entry.label}" if entry.label else ""),
+        "device": entry.device_name,
+        "speedup": _times(entry.speedup),
+        "at least": _times(entry.ci_low),
+        "95% interval": f"{entry.ci_low:.3f} to {entry.ci_high:.3f}" if both else "",
+        "vs best compile": _times(entry.vs_compile),
+        "% of roofline": "" if entry.share_of_bound is None else f"{entry.share_of_bound:.0%}",
+        "status": str(entry.status),
+        "verdict": str(entry.verdict_id),
+        "remarks": ", ".join(remarks(entry)),
+    }
 
 
-def summary_cells(one: Summary) -> list[str]:
-    """An author's figures as text; an absent one is empty."""
-    return [
-        shown_rank(one.rank, one.tied),
-        one.author,
-        one.device_name,
-        str(one.problems),
-        str(one.tried),
-        str(one.of),
-        _times(None if one.rank is None else one.geometric_mean_speedup),
-        _times(None if one.rank is None else one.geometric_mean_ci_low),
-        *(f"{share:.0%}" for share in one.fast_p.values()),
-        *("" if chance is None else f"{chance:.0%}" for chance in one.pass_at_k.values()),
-    ]
+def summary_cells(one: Summary) -> dict[str, str]:
+    """An author's figures as text by column; an absent one is empty."""
+    ranked = one.rank is not None
+    return {
+        "rank": shown_rank(one.rank, one.tied),
+        "author": one.author,
+        "device": one.device_name,
+        "ranked": str(one.problems),
+        "tried": str(one.tried),
+        "problems": str(one.of),
+        "geometric mean": _times(one.geometric_mean_speedup if ranked else None),
+        "at least": _times(one.geometric_mean_ci_low if ranked else None),
+        **{f"fast_{p}": f"{share:.0%}" for p, share in one.fast_p.items()},
+        **{f"pass@{k}": "" if chance is None else f"{chance:.0%}" for k, chance in one.pass_at_k.items()},
+    }
 
 
 def _entries(board: Leaderboard) -> Table:
-    """The board of one device."""
-    known = any(entry.share_of_bound is not None for entry in board.entries)
-    compared = any(entry.vs_compile is not None for entry in board.entries)
-    columns = _columns(known=known, compared=compared)
-    table = plain_table(*_beside_device(columns, columns))
+    """The board of one device, which the title names; without the columns of which nothing is known."""
+    rows = list(map(entry_cells, board.entries))
+    known = {column for cells in rows for column, cell in cells.items() if cell}
+    columns = [one for one in COLUMNS if one != "device" and (one in known or one not in MAY_BE_UNKNOWN)]
+    table = plain_table(*columns)
     over = ", over the faster of torch.compile's modes" if board.against == "compile" else ""
     device = one_line(board.entries[0].device_name)
     table.title = f"{board.board} board on {device}{over}, ranked by the lower end of the 95% interval"
-    for entry in board.entries:
-        cells = _beside_device(columns, _cells(entry, known=known, compared=compared))
-        *figures, status, verdict, remark = map(one_line, cells)
-        table.add_row(*figures, Text(status, style=style_of(entry.status)), verdict, remark)
+    for entry, cells in zip(board.entries, rows, strict=True):
+        styles = {"status": style_of(entry.status)}
+        table.add_row(*(Text(one_line(cells[column]), style=styles.get(column, "")) for column in columns))
     return table
-
-
-def _columns(*, known: bool, compared: bool) -> list[str]:
-    figures = [*(["vs best compile"] if compared else []), *(["% of roofline"] if known else [])]
-    return ["rank", "problem", "author", "device", "speedup", "at least", *figures, "status", "verdict", "remarks"]
-
-
-def _cells(entry: Entry, *, known: bool, compared: bool) -> list[str]:
-    share = "" if entry.share_of_bound is None else f"{entry.share_of_bound:.0%}"
-    return [
-        shown_rank(entry.rank, entry.tied),
-        entry.problem,
-        entrant(entry),
-        entry.device_name,
-        _times(entry.speedup),
-        _times(entry.ci_low),
-        *([_times(entry.vs_compile)] if compared else []),
-        *([share] if known else []),
-        str(entry.status),
-        str(entry.verdict_id),
-        ", ".join(remarks(entry)),
-    ]
 
 
 def _summaries(board: Leaderboard) -> Table:
-    """The authors on one device."""
-    columns = summary_header(board.summaries)
-    table = plain_table(*_beside_device(columns, columns))
+    """The authors on one device, which the title names."""
+    rows = [summary_cells(one) for one in board.summaries]
+    for cells in rows:
+        del cells["device"]
+    table = plain_table(*rows[0])
     table.title = f"on {one_line(board.summaries[0].device_name)}"
-    for one in board.summaries:
-        table.add_row(*map(one_line, _beside_device(columns, summary_cells(one))))
+    for cells in rows:
+        table.add_row(*map(one_line, cells.values()))
     return table
-
-
-def _beside_device(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """The cells of all columns but the device's, which the table's title names."""
-    return [cell for column, cell in zip(columns, cells, strict=True) if column != "device"]
 
 
 def _times(figure: float | None) -> str:

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from db.leaderboard import Leaderboard
-from grader.report.boards import (
-    AUTHORS_RULE,
-    empty_line,
-    entrant,
-    left_out_line,
-    remarks,
-    shown_rank,
-    summary_cells,
-    summary_header,
-)
+from grader.report.boards import AUTHORS_RULE, empty_line, entry_cells, left_out_line, summary_cells
 from grader.report.console import clean
+
+COLUMNS = ("rank", "problem", "author", "device", "speedup", "95% interval", "vs best compile", "status", "remarks")
 
 
 def leaderboard_markdown(board: Leaderboard) -> str:
@@ -24,25 +17,12 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     below = f"\n\n{_cell(left_out)}." if left_out else ""
     if not board.entries:
         return empty_line(board) + below
-    compared = any(entry.vs_compile is not None for entry in board.entries)
-    rows = [
-        [
-            shown_rank(entry.rank, entry.tied),
-            entry.problem,
-            entrant(entry),
-            entry.device_name,
-            "" if entry.speedup is None else f"{entry.speedup:.3f}x",
-            "" if entry.ci_low is None or entry.ci_high is None else f"{entry.ci_low:.3f} to {entry.ci_high:.3f}",
-            *(["" if entry.vs_compile is None else f"{entry.vs_compile:.3f}x"] if compared else []),
-            entry.status,
-            ", ".join(remarks(entry)),
-        ]
-        for entry in board.entries
-    ]
-    header = ["rank", "problem", "author", "device", "speedup", "95% interval"]
-    header += [*(["vs best compile"] if compared else []), "status", "remarks"]
-    authors = _table(summary_header(board.summaries), map(summary_cells, board.summaries))
-    return f"{_table(header, rows)}\n\nBy author: {AUTHORS_RULE}.\n\n{authors}{below}"
+    rows = list(map(entry_cells, board.entries))
+    columns = [one for one in COLUMNS if one != "vs best compile" or any(cells[one] for cells in rows)]
+    entries = _table(columns, ([cells[column] for column in columns] for cells in rows))
+    authors = list(map(summary_cells, board.summaries))
+    summaries = _table(list(authors[0]), (list(cells.values()) for cells in authors))
+    return f"{entries}\n\nBy author: {AUTHORS_RULE}.\n\n{summaries}{below}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,19 +1,22 @@
-"""Tables of problems and of what a machine offers."""
+"""Listings of problems, of their checks, and of what a machine offers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from grader.catalog.problem_facts import ProblemFacts
-from grader.catalog.problems import Skipped
 from grader.machine.doctor import Finding
 from grader.report.console import one_line
 from grader.report.listing import Listing
+
+if TYPE_CHECKING:
+    from grader.grading.problem_check import ProblemCheck  # imports torch, which takes seconds
 
 _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
@@ -49,9 +52,29 @@ PROBLEMS: Listing[ProblemFacts] = Listing(
 """The listing of `grader problems`."""
 
 
-def skipped_lines(skipped: Iterable[Skipped]) -> list[str]:
-    """One line per file that is not offered as a problem."""
-    return [one_line(f"skipped {one}") for one in skipped]
+def problem_check_line(check: ProblemCheck) -> Text:
+    """One line: whether the problem can be graded, and if not, why."""
+    word, style = {True: ("gradable", "green"), False: ("not gradable", "red"), None: ("not tried", "yellow")}[
+        check.gradable
+    ]
+    parts = [f"{check.fault.code}: {check.fault.reason}"] if check.fault else []
+    parts += [check.remark] if check.remark else []
+    reasons = f": {one_line('; '.join(parts))}" if parts else ""
+    return Text.assemble((f"{word:<13}", style), one_line(check.id), reasons)
+
+
+CHECKS: Listing[ProblemCheck] = Listing(
+    columns=("problem", "gradable", "code", "remark"),
+    cells=lambda check: [
+        check.id,
+        {True: "yes", False: "no", None: "not tried"}[check.gradable],
+        check.fault.code if check.fault else "",
+        "; ".join(filter(None, [check.fault.reason if check.fault else None, check.remark])),
+    ],
+    json=lambda check: check.model_dump_json(),
+    tables=lambda checks: map(problem_check_line, checks),
+)
+"""The listing of `grader problems check`."""
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:

@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from db.store import StoredVerdict
+from grader.report.baselines import BaselineLine, baseline_lines
 from grader.report.console import clean, device_text, one_line
 from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 from grader.report.rounds import clocks_table, samples_table, seconds_table
 from grader.verdict.columns import SHOWN
 from grader.verdict.models import Device, Diagnosis, Status, Verdict
-from grader.verdict.stages import PhaseTiming, TensorCheck, TimingResult
+from grader.verdict.stages import ForwardResult, PhaseTiming, TensorCheck, TimingResult, VariantResult
 from grader.verdict.value import Value
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
@@ -180,14 +181,19 @@ def _kernels(verdict: Verdict) -> Table | None:
 
 def _outputs(verdict: Verdict) -> Table | None:
     """The outputs of the first variant that failed, or of the first variant."""
-    variants = verdict.forward.variants if verdict.forward else ()
-    shown = next((variant for variant in variants if variant.status == "failed"), next(iter(variants), None))
+    shown = shown_variant(verdict.forward)
     if shown is None:
         return None
     table = _checks(shown.tensors)
     if table is not None:
         table.caption = f"variant {one_line(shown.variant)}, seed {shown.seed}"
     return table
+
+
+def shown_variant(forward: ForwardResult | None) -> VariantResult | None:
+    """The first variant that failed, or the first one."""
+    variants = forward.variants if forward else ()
+    return next((one for one in variants if one.status == "failed"), next(iter(variants), None))
 
 
 def _checks(checks: Iterable[TensorCheck]) -> Table | None:
@@ -229,29 +235,20 @@ def _timing(timing: TimingResult) -> Table | None:
 
 
 def _against(timing: TimingResult) -> Table | None:
-    """Speedup over each baseline: that over eager times baseline / eager, both from the baselines' run."""
-    eager = next((one for one in timing.baselines if one.name == "eager"), None)
-    if eager is None:
+    """Times and speedups over each baseline, and over the fastest."""
+    if not timing.baselines:
         return None
-    table = plain_table("baseline", "forward ms", "speedup", "total ms", "speedup")
-    rows = [(one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in timing.baselines]
-    totals = [one.total_ms for one in timing.baselines if one.total_ms is not None]
-    rows.append(("best", min(one.forward_ms for one in timing.baselines), min(totals, default=None)))
-    for name, forward_ms, total_ms in rows:
-        table.add_row(
-            name,
-            _figure(forward_ms, 4),
-            _over(timing.forward, forward_ms, eager.forward_ms),
-            _figure(total_ms, 4),
-            _over(timing.total, total_ms, eager.total_ms),
-        )
+    table, lines = plain_table("baseline", "forward ms", "speedup", "total ms", "speedup"), list(baseline_lines(timing))
+    for one in lines:
+        table.add_row(one.name, *_against_cells(one, one))
+    fastest = (next((one for one in lines if phase in one.best), lines[0]) for phase in ("forward", "total"))
+    table.add_row("best", *_against_cells(*fastest))
     return table
 
 
-def _over(phase: PhaseTiming | None, baseline_ms: float | None, eager_ms: float | None) -> str:
-    if phase is None or baseline_ms is None or not eager_ms:
-        return ""
-    return f"{phase.speedup * baseline_ms / eager_ms:.3f}x"
+def _against_cells(forward: BaselineLine, total: BaselineLine) -> list[str]:
+    over_forward, over_total = ("" if over is None else f"{over:.3f}x" for over in (forward.forward, total.total))
+    return [_figure(forward.forward_ms, 4), over_forward, _figure(total.total_ms, 4), over_total]
 
 
 def _source(source: str) -> RenderableType | None:

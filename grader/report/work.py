@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from db.at_work import AtWork
 from db.presence import Work, WorkerState
+from db.runs import AtWork
 from grader.report.console import one_line
 from grader.report.listing import Listing
 

@@ -16,9 +16,10 @@ from grader.sandbox._choose import choose, probe
 from grader.sandbox._mounts import gpu_devices
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._values import Exit, Layer, Limits, Output
-from grader.sandbox._zygote import Zygote
+from grader.sandbox._zygote import CopyOf, Zygote
 
 __all__ = [
+    "CopyOf",
     "Exit",
     "Layer",
     "Limits",

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from grader.errors import SandboxError
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._values import Limits
-from grader.sandbox._zygote import Zygote
+from grader.sandbox._zygote import CopyOf
 
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
@@ -23,12 +22,12 @@ class Sandbox(ABC):
     """The layers that a trial run found active on this machine, for the verdict."""
 
     copies = False
-    """`spawn_copy` works on this machine, with the same layers."""
+    """`spawn` takes a zygote's copy on this machine, with the same layers."""
 
     @abstractmethod
     def spawn(
         self,
-        argv: Sequence[str],
+        command: Sequence[str] | CopyOf,
         *,
         limits: Limits,
         gpu: bool,
@@ -41,22 +40,7 @@ class Sandbox(ABC):
 
         `pass_fds` keep their numbers. `readonly` trees appear at their own paths. `hidden` paths inside of them, which
         must exist when the sandbox starts, appear empty.
-        """
 
-    def spawn_copy(
-        self,
-        zygote: Zygote,
-        arguments: Sequence[str | int] = (),
-        *,
-        limits: Limits,
-        gpu: bool,
-        pass_fds: Sequence[int] = (),
-        readonly: Sequence[Path] = (),
-        hidden: Sequence[Path] = (),
-    ) -> SandboxedProcess:
-        """Start a copy of the zygote, which calls its `main`; see `spawn`.
-
-        `main` gets the descriptors, under other numbers, and the arguments. Returns when the copy is requested; a copy
-        that cannot be made ends at once, and its output says why. Raises SandboxError unless `copies` is set.
+        A copy gets the descriptors under other numbers, and has the zygote's environment. It is only requested: one
+        that cannot be made ends at once, and its output says why.
         """
-        raise SandboxError(f"no process can join the {self.name} sandbox")

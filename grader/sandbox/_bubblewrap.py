@@ -9,9 +9,8 @@ import os
 import select
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from grader.sandbox._launch import Plan, launch
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._seccomp import program
 from grader.sandbox._spawn import Pipe, inner_environment
-from grader.sandbox._user_id import UserId, is_root
+from grader.sandbox._user_id import is_root, own_user_id
 from grader.sandbox._values import Limits
-from grader.sandbox._zygote import Copy, Zygote
+from grader.sandbox._zygote import Copy, CopyOf
 
 _AS_ROOT = (
     *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -58,7 +57,7 @@ class Bubblewrap(Sandbox):
 
     def spawn(
         self,
-        argv: Sequence[str],
+        command: Sequence[str] | CopyOf,
         *,
         limits: Limits,
         gpu: bool,
@@ -67,83 +66,51 @@ class Bubblewrap(Sandbox):
         readonly: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
-        orders = {
-            "argv": list(argv),
-            "environment": inner_environment("/tmp", environment, gpu=gpu),
-            "keep_fds": list(pass_fds),
-        }
-        return self._start(limits, gpu, readonly, hidden, orders, pass_fds)
-
-    def spawn_copy(
-        self,
-        zygote: Zygote,
-        arguments: Sequence[str | int] = (),
-        *,
-        limits: Limits,
-        gpu: bool,
-        pass_fds: Sequence[int] = (),
-        readonly: Sequence[Path] = (),
-        hidden: Sequence[Path] = (),
-    ) -> SandboxedProcess:
-        end = Pipe()
-        try:
-            orders = {"end_fd": end.read_fd, "keep_fds": [end.read_fd]}
-            copy = partial(Copy, zygote, arguments, pass_fds=pass_fds, end_fd=end.write_fd, own_user=not is_root())
-            return self._start(limits, gpu, readonly, hidden, orders, [end.read_fd], copy)
-        finally:
-            end.close()
-
-    def _start(
-        self,
-        limits: Limits,
-        gpu: bool,
-        readonly: Sequence[Path],
-        hidden: Sequence[Path],
-        orders: Mapping[str, Any],
-        pass_fds: Sequence[int],
-        copy: Callable[..., Copy] | None = None,
-    ) -> SandboxedProcess:
-        """Start a sandbox; `orders` are those of its first command that depend on the kind of start."""
         with ExitStack() as starting, ExitStack() as kept:
-            user_id = None
-            if is_root():
-                user = UserId()
-                kept.callback(user.release)
-                user_id = user.number
+            user_id = own_user_id(kept)
             cgroup = Cgroup(self._hierarchies, limits)
             kept.callback(cgroup.remove)
-            info, files = Pipe(), _mounts.Files()
-            starting.callback(info.close)
-            starting.callback(files.close)
-            mounts = _mounts.arguments(
-                limits, os.getuid() if user_id is None else user_id, readonly, hidden, gpu, files
-            )
+            info, files, end = Pipe(), _mounts.Files(), Pipe()
+            for opened in (info, files, end):
+                starting.callback(opened.close)
+            own_uid = os.getuid() if user_id is None else user_id
+            mounts = _mounts.arguments(limits, own_uid, readonly, hidden, gpu, files)
             filter_fd = files.add(program())
-            restrictions = {
-                "directory": "/tmp",
-                "user_id": user_id,
-                "parent_pid": None,
-                "rlimits": limits.rlimits(memory=not gpu and "memory" not in self._hierarchies, processes=True),
-                "landlock_read": ["/"],
-                "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
-                "seccomp": None,
-            }
-            of_copy = {**restrictions, "seccomp": base64.b64encode(program()).decode()}  # not bubblewrap's child
+            restrictions = self._restrictions(limits, user_id, gpu=gpu)
+            copy, inherited, orders = None, pass_fds, dict[str, Any]()
+            if isinstance(command, CopyOf):  # it is not bubblewrap's child, so that it has no filter from there
+                of_copy = {**restrictions, "seccomp": base64.b64encode(program()).decode()}
+                copy = Copy(command, of_copy, cgroup.folders, pass_fds, end.write_fd, own_user=not is_root())
+                inherited, orders = [end.read_fd], {"end_fd": end.read_fd}
+            else:
+                orders = {"argv": list(command), "environment": inner_environment("/tmp", environment, gpu=gpu)}
             plan = Plan(
                 command=[
                     *cgroup.join_command,
                     *(self._bubblewrap, *(_AS_USER if user_id is None else _AS_ROOT), *_ALWAYS),
                     *("--info-fd", str(info.write_fd), *mounts, "--seccomp", filter_fd, "--"),
                 ],
-                orders={**restrictions, **orders},
+                orders={**restrictions, **orders, "keep_fds": list(inherited)},
                 # Both ends of `info`: with the grader as the only reader, the grader's death would end bubblewrap by
                 # SIGPIPE at a moment when its child, without orders, would wait forever.
-                pass_fds=(*pass_fds, *files.fds, info.write_fd, info.read_fd),
-                copy=copy(orders=of_copy, cgroups=cgroup.folders) if copy is not None else None,
+                pass_fds=(*inherited, *files.fds, info.write_fd, info.read_fd),
+                copy=copy,
             )
             launched = launch(plan, info)
             clean_up = kept.pop_all().close
         return SandboxedProcess(launched, limits, NamespaceTree(launched.pid_fd), cgroup, clean_up=clean_up)
+
+    def _restrictions(self, limits: Limits, user_id: int | None, *, gpu: bool) -> dict[str, Any]:
+        """What the inner launcher gives up, in the form that `_inside.py` reads."""
+        return {
+            "directory": "/tmp",
+            "user_id": user_id,
+            "parent_pid": None,
+            "rlimits": limits.rlimits(memory=not gpu and "memory" not in self._hierarchies, processes=True),
+            "landlock_read": ["/"],
+            "landlock_write": ["/tmp", "/dev", "/proc"],  # CUDA names its threads through /proc
+            "seccomp": None,
+        }
 
 
 class NamespaceTree:

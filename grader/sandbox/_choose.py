@@ -15,7 +15,7 @@ from grader.sandbox._bubblewrap import Bubblewrap
 from grader.sandbox._user_id import is_root
 from grader.sandbox._values import Layer, Limits
 from grader.sandbox._weak import Weak
-from grader.sandbox._zygote import Zygote
+from grader.sandbox._zygote import CopyOf, Zygote
 
 _TRIAL_LIMITS = Limits(
     wall_seconds=60,
@@ -86,7 +86,7 @@ def _around_a_copy(sandbox: Sandbox, hierarchies: _cgroup.Hierarchies) -> list[L
     try:
         with (
             Zygote("_self_report", {"PYTHONPATH": str(_HERE)}, gpu=False) as zygote,
-            sandbox.spawn_copy(zygote, limits=_TRIAL_LIMITS, gpu=False) as process,
+            sandbox.spawn(CopyOf(zygote), limits=_TRIAL_LIMITS, gpu=False) as process,
         ):
             process.wait()
             return _layers(json.loads(process.output().text), process.applied, hierarchies)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from grader.errors import SandboxUnavailable
+from grader.errors import SandboxError, SandboxUnavailable
 from grader.sandbox import _mounts
 from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
 from grader.sandbox._cgroup import Cgroup, Hierarchies
@@ -24,8 +24,9 @@ from grader.sandbox._launch import Plan, launch
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._seccomp import program
 from grader.sandbox._spawn import inner_environment
-from grader.sandbox._user_id import UserId, is_root
+from grader.sandbox._user_id import is_root, own_user_id
 from grader.sandbox._values import Limits
+from grader.sandbox._zygote import CopyOf
 
 _READABLE = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -44,7 +45,7 @@ class Weak(Sandbox):
 
     def spawn(
         self,
-        argv: Sequence[str],
+        command: Sequence[str] | CopyOf,
         *,
         limits: Limits,
         gpu: bool,
@@ -54,15 +55,13 @@ class Weak(Sandbox):
         hidden: Sequence[Path] = (),
     ) -> SandboxedProcess:
         """Start a command. `hidden`, `scratch_bytes` and `shared_memory_bytes` need mounts and have no effect."""
+        if isinstance(command, CopyOf):
+            raise SandboxError("no process can join the weak sandbox")
         visible = [*_mounts.interpreter(), *readonly, *(_mounts.library_path() if gpu else [])]
         if is_root():
             _require_reachable([Path(sys.executable), *visible])
         with ExitStack() as kept:
-            user_id = None
-            if is_root():
-                user = UserId()
-                kept.callback(user.release)
-                user_id = user.number
+            user_id = own_user_id(kept)
             scratch = tempfile.mkdtemp(prefix=f"grader-weak-{os.getpid()}-")
             kept.callback(shutil.rmtree, scratch, ignore_errors=True)
             if user_id is not None:
@@ -74,7 +73,7 @@ class Weak(Sandbox):
             plan = Plan(
                 command=cgroup.join_command,
                 orders={
-                    "argv": list(argv),
+                    "argv": list(command),
                     "environment": inner_environment(scratch, environment, gpu=gpu),
                     "directory": scratch,
                     "keep_fds": list(pass_fds),

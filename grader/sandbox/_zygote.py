@@ -79,12 +79,19 @@ class Zygote:
 
 
 @dataclass(frozen=True)
+class CopyOf:
+    """A command that is a copy of a zygote, which calls its `main`."""
+
+    zygote: Zygote
+    arguments: Sequence[str | int] = ()
+    """Arguments of `main`, after the passed descriptors."""
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy to make, once its sandbox exists."""
 
-    zygote: Zygote
-    arguments: Sequence[str | int]
-    """Arguments of the command, after the passed descriptors."""
+    of: CopyOf
     orders: Mapping[str, Any]
     """In the form that `_inside.py` reads."""
     cgroups: Sequence[str]
@@ -101,8 +108,8 @@ class Copy:
         """
         request = {
             "orders": self.orders,
-            "arguments": list(self.arguments),
+            "arguments": list(self.of.arguments),
             "cgroups": list(self.cgroups),
             "namespaces": NAMESPACES | (NEW_USER if self.own_user else 0),
         }
-        self.zygote.copy(request, (init_fd, output_fd, self.end_fd, entered_fd, *self.pass_fds))
+        self.of.zygote.copy(request, (init_fd, output_fd, self.end_fd, entered_fd, *self.pass_fds))

@@ -9,9 +9,10 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 from pydantic import Field, create_model
 
 from db import Store
+from db.against import Speedup
 from db.labels import LabelChoice
 from db.leaderboard import Against, Board, Leaderboard, leaderboard
-from db.rows import Row, Speedup
+from db.rows import Row
 from grader.errors import StoreError
 from grader.report.machine import json_line
 from grader.serve.snapshot import Snapshots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
@@ -84,23 +85,22 @@ def _state(intake: Intake, batch_id: str, authorization: str) -> BatchState:
 
 
 async def _stream(intake: Intake, state: BatchState, after: int, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    service, quiet, looked, known = intake.service, 0.0, 0.0, -1
+    service, known = intake.service, -1
+    looked = sent = time.monotonic()
     while after < state.lines and not stopping():
-        version = service.version(state.id)
+        now, version = time.monotonic(), service.version(state.id)
         found = []
-        if version != known or quiet - looked >= _LOOK_SECONDS:
-            looked = quiet
+        if version != known or now - looked >= _LOOK_SECONDS:
+            looked, known = now, version
             found = await run_in_threadpool(service.batches.ended, state.id, after, _LINES_AT_ONCE)
         if found:
-            quiet, looked, after = 0.0, 0.0, found[-1].ended
+            sent, known, after = now, -1, found[-1].ended
             yield "".join(map(_line, found))
-            continue
-        known = version
-        await asyncio.sleep(_POLL_SECONDS)
-        quiet += _POLL_SECONDS
-        if quiet >= _KEEP_ALIVE_SECONDS:
-            quiet, looked = 0.0, 0.0
+        elif now - sent >= _KEEP_ALIVE_SECONDS:
+            sent = now
             yield "\n"
+        else:
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def _line(one: Ended) -> str:

@@ -14,9 +14,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from db import Store
-from db.at_work import at_work
 from db.rows import Row, read_rows
-from db.runs import RunState, recent_runs
+from db.runs import RunState, at_work, recent_runs
 from grader.report.site.pages import Frame, fragment, render, security_policy
 from grader.report.work import about, waiting, worker_line
 from grader.serve.pages import html

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from db import Store
-from db.at_work import at_work
+from db.runs import at_work
 from grader.errors import printable
 from grader.serve.service import GradingService
 from grader.serve.snapshot import Snapshots

@@ -15,7 +15,7 @@ from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
 from grader.report.site.filters import Filter, filtered_page
 from grader.report.site.pages import Frame, render, security_policy
-from grader.report.site.verdict_page import Other, read_verdict, verdict_page
+from grader.report.site.verdict_page import Other, VerdictPage, read_verdict, verdict_page
 from grader.serve.snapshot import Snapshot, Snapshots
 
 T = TypeVar("T")
@@ -76,12 +76,13 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
     def verdict(verdict_id: int) -> HTMLResponse:
         snapshot = snapshots.current(at_least=verdict_id)
         row = _row(snapshot, verdict_id)
-        others = [Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row)]
-        document = store.document(verdict_id)
+        others = tuple(Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row))
+        ((_, document),) = store.documents([verdict_id])
         newer = snapshot.newer.get(verdict_id)
         (profile_id,) = newest_profiles(store, [row])
         profile = None if profile_id is None else read_profile(store, profile_id)
-        return html(verdict_page(row, read_verdict(document), _source(store, row), others, newer, frame, profile))
+        page = VerdictPage(row, document, _source(store, row), others, newer, frame, profile)
+        return html(verdict_page(page, read_verdict(document)))
 
     @router.get("/compare/{verdict_id:int}.html")
     def choose(verdict_id: int) -> HTMLResponse:
@@ -115,7 +116,7 @@ def _compare(frame: Frame, page: str, row: Row, other: Row | None, others: list[
 
 
 def _source(store: Store, row: Row) -> str:
-    return store.source(row.source_hash) or ""
+    return store.sources([row.source_hash]).get(row.source_hash, "")
 
 
 def _row(snapshot: Snapshot, verdict_id: int) -> Row:

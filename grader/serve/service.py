@@ -12,7 +12,6 @@ from typing import Self
 
 from db import Claims, Keeper, Store
 from db.batches import CANCELLED, Batches, NewLine, Waiting
-from db.patience import Patience
 from db.presence import Work
 from db.profiles import save_profile
 from grader.batch import Batch
@@ -55,7 +54,6 @@ class GradingService:
         self._reader, self._open_pool, self._say = RequestReader(catalog), open_pool, say
         self.store = Store.open(database)
         self.batches = Batches(self.store)
-        self._patience = Patience(self.store.path, say)
         self._changed = threading.Condition()
         self._queue = FairQueue[Waiting]()
         self._owned = Counter[str]()
@@ -285,5 +283,5 @@ class GradingService:
     def _end(
         self, batch_id: str, ids: Sequence[int], *, verdict_id: int | None = None, message: str | None = None
     ) -> None:
-        self._patience.wait(lambda: self.batches.end(ids, verdict_id=verdict_id, message=message))
+        self.store.patiently(lambda: self.batches.end(ids, verdict_id=verdict_id, message=message), self._say)
         self._versions[batch_id] += 1

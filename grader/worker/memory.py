@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from grader.protocol import Attach, Slot
+from grader.protocol.regions import device_bytes, typed
 
 
 class Region:
@@ -24,14 +25,11 @@ class Region:
             self._bytes = _map_host(step, descriptor)
         else:
             self._address = _map_cuda(step, descriptor)
-            self._bytes = torch.as_tensor(_DeviceBytes(self._address, step.nbytes), device="cuda")
+            self._bytes = device_bytes(self._address, step.nbytes)
 
     def slot(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor, a view of the shared memory."""
-        dtype = getattr(torch, slot.dtype)
-        if slot.nbytes == 0:
-            return torch.empty(slot.shape, dtype=dtype, device=self._bytes.device)
-        return self._bytes[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+        return typed(self._bytes, slot)
 
     def address(self, slot: Slot) -> int:
         """Return the device address of the slot's first byte."""
@@ -66,15 +64,15 @@ def give_back_memory(device: torch.device, keep_bytes: int, *, host: bool) -> No
             ctypes.CDLL(None).malloc_trim(0)
 
 
-class _DeviceBytes:
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+def driver_call(doing: str, result: tuple[Any, ...]) -> Any:
+    """Return what a call of CUDA's driver returned beside its status. Raises RuntimeError if it failed."""
+    if int(result[0]) != 0:
+        raise RuntimeError(f"{doing}: {result[0]!r}")
+    return result[1] if len(result) > 1 else None
 
 
 def _call(result: tuple[Any, ...]) -> Any:
-    if int(result[0]) != 0:
-        raise RuntimeError(f"sharing device memory: {result[0]!r}")
-    return result[1] if len(result) > 1 else None
+    return driver_call("sharing device memory", result)
 
 
 def _map_cuda(step: Attach, descriptor: int) -> int:

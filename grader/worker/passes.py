@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from grader import protocol as p
-from grader.protocol.copies import copy_each
+from grader.protocol.regions import copy_each
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.rounded_results import rounded_results
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
-from grader.worker.checks.late_stream import late_stream
-from grader.worker.conditions import no_collection, set_precision
+from grader.worker.conditions import late_stream, no_collection, set_precision
 from grader.worker.registry import handles
 from grader.worker.session import Inputs, Session, Tape
 
@@ -93,9 +92,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
 def backward(session: Session, step: p.Backward) -> p.Gradients:
     """Compute a vector-Jacobian product of a tape, keep the gradients, and describe them."""
     tape = session.tapes[step.tape]
-    grad_outputs = session.grad_outputs[step.grads] = {
-        name: cotangent(session, given) for name, given in step.cotangents.items()
-    }
+    grad_outputs = take_grad_outputs(session, step)
     if step.double:  # a linear backward has a graph only if its grad_output has one
         for g in grad_outputs.values():
             g.requires_grad_()
@@ -162,6 +159,13 @@ def export(session: Session, step: p.Export) -> p.Exported:
 def _fits(value: torch.Tensor, slot: p.Slot) -> bool:
     same = tuple(value.shape) == slot.shape and value.dtype == getattr(torch, slot.dtype)
     return same and value.layout == torch.strided and not value.is_meta
+
+
+def take_grad_outputs(session: Session, step: p.Backward | p.TimedPart) -> dict[str, torch.Tensor]:
+    """Keep private copies of the step's grad_outputs with its gradients, and return them by output name."""
+    taken = {name: cotangent(session, given) for name, given in step.cotangents.items()}
+    session.grad_outputs[step.grads] = taken
+    return taken
 
 
 def cotangent(session: Session, given: p.Cotangent) -> torch.Tensor:

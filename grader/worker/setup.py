@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from grader import protocol as p
-from grader.protocol.copies import copy_each
+from grader.protocol.regions import copy_each
 from grader.worker.autograd.tensors import describe, state_of
 from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
@@ -47,7 +47,7 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     bundle = session.take_descriptor() if step.give_bundle else None
     session.dtype, session.tf32 = None if step.dtype is None else getattr(torch, step.dtype), step.tf32
     with compilers(session) if step.no_gpu else contextlib.nullcontext():
-        _, session.submitted = import_source(step.source, step.file_name, step.class_name)
+        session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
         seconds=time.monotonic() - started,
         builds=tuple(builder.events[first:]),

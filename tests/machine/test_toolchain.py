@@ -145,9 +145,9 @@ def test_a_torch_without_cuda_needs_no_toolkit(machine, monkeypatch):
 
 
 def test_the_hash_changes_with_versions_and_headers_and_not_with_places():
-    here = toolchain.Toolchain(Path("/usr/bin/c++"), "c++ 12", Path("/usr/local/cuda"), "13.0.88", "2.13.0")
-    there = toolchain.Toolchain(Path("/opt/c++"), "c++ 12", Path("/opt/cuda"), "13.0.88", "2.13.0")
-    newer = toolchain.Toolchain(Path("/usr/bin/c++"), "c++ 12", Path("/usr/local/cuda"), "13.1.0", "2.13.0")
+    here = toolchain.Toolchain("c++ 12", Path("/usr/local/cuda"), "13.0.88", "2.13.0")
+    there = toolchain.Toolchain("c++ 12", Path("/opt/cuda"), "13.0.88", "2.13.0")
+    newer = toolchain.Toolchain("c++ 12", Path("/usr/local/cuda"), "13.1.0", "2.13.0")
     whole = dataclasses.replace(here, headers=("cuda_runtime.h", "cusparse.h"))
     assert here.hash == there.hash
     assert len({here.hash, newer.hash, whole.hash}) == 3

@@ -27,7 +27,7 @@ def test_answers_keep_the_order_of_the_work_behind_a_failure():
     loop = GradingLoop(ReadsAhead(), answers.append)
     for number, (author, profiled) in enumerate([("fails", False), ("ann", False), ("bob", True), ("cat", False)], 1):
         request = Request(samples.problem(), samples.submission(author=author), Device.CPU, (), profiled=profiled)
-        loop.put(Work.of(number, request))
+        loop.put(Work(number=number, request=request))
     loop.put(None)
     thread = threading.Thread(target=loop.run, daemon=True)
     thread.start()

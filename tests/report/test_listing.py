@@ -6,8 +6,8 @@ import json
 import pytest
 
 from grader.grading.problem_check import Fault, ProblemCheck
-from grader.report.checks import check_listing
 from grader.report.listing import ListFormat, print_listing
+from grader.report.tables import CHECKS as LISTING
 
 CHECKS = (
     ProblemCheck(id="scale", path="/p/scale.py", gradable=True, remark="a constant passes"),
@@ -28,7 +28,7 @@ def printed(capsys):
                 yield check
                 seen.append(capsys.readouterr().out)
 
-        print_listing(check_listing(), checks(), form)
+        print_listing(LISTING, checks(), form)
         assert all(seen), "each is printed before the next is made"
         return "".join(seen) + capsys.readouterr().out
 

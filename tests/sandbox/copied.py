@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.sandbox import Sandbox, SandboxedProcess, Zygote
+from grader.sandbox import CopyOf, Sandbox, SandboxedProcess, Zygote
 
 
 class Copied(Sandbox):
@@ -33,7 +33,7 @@ class Copied(Sandbox):
         **options: Any,
     ) -> SandboxedProcess:
         arguments = [json.dumps(list(argv)), json.dumps(dict(environment or {})), json.dumps(list(pass_fds))]
-        return self._sandbox.spawn_copy(self._zygote, arguments, pass_fds=pass_fds, **options)
+        return self._sandbox.spawn(CopyOf(self._zygote, arguments), pass_fds=pass_fds, **options)
 
 
 def main(*arguments: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.errors import SandboxError, SandboxUnavailable
-from grader.sandbox import Zygote, choose
+from grader.sandbox import CopyOf, Zygote, choose
 from tests.sandbox.conformance import LIMITS, wait_for
 
 MODULE = """
@@ -61,7 +61,7 @@ def zygote(folder):
 
 
 def ended(sandbox, zygote, what):
-    with sandbox.spawn_copy(zygote, [what], limits=LIMITS, gpu=False) as process:
+    with sandbox.spawn(CopyOf(zygote, [what]), limits=LIMITS, gpu=False) as process:
         return process.wait(), process.output().text
 
 
@@ -73,7 +73,7 @@ def test_each_copy_starts_with_the_state_of_the_zygote(sandbox, zygote):
     for _ in range(3):
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            process = sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False, pass_fds=[theirs.fileno()])
+            process = sandbox.spawn(CopyOf(zygote, ["say"]), limits=LIMITS, gpu=False, pass_fds=[theirs.fileno()])
             assert process.wait().returncode == 0
             pid, parent, count = map(int, ours.recv(100).split())
         assert (parent, count) == (0, 1)
@@ -90,7 +90,7 @@ def test_the_end_of_a_copy_is_reported_like_that_of_a_command(sandbox, zygote):
 
 @pytest.mark.alone
 def test_all_processes_descend_from_the_roots(sandbox, zygote):
-    with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
+    with sandbox.spawn(CopyOf(zygote, ["sleep"]), limits=LIMITS, gpu=False) as process:
         (copy,) = process.roots - {process.pid}
         assert Path(f"/proc/{copy}/ns/pid").readlink() == Path(f"/proc/{process.pid}/ns/pid").readlink()
         started = time.monotonic()
@@ -101,7 +101,7 @@ def test_all_processes_descend_from_the_roots(sandbox, zygote):
 
 def test_copies_end_with_their_sandbox_and_zygote(sandbox, folder):
     with Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote:
-        with sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process:
+        with sandbox.spawn(CopyOf(zygote, ["sleep"]), limits=LIMITS, gpu=False) as process:
             (copy,) = process.roots - {process.pid}
         pid = zygote._process.pid
     wait_for(lambda: not exists(copy) and not exists(pid))
@@ -122,18 +122,18 @@ def test_a_keeper_can_have_many_descriptors(sandbox, folder):
 
 def test_a_zygote_that_cannot_import_reports_it(sandbox, folder):
     with Zygote("broken", {"PYTHONPATH": folder}, gpu=False) as zygote:
-        with sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False) as early:
+        with sandbox.spawn(CopyOf(zygote, ["say"]), limits=LIMITS, gpu=False) as early:
             assert early.wait().returncode == 126
         wait_for(lambda: zygote.ended)
         assert zygote.last_words() == "ModuleNotFoundError: No module named 'no_such_module'"
         with pytest.raises(SandboxError, match="has ended: ModuleNotFoundError"):
-            sandbox.spawn_copy(zygote, ["say"], limits=LIMITS, gpu=False)
+            sandbox.spawn(CopyOf(zygote, ["say"]), limits=LIMITS, gpu=False)
 
 
 def test_a_killed_zygote_takes_its_copies_with_it(sandbox, folder):
     with (
         Zygote("said", {"PYTHONPATH": folder}, gpu=False) as zygote,
-        sandbox.spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False) as process,
+        sandbox.spawn(CopyOf(zygote, ["sleep"]), limits=LIMITS, gpu=False) as process,
     ):
         assert len(process.roots) == 2
         zygote._process.kill()
@@ -143,10 +143,10 @@ def test_a_killed_zygote_takes_its_copies_with_it(sandbox, folder):
 
 KEEPER = """
 import os, sys, time
-from grader.sandbox import Zygote, choose
+from grader.sandbox import CopyOf, Zygote, choose
 from tests.sandbox.conformance import LIMITS
 zygote = Zygote("said", {"PYTHONPATH": sys.argv[1]}, gpu=False)
-process = choose("auto").spawn_copy(zygote, ["sleep"], limits=LIMITS, gpu=False)
+process = choose("auto").spawn(CopyOf(zygote, ["sleep"]), limits=LIMITS, gpu=False)
 print(os.getpid(), zygote._process.pid, *process.roots, flush=True)
 time.sleep(1000)
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from grader.errors import UserError
 from grader.options import AUTO
@@ -64,8 +64,11 @@ class TimingTraits:
     """Milliseconds by which the overheads of two processes may differ in one interval, steadily."""
 
 
-class DeviceBackend(Protocol):
-    """One kind of device. Methods import torch only when needed, and only `select` raises GraderError."""
+class DeviceBackend:
+    """One kind of device. Methods import torch only when needed, and only `select` raises GraderError.
+
+    Those that a device need not define are answered as for the host: it has no driver, and no memory of its own.
+    """
 
     device: Device
     torch_device: str
@@ -100,33 +103,42 @@ class DeviceBackend(Protocol):
 
     def available(self) -> bool:
         """Whether submissions can run on it here."""
+        raise NotImplementedError
 
     def select(self, index: int) -> None:
         """Use the device of this index, before anything touches a device. Raises UserError if it is missing."""
+        raise NotImplementedError
 
     def worker_environment(self) -> Mapping[str, str]:
         """Environment variables that every worker needs for this device."""
+        return {}
 
     def device_name(self) -> str:
         """The model, as a verdict's environment records it; `none` where it is not available."""
+        raise NotImplementedError
 
     def device_id(self) -> str | None:
         """An identity among devices of its model, such as a GPU's UUID; None for the host."""
+        return None
 
     def names(self) -> tuple[str, ...]:
         """Its devices that this process may use, by the names that `visibility` takes; empty for the host.
 
         Does not import torch.
         """
+        return ()
 
     def visibility(self, name: str | None) -> Mapping[str, str]:
         """Environment variables of a process that sees the device of this name alone; None hides all."""
+        return {}
 
     def driver_version(self) -> str | None:
         """The driver's version, where the device has one."""
+        return None
 
     def architecture(self) -> str | None:
         """The architecture that extensions are compiled for, such as `9.0`; None if compilers need none."""
+        return None
 
     def prepare(self) -> None:
         """Make this process's own context, while workers make theirs."""
@@ -139,27 +151,35 @@ class DeviceBackend(Protocol):
 
     def random_devices(self) -> list[int]:
         """Indices of devices with random generators of their own, for torch.random.fork_rng."""
+        return []
 
     def used_bytes(self) -> int | None:
         """The device's own memory in use by all processes; None if it has none."""
+        return None
 
     def unused_bytes(self) -> int:
         """Bytes of the device's own memory that no process uses; 0 if it has none."""
+        return 0
 
     def free_bytes(self) -> int:
         """Bytes that are left of the limit, and free; 0 if it has no memory of its own."""
+        return 0
 
     def ample_memory(self) -> bool:
         """Whether most of the device's own memory is free, so that cached tensors may stay there."""
+        return False
 
     def cache_bytes(self) -> int | None:
         """Size of the last-level cache, where the driver or the kernel says it."""
+        return None
 
     def flush_bytes(self) -> int:
         """Bytes to write so that the caches are cold."""
+        raise NotImplementedError
 
     def nvml_device(self) -> Any | None:
         """NVML's handle of the device; None without one."""
+        return None
 
 
 _REGISTERED: dict[Device, DeviceBackend] = {}

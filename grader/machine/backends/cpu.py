@@ -5,19 +5,18 @@ from __future__ import annotations
 import platform
 import re
 import statistics
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from grader.errors import UserError
-from grader.machine.backends import Precision, TimingTraits
+from grader.machine.backends import DeviceBackend, Precision, TimingTraits
 from grader.verdict.models import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 
 
-class CpuBackend:
+class CpuBackend(DeviceBackend):
     """Memory, allocator and clock are the host's own, so that most of a device's questions are moot."""
 
     device = Device.CPU
@@ -59,9 +58,6 @@ class CpuBackend:
         if index:
             raise UserError(f"--device-index {index}: the CPU is one device; leave it out")
 
-    def worker_environment(self) -> Mapping[str, str]:
-        return {}
-
     def device_name(self) -> str:
         try:
             lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -69,45 +65,6 @@ class CpuBackend:
             lines = []
         named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
         return next(named, platform.machine())
-
-    def device_id(self) -> str | None:
-        return None
-
-    def names(self) -> tuple[str, ...]:
-        return ()
-
-    def visibility(self, name: str | None) -> Mapping[str, str]:
-        return {}
-
-    def driver_version(self) -> str | None:
-        return None
-
-    def architecture(self) -> str | None:
-        return None
-
-    def prepare(self) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
-
-    def empty_cache(self) -> None:
-        pass
-
-    def random_devices(self) -> list[int]:
-        return []
-
-    def used_bytes(self) -> int | None:
-        return None
-
-    def unused_bytes(self) -> int:
-        return 0
-
-    def free_bytes(self) -> int:
-        return 0
-
-    def ample_memory(self) -> bool:
-        return False
 
     def cache_bytes(self) -> int | None:
         """The largest cache that the kernel lists for the first core."""
@@ -121,9 +78,6 @@ class CpuBackend:
     def flush_bytes(self) -> int:
         """More than the caches of common hosts. A choice."""
         return 64 << 20
-
-    def nvml_device(self) -> None:
-        return None
 
 
 BACKEND = CpuBackend()

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from grader.errors import UserError
-from grader.machine.backends import Precision, TimingTraits
+from grader.machine.backends import DeviceBackend, Precision, TimingTraits
 from grader.verdict.models import NO_DEVICE, Device
 
 AMPLE_SHARE = 0.75
@@ -20,7 +20,7 @@ LIMIT_BYTES = 76 << 30
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class CudaBackend:
+class CudaBackend(DeviceBackend):
     """torch's first CUDA device, which is the one that `select` leaves visible."""
 
     device = Device.CUDA

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from db.against import Speedup
 from db.labels import LabelChoice
 from db.leaderboard import Board, leaderboard
-from db.rows import Row, Speedup
+from db.rows import Row
 from db.store import Store
 from db.summaries import Summary
 from grader.report.boards import left_out_line

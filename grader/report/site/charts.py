@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from grader.report.site.figures import FAST_P_MARKS, FAST_P_STEPS, BoundShares, FastP, Funnel
+from db.metrics import FAST_P
+from grader.report.site.figures import FAST_P_STEPS, BoundShares, FastP, Funnel
 from grader.report.site.formats import fine_percent, percent
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 
@@ -21,7 +22,7 @@ _LONGEST_NAME = 60
 """Characters that fit above a bar, on a phone too."""
 
 
-def funnel_chart(funnel: Funnel, key: str) -> Markup:
+def funnel_chart(funnel: Funnel) -> Markup:
     """Three bars on one scale, each below its name; a correct forward without a backward is marked."""
     x = Scale(0, 1, 0, 620)
     parts = []
@@ -41,7 +42,7 @@ def funnel_chart(funnel: Funnel, key: str) -> Markup:
         title="Share of submissions that pass each stage",
         description="; ".join(f"{name}: {percent(funnel.share(count))} ({count})" for name, count in steps)
         + f"; forward matches but backward is missing: {percent(funnel.share(funnel.missing_backward))}",
-        key=key,
+        key="funnel",
         width=CHART_WIDTH,
         height=186,
     )
@@ -64,8 +65,8 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
     x, y = Scale(0, FAST_P_STEPS[-1], 72, 620), Scale(0, 1, 250, 16)
     parts = [line(72, y(level / 4), 620, y(level / 4), "grid") for level in range(5)]
     parts += [text(64, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
-    parts += [line(x(mark), 16, x(mark), 250, "grid mark") for mark in FAST_P_MARKS]
-    parts += [text(x(mark), 272, f"{mark:g}") for mark in FAST_P_MARKS]
+    parts += [line(x(mark), 16, x(mark), 250, "grid mark") for mark in FAST_P]
+    parts += [text(x(mark), 272, f"{mark:g}") for mark in FAST_P]
     parts.append(text(x.end, 272, f"{FAST_P_STEPS[-1]:g}", anchor="end"))
     parts.append(text(346, 300, "p: how many times as fast as PyTorch", "axis"))
     ends = []
@@ -88,7 +89,7 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
         title="fast_p: the share that is correct and more than p times as fast as PyTorch",
         description="; ".join(
             f"p = {mark:g}: {percent(figures.at(mark)[0])} forward and backward, {percent(figures.at(mark)[1])} forward"
-            for mark in FAST_P_MARKS
+            for mark in FAST_P
         ),
         key=key,
         width=CHART_WIDTH,

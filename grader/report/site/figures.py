@@ -6,17 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from db.rows import Row, Speedup
+from db.against import Speedup
+from db.rows import Row
 from grader.verdict.models import NO_DEVICE, Device, Status
-
-FAST_P_MARKS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""Values of p at which fast_p is usually reported."""
 
 FAST_P_STEPS = tuple(step / 20 for step in range(61))
 """The slider's positions, 0 to 3."""
-
-
-"""Device name of an environment that lacks the GPU its submissions need; builds are graded there too."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
@@ -11,6 +12,7 @@ from markupsafe import Markup, escape
 
 from grader.report.console import clean
 from grader.verdict.models import Status
+from grader.verdict.stages import TensorCheck
 
 ABSENT = "–"
 
@@ -137,4 +139,24 @@ def prose(text: str) -> Markup:
         return escape(clean(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )
+
+
+def check_rows(tensors: Iterable[TensorCheck], explained: bool) -> Markup:
+    """One row per tensor: its errors and its worst element, and its message if `explained`.
+
+    Made as text: a verdict has dozens of them, and a template takes several times as long.
+    """
+    return Markup("\n".join(_row(one, explained) for one in tensors))
+
+
+def _row(one: TensorCheck, explained: bool) -> str:
+    size = f'<br><span class="note">{shape(one.shape)}</span>' if one.shape is not None else ""
+    why = f'<td class="why">{prose(one.message or "")}</td>' if explained else ""
+    return (
+        f'<tr><th scope="row"><code>{html.escape(clean(one.name))}</code>{size}</th><td>{badge(one.status)}</td>'
+        f'<td class="num">{figure(one.rel_rms_error)}</td><td class="num">{figure(one.baseline_rel_rms_error)}</td>'
+        f'<td>{shape(one.worst_index)}</td><td class="num">{figure(one.worst_candidate, 6)}</td>'
+        f'<td class="num">{figure(one.worst_reference, 6)}</td>'
+        f"<td>{yes(one.passes_1e_4)}, {yes(one.passes_1e_2)}</td>{why}</tr>"
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from db.leaderboard import Board
+from db.metrics import FAST_P
 from db.rows import Row
 from grader.report.boards import AUTHORS_RULE
 from grader.report.site import names
@@ -16,7 +17,6 @@ from grader.report.site.boards import AuthorPlace, Boards, Place
 from grader.report.site.charts import MOST_BARS, bound_axis, bound_chart, fast_p_chart, funnel_chart
 from grader.report.site.code import highlight, numbered
 from grader.report.site.figures import (
-    FAST_P_MARKS,
     FAST_P_STEPS,
     BoundShares,
     DeviceRows,
@@ -95,12 +95,12 @@ def index_page(rows: Sequence[Row], counted: Sequence[Row], boards: Boards, fram
         author_count=len({row.author for row in rows}),
         newest=rows[-1].created_at if rows else None,
         funnel=stages,
-        funnel_svg=funnel_chart(stages, "funnel"),
+        funnel_svg=funnel_chart(stages),
         sections=[_section(device, boards) for device in devices(counted)],
         boards=boards,
         authors_rule=AUTHORS_RULE,
         latest=list(reversed(rows[-_LATEST:])),
-        marks=FAST_P_MARKS,
+        marks=FAST_P,
         one_step=FAST_P_STEPS.index(1.0),
         most_rows=_MOST_ROWS,
     )
@@ -144,7 +144,7 @@ def author_page(author: str, rows: Sequence[Row], counted: Sequence[Row], boards
         places=places,
         authors_rule=AUTHORS_RULE,
         funnel=stages,
-        funnel_svg=funnel_chart(stages, "funnel"),
+        funnel_svg=funnel_chart(stages),
         rows=_newest(rows),
         caption=_caption(rows),
     )

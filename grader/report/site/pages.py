@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from grader.report.console import clean, device_text
 from grader.report.site import formats, names
-from grader.report.site.check_rows import check_rows
 from grader.verdict.codes import CODES
 
 TITLE = "Kernel report"
@@ -89,7 +88,6 @@ def _environment() -> Environment:
         names=names,
         fmt=formats,
         device_text=device_text,
-        check_rows=check_rows,
     )
     return environment
 

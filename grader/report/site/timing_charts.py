@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from db.rows import Row, Speedup
+from db.against import Speedup
+from db.rows import Row
 from grader.report.site.formats import interval, power, times
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
 from grader.verdict.stages import PhaseTiming, StageSeconds
 
+LEFT = 84
+"""Where a logarithmic chart begins, behind its labels, in pixels."""
 _MOST_INTERVALS = 160
 """Whiskers; more could not be distinguished."""
 
@@ -22,8 +25,8 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     step = max(1, math.ceil(len(ordered) / _MOST_INTERVALS))
     shown = ordered[::-1][::step][::-1]
     y = log_scale([one for _, one in shown], 250, 16)
-    x = Scale(0, max(len(shown), 1), 84, 700)
-    parts = log_grid(y)
+    x = Scale(0, max(len(shown), 1), LEFT, 700)
+    parts = log_grid(y, 700)
     for position, (row, speedup) in enumerate(shown):
         place = x(position + 0.5)
         tone = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "same"
@@ -54,7 +57,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     )
 
 
-def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
+def phases_chart(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
     """One verdict's speedups with intervals, one line per phase."""
     speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
     bottom = 10 + 34 * len(phases)
@@ -89,13 +92,13 @@ def phases_chart(phases: Sequence[tuple[str, PhaseTiming]], key: str) -> Markup:
             f"{name}: {times(one.value)}, {interval(one.low, one.high)}"
             for (name, _), one in zip(phases, speedups, strict=True)
         ),
-        key=key,
+        key="phases",
         width=CHART_WIDTH,
         height=bottom + 28,
     )
 
 
-def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
+def seconds_chart(seconds: StageSeconds) -> Markup:
     """The wall time of one grading: one bar, with a part per stage."""
     parts, spent = [], [(name, took) for name, took in seconds if took > 0]
     x = Scale(0, sum(took for _, took in spent) or 1.0, 0, 700)
@@ -111,7 +114,7 @@ def seconds_chart(seconds: StageSeconds, key: str) -> Markup:
         *parts,
         title="Wall time of each stage of this grading",
         description="; ".join(f"{name}: {took:.1f} s" for name, took in spent),
-        key=key,
+        key="seconds",
         width=CHART_WIDTH,
         height=30,
     )
@@ -164,10 +167,10 @@ def _ticks(scale: Scale, most: int) -> list[float]:
     return [2.0**power for power in range(bottom, top + 1) if power % every == 0]
 
 
-def log_grid(y: Scale, left: float = 84, right: float = 700) -> list[Markup]:
-    """A line at each power of two, from `left` to `right`, with its label."""
+def log_grid(y: Scale, right: float) -> list[Markup]:
+    """A line at each power of two, from `LEFT` to `right`, with its label."""
     parts: list[Markup] = []
     for tick in _ticks(y, 8):
-        parts.append(line(left, y(tick), right, y(tick), "grid one" if tick == 1 else "grid"))
-        parts.append(text(left - 8, y(tick) + 4, power(tick), anchor="end"))
+        parts.append(line(LEFT, y(tick), right, y(tick), "grid one" if tick == 1 else "grid"))
+        parts.append(text(LEFT - 8, y(tick) + 4, power(tick), anchor="end"))
     return parts

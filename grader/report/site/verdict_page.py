@@ -11,17 +11,19 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from db.rows import Row
+from grader.report.baselines import baseline_lines
 from grader.report.profile_tables import passes, peaks_line
 from grader.report.site import names
 from grader.report.site.charts import bound_axis, bound_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
 from grader.report.site.figures import BoundShares
 from grader.report.site.formats import times
-from grader.report.site.pages import STATIC, Frame, render, save
+from grader.report.site.pages import Frame, render, save
 from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds_chart
+from grader.report.text import shown_variant
 from grader.verdict.models import Verdict
 from grader.verdict.profiles import CLAIM, COUNTED, Profile
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult, VariantResult
+from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.verdict.value import Value
 
 _SAME_RATIO = 0.005
@@ -37,10 +39,9 @@ class Other(NamedTuple):
     source: str
 
 
-class VerdictTask(NamedTuple):
-    """The input of one page, which may be sent to another process."""
+class VerdictPage(NamedTuple):
+    """What one page is made from, which may be sent to another process."""
 
-    out: Path
     row: Row
     document: str
     """The stored JSON of the verdict."""
@@ -49,14 +50,14 @@ class VerdictTask(NamedTuple):
     newer: int | None
     """The id of a newer verdict for the same source."""
     frame: Frame
-    profile: Profile | None = None
+    profile: Profile | None
+    """None if there is none."""
 
 
-def write_verdict(task: VerdictTask) -> bool:
+def write_verdict(out: Path, of: VerdictPage) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict."""
-    verdict = read_verdict(task.document)
-    page = verdict_page(task.row, verdict, task.source, task.others, task.newer, task.frame, task.profile)
-    save(task.out / names.verdict_page(task.row.id), page)
+    verdict = read_verdict(of.document)
+    save(out / names.verdict_page(of.row.id), verdict_page(of, verdict))
     return verdict is None
 
 
@@ -68,44 +69,36 @@ def read_verdict(document: str) -> Verdict | None:
         return None
 
 
-def verdict_page(
-    row: Row,
-    verdict: Verdict | None,
-    source: str,
-    others: Iterable[Other],
-    newer: int | None,
-    frame: Frame = STATIC,
-    profile: Profile | None = None,
-) -> str:
-    """The page; `verdict` is None if another version of the grader wrote it, `profile` if there is none."""
-    phases = list(_phases(verdict))
+def verdict_page(of: VerdictPage, verdict: Verdict | None) -> str:
+    """The page; `verdict` is None if another version of the grader wrote it."""
+    phases, baselines = list(_phases(verdict)), list(baseline_lines(_timing(verdict)))
     shares = _bound_shares(dict(phases))
     return render(
         "verdict.html",
-        names.verdict_page(row.id),
-        f"{row.name} on {row.problem}: {row.status.replace('_', ' ')}",
-        frame=frame,
-        row=row,
+        names.verdict_page(of.row.id),
+        f"{of.row.name} on {of.row.problem}: {of.row.status.replace('_', ' ')}",
+        frame=of.frame,
+        row=of.row,
         verdict=verdict,
-        newer=newer,
+        newer=of.newer,
         phases=phases,
         phases_svg=_phases_svg(phases),
         rounds=_rounds(phases),
-        baselines=list(_baselines(verdict, dict(phases))),
+        baselines=baselines if len(baselines) > 1 else [],
         ratios_differ=list(_differing_ratios(phases)),
         bound_svg=bound_chart(shares, "bound") if shares else Markup(""),
         bound_axis=bound_axis(shares),
-        seconds_svg=seconds_chart(verdict.seconds, "seconds") if verdict else Markup(""),
-        shown_variant=_shown_variant(verdict),
-        profile=profile,
-        profiled=passes(profile),
+        seconds_svg=seconds_chart(verdict.seconds) if verdict else Markup(""),
+        shown_variant=shown_variant(verdict.forward) if verdict else None,
+        profile=of.profile,
+        profiled=passes(of.profile),
         peaks_line=peaks_line,
         claim=CLAIM,
         counted=COUNTED,
         environment=_pairs(verdict.environment) if verdict else [],
         settings=_pairs(verdict.settings) if verdict else [],
-        diffs=list(_diffs(source, others)),
-        source=numbered(highlight(source)) if source else "",
+        diffs=list(_diffs(of.source, of.others)),
+        source=numbered(highlight(of.source)) if of.source else "",
     )
 
 
@@ -123,56 +116,11 @@ def _phases_svg(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
         for name, phase in phases
         if all(math.isfinite(one) and one > 0 for one in (phase.speedup, phase.ci_low, phase.ci_high))
     ]
-    return phases_chart(drawn, "phases") if drawn else Markup("")
-
-
-class BaselineLine(NamedTuple):
-    """Times of one way to run the reference, and the candidate's speedups over it."""
-
-    name: str
-    forward_ms: float | None
-    forward: float | None
-    """Speedup of the candidate's forward over it."""
-    total_ms: float | None
-    total: float | None
-    best: set[str]
-    """The phases (`forward`, `total`) in which this baseline is the fastest."""
-
-
-def _baselines(verdict: Verdict | None, phases: dict[str, PhaseTiming]) -> Iterator[BaselineLine]:
-    """Yields eager, then the other baselines; nothing if there are none.
-
-    Eager's times are those of the baselines' run; where it has none, this verdict's own.
-    """
-    timed = {one.name: one for one in _timing(verdict).baselines}
-    if not timed.keys() - {"eager"}:
-        return
-    forward, total, eager = phases.get("forward"), phases.get("total"), timed.pop("eager", None)
-    eager_forward = eager.forward_ms if eager else forward.reference_ms if forward else None
-    eager_total = eager.total_ms if eager else total.reference_ms if total else None
-    known = [
-        ("eager", eager_forward, eager_total),
-        *((one.name.replace("_", " "), one.forward_ms, one.total_ms) for one in timed.values()),
-    ]
-    best_forward = min((ms for _, ms, _ in known if ms is not None), default=None)
-    best_total = min((ms for _, _, ms in known if ms is not None), default=None)
-    for name, forward_ms, total_ms in known:
-        best = {
-            phase
-            for phase, ms, least in (("forward", forward_ms, best_forward), ("total", total_ms, best_total))
-            if ms is not None and ms == least
-        }
-        over = _over(forward_ms, forward, eager_forward), _over(total_ms, total, eager_total)
-        yield BaselineLine(name, forward_ms, over[0], total_ms, over[1], best)
+    return phases_chart(drawn) if drawn else Markup("")
 
 
 def _timing(verdict: Verdict | None) -> TimingResult:
     return (verdict.timing if verdict else None) or TimingResult(status=StageStatus.SKIPPED)
-
-
-def _over(baseline_ms: float | None, phase: PhaseTiming | None, eager_ms: float | None) -> float | None:
-    """The speedup over eager PyTorch times baseline / eager, as boards have it."""
-    return phase.speedup * baseline_ms / eager_ms if baseline_ms and phase and eager_ms else None
 
 
 def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str]:
@@ -199,12 +147,6 @@ def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseT
         for name, phase in phases
         if phase.candidate_samples_ms or phase.reference_samples_ms
     ]
-
-
-def _shown_variant(verdict: Verdict | None) -> VariantResult | None:
-    """The first variant that failed, or the first one."""
-    variants = verdict.forward.variants if verdict and verdict.forward else ()
-    return next((one for one in variants if one.status == "failed"), next(iter(variants), None))
 
 
 def _diffs(source: str, others: Iterable[Other]) -> Iterator[tuple[Row, str, Diff]]:

@@ -1,11 +1,19 @@
-"""Writes the site into a folder that is empty or contains an earlier report."""
+"""Writes the site into a folder that is empty or contains an earlier report.
+
+The folder records what each verdict's page was made from, so that a later report rewrites only changed ones.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,16 +22,17 @@ from db.labels import SOLUTIONS, LabelChoice
 from db.profiles import newest_profiles, read_profile
 from db.rows import Row, counted, read_rows
 from db.store import Store
+from grader._version import __version__
 from grader.errors import UserError
-from grader.report.site import made_from, names, overview_pages
+from grader.report.site import names, overview_pages
 from grader.report.site.boards import Boards, read_boards
 from grader.report.site.figures import devices
 from grader.report.site.others import Others, newer_verdicts
 from grader.report.site.pages import STATIC, Frame, save
-from grader.report.site.verdict_page import Other, VerdictTask, write_verdict
+from grader.report.site.verdict_page import Other, VerdictPage, write_verdict
 
 _MARKER = ".kernel-report"
-"""A folder with this file is a report and may be overwritten. See `made_from`."""
+"""A folder with this file is a report and may be overwritten. It has the key of each page, as JSON."""
 
 _PARALLEL_FROM = 400
 """Verdicts; fewer are written sooner than other processes would start."""
@@ -76,7 +85,7 @@ class _Writer:
         self.written: set[str] = set()
         for folder in names.FOLDERS:
             (out / folder).mkdir(exist_ok=True)
-        self._made_from = made_from.read(out / _MARKER)
+        self._made_from = _keys(out / _MARKER)
         self._made_from_now: dict[str, str] = {}
         self._there = {f"{folder}/{path.name}" for folder in names.FOLDERS for path in (out / folder).iterdir()}
 
@@ -88,19 +97,15 @@ class _Writer:
 
     def finish(self) -> None:
         """Record what the pages were made from, and remove those that this report does not have."""
-        made_from.write(self.out / _MARKER, self._made_from_now)
-        self._remove_others()
+        (self.out / _MARKER).write_text(json.dumps(self._made_from_now))
+        for page in self._there - self.written:
+            if page.endswith(".html"):
+                (self.out / page).unlink()
 
     def write(self, page: str, text: str) -> None:
         """Write one page."""
         save(self.out / page, text)
         self.written.add(page)
-
-    def _remove_others(self) -> None:
-        for folder in names.FOLDERS:
-            for path in (self.out / folder).glob("*.html"):
-                if f"{folder}/{path.name}" not in self.written:
-                    path.unlink()
 
 
 def _claim(out: Path) -> None:
@@ -118,36 +123,35 @@ def _claim(out: Path) -> None:
 def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boards, frame: Frame) -> int:
     """Write a page for each verdict that has none yet, or another. Returns how many another grader's version wrote."""
     others, newer = Others(rows, boards), newer_verdicts(rows)
-    site = made_from.site_key(frame)
+    site = _site_key(frame)
     stale = []
     profiles = newest_profiles(store, rows)
     for row, profile in zip(rows, profiles, strict=True):
         compared = [(other.id, title) for other, title in others.of(row)]
-        key = made_from.key(site, row, compared, newer.get(row.id), profile)
+        key = _page_key(site, row, compared, newer.get(row.id), profile)
         if not writer.is_current(names.verdict_page(row.id), key):
             stale.append((row, profile))
-    tasks = _tasks(store, stale, others, newer, frame, writer.out)
+    pages, write = _pages(store, stale, others, newer, frame), partial(write_verdict, writer.out)
     if len(stale) < _PARALLEL_FROM:
-        return sum(map(write_verdict, tasks))
+        return sum(map(write, pages))
     unreadable, written = 0, iter([False])
     # Spawned, not forked, because the database is open in this process.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        while batch := list(islice(tasks, _BATCH)):
+        while batch := list(islice(pages, _BATCH)):
             # Handed over before the batch ahead of it is waited for, so that no process idles while this one reads.
-            ahead, written = written, pool.map(write_verdict, batch, chunksize=16)
+            ahead, written = written, pool.map(write, batch, chunksize=16)
             unreadable += sum(ahead)
         return unreadable + sum(written)
 
 
-def _tasks(
+def _pages(
     store: Store,
     rows: list[tuple[Row, int | None]],
     others: Others,
     newer: Mapping[int, int],
     frame: Frame,
-    out: Path,
-) -> Iterator[VerdictTask]:
-    """Yields the tasks in order, a batch in memory at a time. A row comes with its profile's id."""
+) -> Iterator[VerdictPage]:
+    """Yields what the pages are made from, in order, a batch in memory at a time. A row comes with its profile's id."""
     for start in range(0, len(rows), _BATCH):
         part = {row.id: (row, profile_id, list(others.of(row))) for row, profile_id in rows[start : start + _BATCH]}
         sources = store.sources(
@@ -158,7 +162,7 @@ def _tasks(
             profile = None if profile_id is None else read_profile(store, profile_id)
             shown = tuple(Other(other, title, sources.get(other.source_hash, "")) for other, title in compared)
             source = sources.get(row.source_hash, "")
-            yield VerdictTask(out, row, document, source, shown, newer.get(verdict_id), frame, profile)
+            yield VerdictPage(row, document, source, shown, newer.get(verdict_id), frame, profile)
 
 
 def _grouped(
@@ -171,3 +175,39 @@ def _grouped(
     for row in counting:
         groups[getattr(row, field)][1].append(row)
     yield from sorted(groups.items())
+
+
+def _site_key(frame: Frame) -> str:
+    """A digest of what all pages have in common: the frame, and this package's code, templates and assets."""
+    digest = hashlib.sha256(f"{__version__} {frame}".encode())
+    for path in _files(files("grader.report")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _page_key(site: str, row: Row, others: Sequence[tuple[int, str]], newer: int | None, profile: int | None) -> str:
+    """A digest of what a verdict's page is made from.
+
+    A stored verdict does not change, so its row stands for it, and so does a profile's id.
+    """
+    made = f"{site} {row} {others} {newer} {profile}"
+    return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _keys(path: Path) -> dict[str, str]:
+    """The keys by page that a report left; none if there is no such report, or it is of another version."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _files(folder: Traversable) -> list[Traversable]:
+    found: list[Traversable] = []
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            found += _files(entry)
+        elif not entry.name.endswith(".pyc"):
+            found.append(entry)
+    return found

@@ -1,7 +1,8 @@
-"""Calls PyTorch's backward engine directly, which saves new processes an import of sympy.
+"""Calls PyTorch's backward engine, and watches operators, without imports that take seconds.
 
 `torch.autograd.grad` and `torch.autograd.backward` first compare shapes with the tools of torch.compile and import
-sympy for that, which takes more than a second in every new process. The engine compares shapes itself.
+sympy for that, which takes more than a second in every new process. The engine compares shapes itself. A mode
+that may skip Dynamo's frames imports all of torch.compile.
 """
 
 from __future__ import annotations
@@ -10,8 +11,23 @@ from collections.abc import Sequence
 
 import torch
 from torch.autograd.graph import _engine_run_backward
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.protocol import Backward
+
+
+class OperatorMode(TorchDispatchMode):
+    """Gets every operator below autograd while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 def start(device: str) -> None:

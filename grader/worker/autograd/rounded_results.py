@@ -7,31 +7,27 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.engine import OperatorMode
 from grader.worker.checks.flops import flop_formulas
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
 
 
-class RoundedResults(TorchDispatchMode):
+class RoundedResults(OperatorMode):
     """Rounds in the forward or in the backward that runs while it is active."""
 
     def __init__(self, rounding: p.Rounding) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._rounding = rounding
         self._products = flop_formulas()
         self._kinds: list[str] = []
         self.name = ""
         """The operator that was rounded; empty if none was."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch imports its compiler, for seconds
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.engine import OperatorMode
 
 
 class _Gelu(TorchFunctionMode):
@@ -42,12 +44,8 @@ class _NoNoGrad(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _TensorFloat(OperatorMode):
     """Convolutions on operands rounded to TensorFloat-32, in the backward too, on any device."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch imports its compiler, for seconds
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,11 +56,8 @@ class _TensorFloat(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """A float32 tensor with ten bits of mantissa."""
-    if value.dtype is not torch.float32:
-        return value
-    bits = value.contiguous().view(torch.int32)
-    return ((bits + (1 << 12)) & -(1 << 13)).view(torch.float32)
+    """A float32 tensor with the 11 significant bits of TensorFloat-32; any other unchanged."""
+    return of_bits(value.contiguous(), 11, "away") if value.dtype is torch.float32 else value
 
 
 @contextlib.contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from grader.protocol import Work
+from grader.worker.autograd.engine import OperatorMode
 from grader.worker.checks.flops import flop_formulas
 from grader.worker.checks.work_count import GATHERS, READS_NOTHING, nbytes
 
@@ -19,19 +19,14 @@ ALLOCATES = ("empty", "new_empty", "resize_")
 """Operators that touch no memory."""
 
 
-class Operators(TorchDispatchMode):
+class Operators(OperatorMode):
     """Puts a range around every operator below autograd, and counts its work."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.seen: list[tuple[str, Work]] = []
         """Name and work of each operator, in order."""
         self._formulas = flop_formulas()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No compiled code is counted; with True, torch would import its compiler, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import torch
 from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Breach, Guard, Guarded
+from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.tensors import state_of
 from grader.worker.passes import backward, call_forward
 from grader.worker.registry import handles
@@ -101,7 +101,7 @@ class Block:
         return stop - start - int(changed[0]) if side == "before" else int(changed[-1]) + 1
 
 
-class Redzones(TorchDispatchMode):
+class Redzones(OperatorMode):
     """Guards every tensor that is allocated while it is active, and every one passed to `copy`."""
 
     def __init__(self, fill: Literal["nan", "zero"]) -> None:
@@ -109,15 +109,11 @@ class Redzones(TorchDispatchMode):
 
         `zero` finds no breach. A result that is right with it and wrong with `nan` depends on uninitialised memory.
         """
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._fill = fill
         self._blocks: list[Block] = []
         self._by_address: dict[int, Block] = {}
         self._bytes = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operator imports all of torch.compile, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from grader import protocol as p
-from grader.worker.autograd.engine import vector_jacobian_product
+from grader.worker.autograd.engine import OperatorMode, vector_jacobian_product
 from grader.worker.checks.flops import flop_formulas
 from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
@@ -73,7 +72,7 @@ class _TooLong(Exception):
     """Counting takes too long."""
 
 
-class Counter(TorchDispatchMode):
+class Counter(OperatorMode):
     """Counts every operator below autograd while it is active."""
 
     def __init__(self, given: Iterable[torch.Tensor], *, seconds: float = math.inf) -> None:
@@ -81,17 +80,12 @@ class Counter(TorchDispatchMode):
 
         An operator raises _TooLong after `seconds`.
         """
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._deadline = time.monotonic() + seconds
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No compiled code is counted; with True, torch would import its compiler, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if time.monotonic() > self._deadline:

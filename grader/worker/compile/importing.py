@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -146,10 +145,10 @@ def _fingerprint(bound: inspect.BoundArguments) -> str:
     return state.hexdigest()
 
 
-def import_source(source: str, file_name: str, class_name: str) -> tuple[types.ModuleType, type]:
+def import_source(source: str, file_name: str, class_name: str) -> type:
     """Write the source to the scratch folder, where tracebacks and `inspect` find it, and import it.
 
-    Returns the module and the class. Raises MissingClass, or whatever the import raises.
+    Returns the class. Raises MissingClass, or whatever the import raises.
     """
     path = SCRATCH / "submission" / Path(file_name).name
     path.parent.mkdir(exist_ok=True)
@@ -165,4 +164,4 @@ def import_source(source: str, file_name: str, class_name: str) -> tuple[types.M
     submitted = getattr(module, class_name, None)
     if not isinstance(submitted, type):
         raise MissingClass(f"the file defines no class {class_name}")
-    return module, submitted
+    return submitted

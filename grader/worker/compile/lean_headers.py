@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 LEAN_HEADERS = Path(__file__).parent / "include"
+"""Headers that are found before PyTorch's of the same names."""
 SHARED_HEADERS = Path(__file__).parents[2] / "device_code"
 """Device code that every submission can include, as `<kernels/conv2d.cuh>`."""
-"""Headers that are found before PyTorch's of the same names."""
 TORCH_HEADERS = Path(torch.__file__).parent / "include"
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 """Declares torch::empty and similar functions."""

@@ -12,7 +12,7 @@ from grader.protocol import Done, Flush, Forward, Time, Timed
 from grader.protocol.timing import TimedPart
 from grader.worker.autograd.engine import vector_jacobian_product
 from grader.worker.conditions import no_collection, set_precision
-from grader.worker.passes import call_forward, cotangent
+from grader.worker.passes import call_forward, take_grad_outputs
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.host import use_all_cores, use_first_core
@@ -75,10 +75,7 @@ def _forward(session: Session, step: TimedPart) -> Callable[[], object]:
 
 def _backward(session: Session, step: TimedPart) -> Callable[[], object]:
     tape = session.tapes[step.tape]
-    grad_outputs = session.grad_outputs[step.grads] = {
-        name: cotangent(session, given) for name, given in step.cotangents.items()
-    }
-    pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
+    pairs = [(tape.outputs[name], g) for name, g in take_grad_outputs(session, step).items()]
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
 
     def backward() -> None:

@@ -6,18 +6,18 @@ timed either.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from grader.protocol import Await, Done, Elapsed, Queue, Signal, Timed
 from grader.worker.conditions import no_collection
+from grader.worker.memory import driver_call
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.clock import events, flush_caches, part, release_persisting_lines
 
 WAIT_UNTIL_EQUAL = 1
 """CU_STREAM_WAIT_VALUE_EQ in cuda.h."""
+QUEUEING = "queueing a timed call"
 
 
 @handles(Await)
@@ -29,7 +29,7 @@ def hold(session: Session, step: Await) -> Done:
     for _ in range(step.idle_kernels):
         torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
     flag = session.regions["outbox"].address(step.flag)
-    _call(driver.cuStreamWaitValue32(_stream(), flag, step.token, WAIT_UNTIL_EQUAL))
+    driver_call(QUEUEING, driver.cuStreamWaitValue32(_stream(), flag, step.token, WAIT_UNTIL_EQUAL))
     return Done()
 
 
@@ -56,7 +56,7 @@ def signal(session: Session, step: Signal) -> Done:
     from cuda.bindings import driver
 
     flag = session.regions["outbox"].address(step.flag)
-    _call(driver.cuStreamWriteValue32(_stream(), flag, step.token, 0))
+    driver_call(QUEUEING, driver.cuStreamWriteValue32(_stream(), flag, step.token, 0))
     return Done()
 
 
@@ -71,8 +71,3 @@ def elapsed(session: Session, step: Elapsed) -> Timed:
 
 def _stream() -> int:
     return int(torch.cuda.current_stream().cuda_stream)
-
-
-def _call(result: tuple[Any, ...]) -> None:
-    if int(result[0]) != 0:
-        raise RuntimeError(f"queueing a timed call: {result[0]!r}")

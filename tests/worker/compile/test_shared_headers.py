@@ -57,7 +57,5 @@ def test_changed_header_changes_the_fingerprint(tmp_path, monkeypatch):
 
 
 def test_changed_header_changes_the_toolchain():
-    one = Toolchain(
-        cxx=None, cxx_version=None, cuda_home=None, nvcc_version=None, torch_version="2", shared_headers="1"
-    )
+    one = Toolchain(cxx_version=None, cuda_home=None, nvcc_version=None, torch_version="2", shared_headers="1")
     assert dataclasses.replace(one, shared_headers="2").hash != one.hash

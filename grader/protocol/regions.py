@@ -1,4 +1,4 @@
-"""Copies between a process's tensors and a shared region, which referee and worker make alike."""
+"""Views of a shared region, and copies into and out of it, which referee and worker make alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
+
+from grader.protocol.base import Slot
 
 TOGETHER_BYTES = 4 << 20
 """Bytes of a tensor from which it is copied by itself, at the speed of the memory."""
@@ -26,3 +28,21 @@ def copy_each(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
             target.copy_(value, non_blocking=True)
     for pairs in groups.values():
         torch._foreach_copy_([target for target, _ in pairs], [value for _, value in pairs], non_blocking=True)
+
+
+def typed(region: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """The slot's tensor, a view of a region's bytes."""
+    dtype = getattr(torch, slot.dtype)
+    if slot.nbytes == 0:
+        return torch.empty(slot.shape, dtype=dtype, device=region.device)
+    return region[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+
+
+def device_bytes(address: int, nbytes: int) -> torch.Tensor:
+    """Mapped device memory as a flat uint8 tensor."""
+    return torch.as_tensor(_DeviceBytes(address, nbytes), device="cuda")
+
+
+class _DeviceBytes:
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}

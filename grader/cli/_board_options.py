@@ -1,16 +1,21 @@
-"""The options that select by label and precision, which every command with a board has."""
+"""Options of commands with boards and pages: labels and precision, the site's name and introduction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from db.labels import NOT_SOLUTIONS, LabelChoice
-from grader.errors import UserError
+from grader.catalog.files import existing, read_source
+from grader.errors import UserError, printable
 from grader.verdict.labels import LABELS, LANGUAGES
 from grader.verdict.precision import Precision
+
+if TYPE_CHECKING:
+    from grader.report.site.pages import Frame
 
 Having = Annotated[
     list[str] | None,
@@ -37,10 +42,19 @@ Everything = Annotated[
     bool,
     typer.Option("--all", help=f"Rank also what boards leave out by default: {', '.join(NOT_SOLUTIONS)}."),
 ]
-
-
 OfPrecision = Annotated[
     Precision, typer.Option("--precision", help="Rank only what was graded in this precision; they are never mixed.")
+]
+
+
+Title = Annotated[
+    str | None, typer.Option("--title", metavar="TEXT", help="The site's name, in place of 'Kernel report'.")
+]
+Introduction = Annotated[
+    Path | None,
+    typer.Option(
+        "--intro", metavar="FILE", help="Plain text for the top of the first page; an empty line ends a paragraph."
+    ),
 ]
 
 
@@ -62,3 +76,17 @@ def label_choice(
     return LabelChoice.of(
         [*(having or ()), *(languages or ())], without or (), everything=everything, precision=precision
     )
+
+
+def site_frame(title: str | None, introduction: Path | None, **server: Any) -> Frame:
+    """The pages' frame; `server` has the fields that a server sets.
+
+    Raises UserError for a file that cannot be read.
+    """
+    from grader.report.site.pages import TITLE, Frame
+
+    text, unreadable = read_source(existing(introduction)) if introduction else ("", None)
+    if introduction and unreadable:
+        raise UserError(f"{printable(introduction)}: cannot introduce the site: {unreadable}")
+    paragraphs = tuple(" ".join(part.split()) for part in text.split("\n\n") if part.strip())
+    return Frame(title=(title or "").strip() or TITLE, introduction=paragraphs, **server)
