@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ORDER = [
-    {"grader", "grader._version", "grader.errors", "grader.protocol"},
+    {"grader", "grader._version", "grader.ending", "grader.errors", "grader.protocol"},
     {"grader.verdict"},
     {"grader.options"},
     {"grader.catalog", "grader.sandbox"},

@@ -17,6 +17,7 @@ import typer
 
 from grader import __version__
 from grader.cli._commands import LazyGroup
+from grader.ending import end_on
 from grader.errors import GraderError, UserError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -34,9 +35,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line and exit."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
+    end_on((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         app()
     except GraderError as error:

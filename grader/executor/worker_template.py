@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import sys
 import tempfile
+import weakref
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -37,9 +39,10 @@ class WorkerTemplate:
 
     def __init__(self, toolchain: Toolchain) -> None:
         """Copy the worker's source to a new folder."""
-        stage, home, cutlass = _new_stage(), toolchain.cuda_home, toolchain.cutlass
+        stage, home, cutlass = _stage_folder(), toolchain.cuda_home, toolchain.cutlass
+        self._remove = weakref.finalize(self, _remove, stage, os.getpid())  # first: a signal may end this at any time
+        stage.mkdir(mode=0o700)
         _copy_worker_source(stage)
-        self._stage = stage
         self.readonly = (
             stage,
             *_package_folders(),
@@ -80,7 +83,7 @@ class WorkerTemplate:
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
-        shutil.rmtree(self._stage, ignore_errors=True)
+        self._remove()
 
     def __enter__(self) -> Self:
         return self
@@ -133,14 +136,19 @@ def _package_folders() -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def _new_stage() -> Path:
-    """Create a folder, and remove those of graders that were killed."""
+def _stage_folder() -> Path:
+    """Return a new folder's path, and remove the folders of graders that were killed."""
     # Named by pid and pid namespace: a grader in another container may share the folder, but not the pids.
     prefix = f"grader-{Path('/proc/self/ns/pid').stat().st_ino}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if not Path("/proc", left.name.removeprefix(prefix).partition("-")[0]).exists():
             shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+    return Path(tempfile.gettempdir(), f"{prefix}{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _remove(stage: Path, pid: int) -> None:
+    if os.getpid() == pid:  # and not a copy of this process, which ends too
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def _copy_worker_source(stage: Path) -> None:

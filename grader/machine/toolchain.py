@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -187,9 +188,16 @@ def _nvcc_version(home: Path) -> str | None:
 def _output(command: list[str]) -> str:
     """Stdout and stderr together; empty if the command cannot be run."""
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
-        )
+        with tempfile.TemporaryDirectory() as scratch:  # where an nvcc that a signal ends leaves its files
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "TMPDIR": scratch},
+                text=True,
+                timeout=60,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout

@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import Future
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
+from grader.ending import end_on
 from grader.errors import GraderError
 from grader.pool import logs
 from grader.pool.loop import Engine, GradingLoop, make_engine
@@ -28,8 +30,9 @@ PATIENCE_SECONDS = 15.0
 
 def main() -> None:
     """Grade until stdin ends."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the pool decides what ends
+    for number in (signal.SIGINT, signal.SIGHUP):  # of a terminal: the pool decides what ends
+        signal.signal(number, signal.SIG_IGN)
+    end_on([signal.SIGTERM])
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     lines = os.fdopen(os.dup(0), "rb")  # not sys.stdin, whose end waits for the thread that reads it
@@ -38,10 +41,16 @@ def main() -> None:
 
     def answer(one: Answer) -> None:
         with lock:
-            out.write(one.model_dump_json(exclude_none=True).encode() + b"\n")
-            out.flush()
+            try:
+                out.write(one.model_dump_json(exclude_none=True).encode() + b"\n")
+                out.flush()
+            except BrokenPipeError:  # the pool has ended
+                os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # where the interpreter flushes the rest to
+                sys.exit(1)
 
     logs.send_from(setup.log_level, lambda record: answer(Answer(log=record)))
+    starting: Future[GradingLoop] = Future()
+    threading.Thread(target=_read, args=(lines, starting), daemon=True).start()  # the pool may end meanwhile
     try:
         engine = _engine(setup)
         try:
@@ -51,7 +60,7 @@ def main() -> None:
                 return
             answer(Answer(ready=_ready(engine)))
             loop = GradingLoop(engine, answer)
-            threading.Thread(target=_read, args=(lines, loop), daemon=True).start()
+            starting.set_result(loop)
             loop.run()
         finally:
             engine.close()
@@ -74,14 +83,14 @@ def _ready(engine: Engine) -> Ready:
     return Ready(environments={device: engine.environment_on(device) for device in Device}, process=os.getpid())
 
 
-def _read(lines: BinaryIO, loop: GradingLoop) -> None:
+def _read(lines: BinaryIO, starting: Future[GradingLoop]) -> None:
     orders = TypeAdapter[Work | Stop](Work | Stop)
     for line in lines:
         order = orders.validate_json(line)
         if isinstance(order, Stop):
-            loop.stop(order.stop)
+            starting.result().stop(order.stop)
         else:
-            loop.put(order)
+            starting.result().put(order)
     threading.Timer(PATIENCE_SECONDS, os._exit, (1,)).start()
     os.kill(os.getpid(), signal.SIGTERM)
 

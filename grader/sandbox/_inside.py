@@ -25,6 +25,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
@@ -99,6 +100,7 @@ def restrict(orders: dict[str, Any], keep_fds: set[int]) -> list[str]:
     applied.append("no-new-privileges")
     if orders["parent_pid"] is not None:
         check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent-death signal")
+        check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")  # as the first process of a namespace is
         if os.getppid() != orders["parent_pid"]:
             os._exit(LOST)
     if landlock(orders["landlock_read"], orders["landlock_write"]):

@@ -11,6 +11,7 @@ class When(Enum):
     ALWAYS = "always"
     FLAGS = "argument 0 has one of the bits"
     NOT = "argument 0 is another value"
+    OPTION = "argument 0 is the value"
     REQUEST = "argument 1 is the value"
 
 
@@ -37,6 +38,7 @@ AF_UNIX = 1
 TIOCSTI = 0x5412
 TIOCLINUX = 0x541C
 F_SETSIG = 10
+PR_SET_CHILD_SUBREAPER = 36
 
 DENIED: tuple[Denied, ...] = (
     # Other processes. Processes in one sandbox may signal each other, but not access each other's memory.
@@ -48,6 +50,8 @@ DENIED: tuple[Denied, ...] = (
     Denied("kcmp", 312, 272),
     Denied("prlimit64", 302, 261, EPERM, When.NOT, 0),
     Denied("perf_event_open", 298, 241),
+    # Without a pid namespace, the first process of a sandbox adopts what others leave behind, so that it is found.
+    Denied("prctl", 157, 167, EPERM, When.OPTION, PR_SET_CHILD_SUBREAPER),
     # Namespaces and mounts. clone3's flags are in memory, which a filter cannot read: ENOSYS makes libc use clone.
     Denied("unshare", 272, 97),
     Denied("setns", 308, 268),

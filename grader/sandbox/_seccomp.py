@@ -64,6 +64,7 @@ def _refusal(row: Denied, number: int) -> list[_Instruction]:
     condition: list[_Instruction] = {
         When.FLAGS: [(_LOAD_WORD, 0, 0, _ARGUMENT_OFFSET[0]), (_JUMP_BITS, 0, 1, row.value), refuse],
         When.NOT: [(_LOAD_WORD, 0, 0, _ARGUMENT_OFFSET[0]), (_JUMP_EQUAL, 1, 0, row.value), refuse],
+        When.OPTION: [(_LOAD_WORD, 0, 0, _ARGUMENT_OFFSET[0]), (_JUMP_EQUAL, 0, 1, row.value), refuse],
         When.REQUEST: [(_LOAD_WORD, 0, 0, _ARGUMENT_OFFSET[1]), (_JUMP_EQUAL, 0, 1, row.value), refuse],
     }[row.when]
     return [(_JUMP_EQUAL, 0, len(condition) + 1, number), *condition, (_LOAD_WORD, 0, 0, _NUMBER_OFFSET)]

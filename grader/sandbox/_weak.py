@@ -1,7 +1,8 @@
 """A sandbox with reduced isolation, for machines without bubblewrap; used only if requested by name.
 
 There are no namespaces: Landlock alone protects the file system, if the kernel has it, and other processes are visible.
-Processes that a submission leaves behind are found by uid (as root) or cgroup, otherwise only within its session.
+The command adopts every orphan below it. What it leaves behind when it ends by itself is found by uid (as root) or
+cgroup, otherwise only within its session.
 """
 
 import base64
@@ -103,8 +104,10 @@ class _SessionTree:
         self._cgroup = cgroup
 
     def kill(self) -> None:
-        """Kill the session, the cgroup and all processes of the uid."""
+        """Kill all that descends from the command, then its session, the cgroup and all processes of the uid."""
         with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGSTOP)  # last of all, since it adopts the others
+            _kill_below(self._pid)
             os.killpg(self._pid, signal.SIGKILL)
         self._cgroup.kill()
         if self._user_id is not None:
@@ -138,6 +141,29 @@ class _SessionTree:
             return os.getpgid(int(process.name)) == self._pid
         except (FileNotFoundError, ProcessLookupError):
             return False
+
+
+def _kill_below(pid: int) -> None:
+    """Kill the descendants of a stopped process that adopts orphans, until none runs or they appear too fast."""
+    for _ in range(100):
+        parents = dict(filter(None, map(_parent, os.scandir("/proc"))))
+        below = {pid}
+        while more := {child for child, parent in parents.items() if parent in below} - below:
+            below |= more
+        if below == {pid}:
+            break
+        for child in below - {pid}:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _parent(process: os.DirEntry[str]) -> tuple[int, int] | None:
+    """Return (pid, pid of the parent) of a process that has not ended."""
+    with suppress(OSError, ValueError):
+        state, parent = Path(process.path, "stat").read_text().rpartition(")")[2].split()[:2]
+        return None if state in _ENDED else (int(process.name), int(parent))
+    return None
 
 
 def _runs(process: os.DirEntry[str]) -> bool:

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 from grader.errors import Cancelled, UserError
+from grader.executor.worker_template import WorkerTemplate
+from grader.machine.toolchain import find_toolchain
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Status
 from tests import samples
@@ -79,3 +81,11 @@ class CheapGrader(FakeGrader):
 
     def close(self):
         pass
+
+
+def never_made(options: GraderOptions) -> CheapGrader:
+    """A grader whose start does not end, and has made a folder."""
+    template = WorkerTemplate(find_toolchain())
+    while template:
+        time.sleep(60)
+    return CheapGrader(options)

@@ -56,7 +56,6 @@ NEEDED_LAYERS: dict[str, set[str]] = {
     "memory_hog_is_stopped": {"cgroup-memory", "rlimit-data"},
     "out_of_memory_is_reported": {"cgroup-memory"},
     "shared_memory_objects_count": {"cgroup-memory"},
-    "wall_limit_ends_the_whole_tree": {"pid-namespace", "user-id", "cgroup-pids", "cgroup-memory"},
     "killed_grader_leaves_nothing": {"pid-namespace"},
 }
 """A case named here passes if one of its layers is active, and must fail otherwise: a known failure, which
@@ -355,6 +354,7 @@ refused["new user namespace"] = call(clone, 0x10000000 | 17, 0, 0, 0, 0)
 refused["limits of others"] = call(302 if x86 else 261, 1, 0, 0, 0)
 refused["typing for others"] = call(16 if x86 else 29, 0, 0x5412, b"x")
 refused["a signal of its choice from a descriptor"] = call(72 if x86 else 25, 0, 10, 18)
+refused["another's orphans"] = call(157 if x86 else 167, 36, 0, 0, 0, 0)
 refused["unknown"] = call(600, 0, 0, 0, 0)
 print(json.dumps(refused))"""
     )
@@ -488,6 +488,34 @@ def members_are_all_processes(sandbox: Sandbox) -> None:
         assert process.members() == set()
     finally:
         _end_all(marker)  # a weak sandbox without a cgroup finds only its own session's
+
+
+@case
+def orphans_descend_from_the_roots(sandbox: Sandbox) -> None:
+    """Which is where a pause looks for what to stop, without a cgroup."""
+    marker = new_marker()
+    disown = "import ctypes\nctypes.CDLL(None).prctl(36, 0, 0, 0, 0)\n"  # PR_SET_CHILD_SUBREAPER
+    try:
+        with sandbox.spawn([*python(disown + SPAWN_TREE), marker], limits=LIMITS, gpu=False) as process:
+            wait_for(lambda: "up" in process.output().text and len(with_marker(marker)) >= 20)
+            before = with_marker(marker)
+            found = descendants(process.roots)
+            assert before & with_marker(marker) <= found
+        _assert_gone(marker, at_once=True)
+    finally:
+        _end_all(marker)
+
+
+def descendants(roots: set[int]) -> set[int]:
+    """Return the pids of these processes and of all that descend from them now."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = set(roots)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 @case

@@ -13,7 +13,7 @@ from grader import protocol as p
 from grader.errors import SandboxError
 from grader.executor import worker_template
 from grader.executor.launcher import Launcher, Role
-from grader.executor.worker_template import _new_stage
+from grader.executor.worker_template import _stage_folder
 from grader.grading.resources import Resources
 from grader.sandbox import choose
 from grader.verdict.models import Device
@@ -55,14 +55,16 @@ def test_folders_of_killed_graders_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(["true"]) as dead:
         pass
-    ours = _new_stage()
+    ours = _stage_folder()
+    ours.mkdir()
     left = Path(str(ours).replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
     left.mkdir()
     (left / "file").touch()
     others = tmp_path / f"grader-1-{dead.pid}-of-another-namespace"
     others.mkdir()
-    another = _new_stage()
-    assert set(tmp_path.iterdir()) == {ours, others, another}
+    another = _stage_folder()
+    assert set(tmp_path.iterdir()) == {ours, others}
+    assert another not in (ours, others)
 
 
 IMPORT_WITHOUT_DRIVER = """

@@ -1,0 +1,71 @@
+"""A process that a signal ends cleans up, however many signals come."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from grader.options import GraderOptions
+from grader.pool.messages import Setup
+from grader.verdict.models import Device
+from tests.pool.test_pool import CHEAP, ROOT
+
+CLEANS_UP = """
+import signal, time
+from grader.ending import end_on
+end_on((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+try:
+    print("begun", flush=True)
+    signal.pause()
+finally:
+    print("ending", flush=True)
+    time.sleep(0.5)
+    print("cleaned", flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_does_not_end_the_cleaning_up(first):
+    with subprocess.Popen([sys.executable, "-c", CLEANS_UP], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(first)
+        assert process.stdout.readline() == "ending\n"
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(number)
+        assert process.stdout.read() == "cleaned\n"
+    assert process.returncode == (-signal.SIGINT if first == signal.SIGINT else 128 + first)
+
+
+def test_a_place_whose_pool_ends_while_it_starts_leaves_nothing(tmp_path):
+    setup = Setup(engine="tests.pool.engine:never_made", options=GraderOptions(device="cpu"), device=Device.CPU)
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    argv = [sys.executable, "-P", "-m", "grader.pool.process"]
+    with subprocess.Popen(argv, env=environment, text=True, **pipes) as place:
+        place.stdin.write(setup.model_dump_json() + "\n")
+        place.stdin.flush()
+        until = time.monotonic() + 60
+        while not any(tmp_path.iterdir()):
+            assert time.monotonic() < until, "it does not start"
+            time.sleep(0.01)
+        place.send_signal(signal.SIGHUP)  # of a terminal that hung up
+        place.stdin.close()
+        assert place.wait(10) == 128 + signal.SIGTERM
+        assert "Traceback" not in place.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_nobody_listens_to_says_nothing():
+    setup = Setup(engine=CHEAP, options=GraderOptions(device="cpu"), device=Device.CPU)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    argv = [sys.executable, "-P", "-m", "grader.pool.process"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, env=environment, text=True, **pipes) as place:
+        place.stdout.close()
+        place.stdin.write(setup.model_dump_json() + "\n")
+        place.stdin.flush()
+        assert place.wait(60) == 1
+        assert place.stderr.read() == ""
