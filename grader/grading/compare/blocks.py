@@ -69,11 +69,11 @@ def errors_each(questions: Sequence[Compared], *, finite: bool = True) -> list[l
             error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
             unlike = pack.largest((special & ~((c == g) | (torch.isnan(c) & torch.isnan(g)))).double())
         worst, at = pack.peak(error)
-        there = [value[at] for value in (c, g)]
+        there = [pack.at(value, at) for value in (c, g)]
         ratio = error / (slope * size).add_(floor)
         # 0/0 is NaN and counts as 0: the element is exact and its bound is 0.
         return [
-            *(pack.norms(error).square(), pack.norms(size).square(), worst, at - pack.starts),
+            *(pack.norms(error).square(), pack.norms(size).square(), worst, at),
             *(element.abs() if element.is_complex() else element for element in there),
             pack.largest(ratio if finite else ratio.nan_to_num_(0.0, math.inf)),
             *(pack.largest(error.div_(size.add_(1))), 1 - unlike),
@@ -161,7 +161,7 @@ def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
 
     def packed(positions: list[int]) -> list[bool]:
         pack = Pack([tensors[position] for position in positions])
-        return pack.largest(pack.flat.double()).isfinite().tolist()
+        return pack.largest(pack.flat.double().abs()).isfinite().tolist()
 
     return by_pack(tensors, lambda position: bool(tensors[position].isfinite().all()), packed)
 

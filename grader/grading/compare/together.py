@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -71,15 +72,22 @@ class Pack:
         apart = len({tensor.device for tensor in tensors}) > 1
         parts = [(tensor.to(device) if apart else tensor).reshape(-1) for tensor in tensors]
         self.flat = (torch.cat(parts) if len(parts) > 1 else parts[0]).to(device)
-        self._lengths = torch.tensor(self.counts, device=device)
+        self._single = len(tensors) == 1
+        """A block of a large tensor: there are hundreds, and none of them waits for the device."""
+
+    @cached_property
+    def _lengths(self) -> torch.Tensor:
+        return torch.tensor(self.counts, device=self.device)
 
     def row(self, values: Sequence[float]) -> torch.Tensor:
         """A row of these float64 numbers."""
+        if self._single:
+            return torch.full((1,), values[0], dtype=torch.float64, device=self.device)
         return torch.tensor(values, dtype=torch.float64, device=self.device)
 
     def spread(self, row: torch.Tensor) -> torch.Tensor:
         """The value that has each tensor's number in all of its elements."""
-        if len(self.counts) == 1:
+        if self._single:
             return row.expand(len(self.flat))
         return row.repeat_interleave(self._lengths, output_size=len(self.flat))
 
@@ -88,22 +96,29 @@ class Pack:
         return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
 
     def largest(self, value: torch.Tensor) -> torch.Tensor:
-        """The row of largest magnitudes; NaN for a tensor with a NaN."""
+        """The row of largest elements, of a nonnegative value; NaN for a tensor with a NaN."""
+        if self._single:
+            return value.max()[None]
         return torch.stack(torch._foreach_norm(torch.split(value, self.counts), math.inf))
 
-    @property
-    def starts(self) -> torch.Tensor:
-        """The row of each tensor's first position in the pack."""
-        return self._lengths.cumsum(0) - self._lengths
-
     def peak(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of largest elements and of their positions in the pack, of a nonnegative value."""
-        largest = self.largest(value)
-        if len(self.counts) == 1:
-            return largest, value.argmax()[None]
+        """The rows of largest elements and of their positions in their tensors, of a nonnegative value."""
+        if self._single:
+            at = value.argmax()[None]
+            return value[at], at
+        largest, starts = self.largest(value), self._starts
         where = (value == self.spread(largest)).nonzero().view(-1)
         of = torch.searchsorted(self._lengths.cumsum(0), where, right=True)
-        return largest, self.starts.scatter_reduce_(0, of, where, "amin", include_self=False)
+        first = torch.zeros_like(starts).scatter_reduce_(0, of, where - starts[of], "amin", include_self=False)
+        return largest, first
+
+    def at(self, value: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """The row of each tensor's element at its position of these."""
+        return value[positions if self._single else positions + self._starts]
+
+    @property
+    def _starts(self) -> torch.Tensor:
+        return self._lengths.cumsum(0) - self._lengths
 
     def parts(self, value: torch.Tensor) -> list[torch.Tensor]:
         """The value of each tensor, in its shape: views."""
