@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from types import FrameType
@@ -12,13 +14,24 @@ CLEANING_SECONDS = 5.0
 """After a signal, time in which others are ignored: a second one, or one that comes to a whole group and to each of its
 processes, would end the cleaning up. A choice; later ones count, since an exception may get lost in a finalizer."""
 
+IMPORTING_SECONDS = 0.05
+"""Between looks whether C code has ended an import: it drops exceptions, as torch does one from the import of NumPy."""
+
 
 def end_on(numbers: Iterable[signal.Signals]) -> None:
-    """Raise KeyboardInterrupt on SIGINT and SystemExit on the others, unless they are ignored, as nohup has SIGHUP."""
+    """Raise KeyboardInterrupt on SIGINT and SystemExit on other signals.
+
+    Those that are ignored stay so, as nohup has SIGHUP.
+    """
     ended: float | None = None
 
-    def end(number: int, _frame: FrameType | None) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         nonlocal ended
+        if _c_imports(frame):
+            again = threading.Timer(IMPORTING_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         if ended is not None and time.monotonic() - ended < CLEANING_SECONDS:
             return
         ended = time.monotonic()
@@ -29,3 +42,14 @@ def end_on(numbers: Iterable[signal.Signals]) -> None:
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
+
+
+def _c_imports(frame: FrameType | None) -> bool:
+    """Whether a module of C is being loaded, or NumPy, which torch imports from C."""
+    if getattr(getattr(sys.modules.get("numpy"), "__spec__", None), "_initializing", False):
+        return True
+    while frame is not None:
+        if frame.f_code.co_qualname.startswith("ExtensionFileLoader."):
+            return True
+        frame = frame.f_back
+    return False

@@ -39,6 +39,31 @@ def test_a_second_signal_does_not_end_the_cleaning_up(first):
     assert process.returncode == (-signal.SIGINT if first == signal.SIGINT else 128 + first)
 
 
+DROPS_EXCEPTIONS = """
+import sys
+print("importing", flush=True)
+try:
+    sys.stdin.readline()
+except BaseException:
+    pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_numpy_is_imported_is_not_lost(tmp_path, number):
+    (tmp_path / "numpy.py").write_text(DROPS_EXCEPTIONS)
+    code = CLEANS_UP.replace('print("begun", flush=True)', "import numpy")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, **pipes) as process:
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(number)
+        time.sleep(0.2)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "ending\ncleaned\n"
+
+
 def test_a_place_whose_pool_ends_while_it_starts_leaves_nothing(tmp_path):
     setup = Setup(engine="tests.pool.engine:never_made", options=GraderOptions(device="cpu"), device=Device.CPU)
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}

@@ -18,6 +18,8 @@ from grader.verdict.models import Problem, Submission
 
 _MAX_SAMPLE = (1 << 63) - 1
 """SQLite's largest integer."""
+_LONGEST_NAME = 255
+"""Characters of an author or a label, which every board shows: those of a file's name on Linux."""
 _SEPARATOR = re.compile(r"(?=__)")
 """Separates a problem's id from a label. Ids may contain it or end in an underscore, as 41 ids of KernelBench do."""
 
@@ -78,8 +80,10 @@ def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
 
 
 def check_names(**names: str | None) -> None:
-    """Raise UserError for a name that could forge a line or another name: not all of it is printed."""
+    """Raise UserError for a name that fills a page, or could forge a line or another name: not all is printed."""
     for kind, name in names.items():
+        if name is not None and len(name) > _LONGEST_NAME:
+            raise UserError(f"the {kind} has {len(name)} characters; at most {_LONGEST_NAME} are taken")
         if name is not None and not name.isprintable():
             raise UserError(f"the {kind} '{printable(name)}' has characters that are not printed; leave them out")
 

@@ -14,6 +14,8 @@ from grader.verdict.models import Problem
 
 STDIN = Path("-")
 _CHUNK_BYTES = 1 << 16
+_LONGEST_MESSAGE = 1000
+"""Characters of why a line is refused, which may quote a field of megabytes."""
 MOST_AHEAD = 256
 """Lines that are read ahead, among which authors take turns. A choice."""
 MOST_AHEAD_BYTES = 16 << 20
@@ -71,7 +73,7 @@ def reader_of_lines(
             problem, submission = reader.from_json(line, overrides)
             check_variant(problem)
         except UserError as error:
-            refuse(f"{name}, line {number}: {error}")
+            refuse(f"{name}, line {number}: {str(error)[:_LONGEST_MESSAGE]}")
             return None
         return problem, submission
 

@@ -29,7 +29,7 @@ from grader.grading.outcome import (
 )
 from grader.verdict.models import Diagnosis, Problem, Status, Submission
 from grader.verdict.precision import Precision
-from grader.verdict.python_source import parse
+from grader.verdict.python_source import check_syntax
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
@@ -99,12 +99,13 @@ def check_source(submission: Submission) -> None:
     if submission.unreadable is not None:
         raise Stopped(diagnose("unreadable", submission.unreadable, remedy=usual_remedy("unreadable")))
     try:
-        tree = parse(submission.source)
+        tree = check_syntax(submission.source)
     except SyntaxError as error:
         what, where = f"the file is not valid Python: {error.msg}", f"line {error.lineno}" if error.lineno else None
         raise Stopped(diagnose("syntax_error", what, where=where, remedy="fix the syntax error")) from None
     entry = format_named(submission.format).entry
-    if not any(_binds(node, entry) for node in ast.walk(tree)):
+    bound = entry.name in submission.source if tree is None else any(_binds(node, entry) for node in ast.walk(tree))
+    if not bound:
         raise _no_model_new(str(entry))
 
 

@@ -25,7 +25,9 @@ from grader.verdict.profiles import Profile
 START_SECONDS = 300.0
 """Most time for a process to import torch and start its first sandbox, on a slow disk. A choice."""
 PATIENCE_SECONDS = 5.0
-"""Time for a process to end by itself when its work has ended, before it is killed."""
+"""Time for a process to end that closed its output."""
+END_SECONDS = 15.0
+"""Time for a process to end by itself when its work has ended, before it is killed. It may be importing torch."""
 
 
 class ProcessPlace:
@@ -90,7 +92,7 @@ class ProcessPlace:
             assert process.stdin is not None
             process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE_SECONDS)
+            process.wait(END_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

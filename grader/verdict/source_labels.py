@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from grader.verdict.array_labels import multiplies_arrays, name_of
-from grader.verdict.python_source import is_f_string, literals, parse
+from grader.verdict.python_source import parse, split
 
 MOST_CODE = 32_000
 """Characters of Python outside of comments, blanks and plain strings. Parsing takes microseconds for each, and for
@@ -73,7 +73,7 @@ class SourceReading(NamedTuple):
 
 def read_source(source: str, reference: str) -> SourceReading | None:
     """Labels of a submission's source; None if it is not Python. `reference` is the problem's source."""
-    code, strings = _split(source)
+    code, strings = split(source)
     if len(code) > MOST_CODE:
         native, compiled = _native_code(strings), bool(_COMPILING.search(code))
         return SourceReading(_native_labels(native, compiled=compiled), compiled)
@@ -91,18 +91,6 @@ def read_source(source: str, reference: str) -> SourceReading | None:
     except (SyntaxError, RecursionError):
         return None
     return SourceReading(found, compiled)
-
-
-def _split(source: str) -> tuple[str, list[str]]:
-    """The Python code without blanks, comments and plain strings, and the strings. f-strings are in both."""
-    code: list[str] = []
-    strings: list[str] = []
-    end = 0
-    for found in literals(source):
-        code += [source[end : found.start()], found[0] if is_f_string(found) else " "]
-        strings += [text for name, text in found.groupdict().items() if name != "prefix" and text]
-        end = found.end()
-    return " ".join("".join([*code, source[end:]]).split()), strings
 
 
 def _native_code(strings: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from grader.verdict.models import Device
 from tests import expected as cases
 
 RECORDER = """
-import gc, hashlib, json, os, resource, signal, sys, threading, warnings
+import contextvars, gc, hashlib, json, os, resource, signal, sys, threading, warnings, weakref
 import torch
 from torch import nn
 
@@ -27,6 +27,7 @@ def of(x):
             sorted(x.__dict__), x.dtype, x.device, x.is_leaf, x.requires_grad, x.grad is None, x.stride(),
             x.storage_offset(), x.untyped_storage().nbytes() == x.nbytes, x.data_ptr() % 64, x.layout,
             x.is_inference(), x.is_conj(), x.is_neg(), x._is_view(), type(x).__name__,
+            weakref.getweakrefcount(x), x._base is None, x.grad_fn is None, x.is_pinned(), x.retains_grad,
             x._backward_hooks is None, torch._C._storage_Use_Count(x.untyped_storage()._cdata), x._use_count()]
 
 
@@ -107,6 +108,16 @@ class ModelNew(nn.Module):
             "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), sys.argv, sys.flags,
                             len(warnings.filters),
                             sys.gettrace() is None, sys.getprofile() is None, threading.gettrace() is None],
+            "state of Python": [gc.get_debug(), len(gc.garbage), sys.exc_info(), len(contextvars.copy_context()),
+                                sys.getdlopenflags(), sys.get_int_max_str_digits(), threading.stack_size(),
+                                sys.get_asyncgen_hooks(), len(sys.meta_path), len(sys.path_hooks), sys.breakpointhook,
+                                sys.displayhook, sys.excepthook, sys.unraisablehook, os.get_blocking(1)],
+            "state of torch": [torch._C._is_torch_function_enabled(), torch.is_grad_enabled(),
+                               torch.utils.deterministic.fill_uninitialized_memory,
+                               torch._C._get_autograd_fallback_mode(), torch.backends.cuda.preferred_linalg_library(),
+                               torch.is_deterministic_algorithms_warn_only_enabled(), torch.jit.is_scripting(),
+                               torch.compiler.is_compiling(), torch.autograd.forward_ad._current_level,
+                               torch._C._functorch.maybe_current_level() if hasattr(torch._C, "_functorch") else 0],
             "handlers": [str(signal.getsignal(n)) for n in range(1, 32)],
             "descriptors": len(os.listdir("/proc/self/fd")),
             "modules": sorted(sys.modules),

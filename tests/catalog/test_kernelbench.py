@@ -172,6 +172,10 @@ BAD = [
     (line(author="\ud800").encode(), "invalid text: an unpaired surrogate"),
     (line(label="v2\ngrader: forged").encode(), "the label 'v2\\ngrader: forged' has characters that are not printed"),
     (line(speed=2).encode(), "unknown field 'speed'"),
+    (line(author="a" * 100_000).encode(), "the author has 100000 characters; at most 255 are taken"),
+    (line(label="v" * 256).encode(), "the label has 256 characters; at most 255 are taken"),
+    (line(**{"b" * 100_000: 1}).encode(), "unknown field 'bbb"),
+    (line(problem="c" * 100_000).encode(), "unknown problem 'ccc"),
 ]
 
 
@@ -184,6 +188,7 @@ def test_a_bad_line_is_named_and_does_not_stop_the_others(cli, checkout, tmp_pat
     assert [one["author"] for one in result.objects] == ["ann", "bob"]
     (complaint,) = [one for one in result.err.splitlines() if one.startswith("grader: ")]
     assert complaint.startswith(f"grader: batch.jsonl, line 2: {message}")
+    assert len(complaint) < 1100
 
 
 def test_a_missing_variant_is_a_bad_line(cli, checkout, tmp_path):

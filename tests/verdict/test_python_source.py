@@ -1,14 +1,16 @@
-"""Sources that took Python's parser minutes, before Python 3.12."""
+"""Sources that take Python's parser long: f-strings minutes, before Python 3.12; much code seconds and gigabytes."""
 
 import ast
 import time
 
 import pytest
 
+from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.source_analysis import analyse
 from grader.grading.build import check_source
 from grader.grading.outcome import Stopped
 from grader.verdict.feedback import feedback
+from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.python_source import parse
 from tests import samples
@@ -67,3 +69,33 @@ def test_what_python_refuses_otherwise_is_a_syntax_error_too():
     for source in ("\x00", "-" * 100_000 + "1", "x = " + "9" * 10_000):
         with pytest.raises(SyntaxError, match=r"\w+"):
             parse(source)
+
+
+DENSE = {"lines": "1\n", "calls": "a()\n", "sums": "a+a\n", "starred": "*a,", "warnings": "1()\n"}
+
+
+@pytest.fixture(params=DENSE)
+def dense(request):
+    start = samples.SUBMISSION_SOURCE + "x = "
+    return start + DENSE[request.param] * ((MAX_SOURCE_BYTES - len(start)) // len(DENSE[request.param]))
+
+
+def test_the_longest_source_takes_two_seconds(dense, recwarn):
+    wrong = Diagnosis(code="output_wrong", stage="forward", message="wrong")
+    verdict = samples.verdict(status=Status.WRONG_OUTPUT, diagnoses=(wrong,))
+    for read in (
+        lambda: check_source(samples.submission(source=dense)),
+        lambda: analyse(dense),
+        lambda: labels(dense, samples.PROBLEM_SOURCE),
+        lambda: feedback(verdict, source=dense),
+    ):
+        assert seconds(read) < 2.0
+    assert not recwarn
+
+
+def test_much_code_is_checked_all_the_same():
+    much = "a = a + a\n" * 50_000
+    with pytest.raises(Stopped, match="not valid Python"):
+        check_source(samples.submission(source=f"{samples.SUBMISSION_SOURCE}{much}a b\n"))
+    with pytest.raises(Stopped, match="ModelNew"):
+        check_source(samples.submission(source=much))
