@@ -152,7 +152,10 @@ def _summary(
 def summary(
     author: str, device_name: str, speedups: Sequence[tuple[float, float, float]], of: int, **fields: Any
 ) -> Summary:
-    """An author's means over `of` problems, without a rank; (speedup, low, high) of each problem that has one."""
+    """An author's means over `of` problems, without a rank.
+
+    `speedups` has (speedup, low, high) of each problem that has a rank.
+    """
     speedup, low, high = (metrics.mean_speedup([one[part] for one in speedups], of) for part in range(3))
     return Summary(
         author=author,
