@@ -154,7 +154,7 @@ def summary(
 ) -> Summary:
     """An author's means over `of` problems, without a rank.
 
-    `speedups` are (speedup, low, high) of each problem that has one.
+    `speedups` has (speedup, low, high) of each problem that has a rank.
     """
     speedup, low, high = (metrics.mean_speedup([one[part] for one in speedups], of) for part in range(3))
     return Summary(

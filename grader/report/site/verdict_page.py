@@ -40,7 +40,7 @@ class Other(NamedTuple):
 
 
 class VerdictPage(NamedTuple):
-    """The contents of one page, which may be sent to another process."""
+    """The input of one page, which may be sent to another process."""
 
     row: Row
     document: str
