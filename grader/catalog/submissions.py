@@ -80,7 +80,7 @@ def named_by(path: Path, problems: Mapping[str, Problem]) -> NamedBy:
 
 
 def check_names(**names: str | None) -> None:
-    """Raise UserError for a name that fills a page, or could forge a line or another name: not all is printed."""
+    """Raise UserError for a name that fills a page, or that could forge a line or another name."""
     for kind, name in names.items():
         if name is not None and len(name) > _LONGEST_NAME:
             raise UserError(f"the {kind} has {len(name)} characters; at most {_LONGEST_NAME} are taken")

@@ -54,7 +54,8 @@ def stopped(process: SandboxedProcess, seen: set[int], *, untrusted: bool) -> It
         stopping, used = paused(group), idle(group, group)
     else:
         stopping, used = paused_tree(roots, seen), idle(lambda: seen, lambda: tree(roots))
-    with stopping, unless_ended(roots), used if untrusted else contextlib.nullcontext():
+    # Only when they go on does the first process of a namespace see that one it carries was killed, and end.
+    with unless_ended(roots), stopping, used if untrusted else contextlib.nullcontext():
         yield
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -357,11 +358,19 @@ def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
         assert lost.value.status is Status.INTEGRITY_VIOLATION
 
 
+def first_command(pids):
+    """The one of a sandbox's processes that waits for the worker, which its namespace ends with."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids}
+    (first,) = [pid for pid, of in commands.items() if b"The first command" in of and b"--info-fd" not in of]
+    return first
+
+
 @pytest.mark.parametrize("means", ["freezer", "cgroup", "tree"])
 def test_processes_that_end_while_they_are_paused_count(resources, means):
     """A SIGKILL here; a frozen process can arrange its own end."""
     with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
-        pids = await_spinning(worker._process.roots) - worker._process.roots
+        pids = await_spinning(worker._process.roots)
+        pids -= worker._process.roots | {first_command(pids)}
         with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):  # noqa: PT012
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
@@ -378,6 +387,20 @@ def test_a_worker_that_is_killed_while_it_is_paused_did_nothing(resources, means
                 with contextlib.suppress(ProcessLookupError):  # it ended with the first one
                     os.kill(pid, signal.SIGKILL)
             wait_for(lambda: not any(alive(pid) for pid in worker._process.roots))
+        with pytest.raises(WorkerLost) as lost:
+            worker.run([Drop()], 60.0)
+        assert (lost.value.status, lost.value.killer) == (Status.CRASHED, Killer.UNKNOWN)
+
+
+@pytest.mark.parametrize("means", ["freezer", "cgroup", "tree"])
+def test_a_sandbox_whose_first_command_is_killed_while_it_is_paused_did_nothing(resources, means):
+    """That one only waits; the first process of the namespace, which is stopped too, ends when it has."""
+    with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
+        pids = await_spinning(worker._process.roots)
+        first = first_command(pids)
+        with worker.paused(untrusted=True):
+            os.kill(first, signal.SIGKILL)
+            wait_for(lambda: not alive(first))
         with pytest.raises(WorkerLost) as lost:
             worker.run([Drop()], 60.0)
         assert (lost.value.status, lost.value.killer) == (Status.CRASHED, Killer.UNKNOWN)
