@@ -13,11 +13,11 @@ from grader.catalog.requests import Request
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.ahead import what_was_seen
-from grader.grading.backward import judge_backward, judge_small_inputs
+from grader.grading.backward import judge_backward, judge_other_gradients
 from grader.grading.builds import Builds
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.forward.narrow import judge_other_inputs, wrong_on_small
+from grader.grading.forward.narrow import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -224,8 +224,10 @@ class Grading:
             with self.record.stage("inspection"):
                 given = self.candidate, self.oracle, self.todo.cases
                 narrow = judge_other_inputs(*given)
-                if not self.record.add_late(narrow) and right and not wrong_on_small(narrow):
-                    self.record.add_late(judge_small_inputs(*given))
+                if not self.record.add_late(narrow) and right:
+                    gradients = judge_other_gradients(*given, wrong_changes(narrow))
+                    if narrow is None or (gradients is not None and gradients.severity == "error"):
+                        self.record.add_late(gradients)
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""
