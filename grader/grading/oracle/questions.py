@@ -80,6 +80,12 @@ def without_gradients(oracle: Oracle, case: Case, *, again: bool = False) -> Cas
     return run() if again else oracle.remember(("without gradients", case.seed, case.training), run)
 
 
+def buffers_for(oracle: Oracle, case: Case) -> dict[str, Expected]:
+    """The expected buffers after a forward of a case with other parameters or buffers."""
+    (trackers,) = _forwards(oracle, case, [case.inputs])
+    return trackers.expected("buffers", lambda _: 1.0)
+
+
 def only_count(oracle: Oracle, case: Case, buffers: Sequence[str]) -> bool:
     """Whether these buffers are single integers that nothing else depends on, in train() or in eval().
 
