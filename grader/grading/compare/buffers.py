@@ -96,9 +96,9 @@ def _other_statistic(case: Case, ours: torch.Tensor, theirs: torch.Tensor, facto
     """The share of the old value is right, and the statistic is a multiple of the right one."""
     relative = ours / theirs - 1
     off = relative.isfinite() & (relative.abs() > relative.abs().nan_to_num(0, 0, 0).max() / 2)
-    part, some = one_factor(relative[off]), ""
+    part, some = None if bool(off.all()) else one_factor(relative[off]), ""
     if part is not None:
-        factor, some = part, "" if bool(off.all()) else f" in {int(off.sum())} of {off.numel()} elements"
+        factor, some = part, f" in {int(off.sum())} of {off.numel()} elements"
     text = f"updated from {factor:.6g} times the reference's statistic{some}"
     if factor == 1:
         return Update(text, "compute the statistic, and weigh it, as the reference does")

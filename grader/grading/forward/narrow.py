@@ -39,7 +39,7 @@ class Wrong(NamedTuple):
     text: str
     error: float | None = None
     lost: bool = False
-    """Elements are zero that the reference's are not, as no epsilon makes them."""
+    """Large elements of the reference are zero here, which no epsilon makes them."""
 
 
 def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
@@ -164,7 +164,7 @@ def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | No
         if tolerance.check(without, reference64 + rest.clamp_min(0)).status != "failed":
             return None
     error = check.rel_rms_error or 0.0
-    lost = bool(((value == 0) & (expected.reference64.to(value.device) != 0)).any())
+    lost = bool(((value == 0) & (expected.reference64.to(value.device).abs() > expected.rms)).any())
     return Wrong(f"{what} has a relative RMS error of {error:.2g}", error, lost)
 
 
