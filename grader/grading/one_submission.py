@@ -15,11 +15,11 @@ from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt
 from grader.grading.backward.judge import judge_backward
-from grader.grading.backward.small_inputs import judge_small_inputs
+from grader.grading.backward.other_inputs import judge_other_gradients
 from grader.grading.builds import Builds, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.forward.narrow import judge_other_inputs, wrong_on_small
+from grader.grading.forward.narrow import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -222,8 +222,10 @@ class Grading:
             with self.record.stage("inspection"):
                 given = self.candidate, self.oracle, self.todo.cases
                 narrow = judge_other_inputs(*given)
-                if not self.record.add_late(narrow) and right and not wrong_on_small(narrow):
-                    self.record.add_late(judge_small_inputs(*given))
+                if not self.record.add_late(narrow) and right:
+                    gradients = judge_other_gradients(*given, wrong_changes(narrow))
+                    if narrow is None or (gradients is not None and gradients.severity == "error"):
+                        self.record.add_late(gradients)
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

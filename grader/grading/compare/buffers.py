@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 
 from grader.grading.candidate import names
 from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.noise import is_float
@@ -73,9 +75,10 @@ def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, 
             return Update(text, f"multiply the old value by {kept:.4g}")
         largest = float((ours - theirs).abs().max())
         return Update(f"updated from other statistics, off by up to {largest:.4g}", "compute them over the same set")
-    return (
-        _other_momentum(share * momentum, momentum) if apart <= other_apart else _other_statistic(case, right, multiple)
-    )
+    # Beside zeros, both fit; the usual update has shown the momentum.
+    if apart <= other_apart and bool(before.any()):
+        return _other_momentum(share * momentum, momentum)
+    return _other_statistic(case, ours, theirs, multiple)
 
 
 def _other_momentum(own: float, momentum: float) -> Update:
@@ -89,18 +92,36 @@ def _other_momentum(own: float, momentum: float) -> Update:
     return Update(text, f"use momentum {momentum:.4g}")
 
 
-def _other_statistic(case: Case, right: torch.Tensor, factor: float) -> Update:
+def _other_statistic(case: Case, ours: torch.Tensor, theirs: torch.Tensor, factor: float) -> Update:
     """The share of the old value is right, and the statistic is a multiple of the right one."""
-    tensors = (*case.inputs, *(expected.reference64 for expected in case.outputs.values()))
-    sizes = {value.numel() / right.numel() for value in tensors if isinstance(value, torch.Tensor)}
+    relative = ours / theirs - 1
+    off = relative.isfinite() & (relative.abs() > relative.abs().nan_to_num(0, 0, 0).max() / 2)
+    part, some = None if bool(off.all()) else one_factor(relative[off]), ""
+    if part is not None:
+        factor, some = part, f" in {int(off.sum())} of {off.numel()} elements"
+    text = f"updated from {factor:.6g} times the reference's statistic{some}"
+    if factor == 1:
+        return Update(text, "compute the statistic, and weigh it, as the reference does")
     count = 1 / (1 - factor) if factor < 1 else factor / (factor - 1)
-    text = f"updated from {factor:.6g} times the reference's statistic"
-    if round(count) in sizes and abs(count - round(count)) < 0.02 * count**0.5:
+    nearest = min(_reduced_sizes(case), key=lambda size: abs(size - count))
+    if abs(count - nearest) < 0.02 * nearest:
         ratio = "(n - 1)/n" if factor < 1 else "n/(n - 1)"
-        ours, theirs = ("biased", "unbiased") if factor < 1 else ("unbiased", "biased")
-        text += f", which is {ratio} for n = {round(count)}: the {ours} variance for the {theirs}"
-        return Update(text, f"update it with the {theirs} variance")
+        wrong, due = ("biased", "unbiased") if factor < 1 else ("unbiased", "biased")
+        text += f", which is {ratio} for n = {nearest}: the {wrong} variance for the {due}"
+        return Update(text, f"update it with the {due} variance")
     return Update(text, "compute the statistic, and weigh it, as the reference does")
+
+
+def _reduced_sizes(case: Case) -> set[int]:
+    """The numbers of elements that a reduction over some dimensions of an input or output may have."""
+    shapes = [value.shape for value in case.inputs if isinstance(value, torch.Tensor)]
+    shapes += [torch.Size(expected.shape) for expected in case.outputs.values()]
+    return {
+        math.prod(chosen)
+        for shape in shapes
+        for count in range(len(shape) + 1)
+        for chosen in itertools.combinations(shape, count)
+    }
 
 
 def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> float | None:
@@ -111,6 +132,15 @@ def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> flo
     mean = float(kept.mean())
     steady = float((kept - mean).abs().max()) < REDUCED_PRECISION
     return 1 - mean if steady and 0 < 1 - mean < 1 else None
+
+
+def one_factor(deviations: torch.Tensor) -> float | None:
+    """The factor of elements that deviate from the right ones by these shares, if it is one for all."""
+    if deviations.numel() < 2:
+        return None
+    mean = float(deviations.mean())
+    # Rounding varies by more than its mean.
+    return 1 + mean if float(deviations.std()) * BASELINE_FACTOR_MAX < abs(mean) else None
 
 
 def _fit(of: torch.Tensor, to: torch.Tensor) -> tuple[float, float]:

@@ -2,3 +2,4 @@
 
 from grader.grading.forward import output_dependence as output_dependence
 from grader.grading.forward import repeated_forwards as repeated_forwards
+from grader.grading.forward import updates as updates

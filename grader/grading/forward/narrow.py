@@ -16,11 +16,14 @@ from grader import protocol as p
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading.candidate import Candidate
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
+from grader.grading.oracle.noise import is_float, values_of
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.other_inputs import NEAR_RANGE, SCALED_DOWN, SMALL_PARAMETERS, OtherInputs, other_inputs
+from grader.grading.oracle.other_inputs import EPSILON_SHOWS, OtherInputs, other_inputs
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
@@ -28,16 +31,15 @@ CHANGES = "changes"
 """The key of a diagnosis's detail with the changes of the inputs."""
 ERROR = "relative_error"
 """The key of a diagnosis's detail with the relative RMS error for small inputs."""
-EPSILON = {SCALED_DOWN, SMALL_PARAMETERS}
-CONSTANT = {"inputs all equal"}
-"""Takes all variance away, and so shows an epsilon too."""
 
 
 class Wrong(NamedTuple):
-    """A text on what is wrong with an output, and its relative RMS error if it is finite."""
+    """A text on what is wrong with a tensor, and its relative RMS error if it is finite."""
 
     text: str
     error: float | None = None
+    lost: bool = False
+    """Large elements of the reference are zero here, which no epsilon makes them."""
 
 
 def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
@@ -51,7 +53,7 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
         return None
 
     def judge(one: Candidate) -> Diagnosis | None:
-        return _diagnosis(_wrong(one, others), others, case)
+        return narrow_inputs(_wrong(one, others), others, case)
 
     diagnosis, key = judge(candidate), ("other inputs", case.seed, case.training)
     if diagnosis is None or not reference_passes(oracle, key, judge, ("error", "warning")):
@@ -59,29 +61,50 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     return diagnosis
 
 
-def wrong_on_small(diagnosis: Diagnosis | None) -> bool:
-    """Whether outputs are wrong for small inputs, so that the gradients there follow from them."""
-    return diagnosis is not None and SCALED_DOWN in cast(list[str], diagnosis.detail.get(CHANGES, ()))
+def wrong_changes(diagnosis: Diagnosis | None) -> Sequence[str]:
+    """The changes of the inputs for which a diagnosis finds something wrong."""
+    return () if diagnosis is None else cast(list[str], diagnosis.detail.get(CHANGES, ()))
 
 
-def _diagnosis(wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: Case) -> Diagnosis | None:
+def narrow_inputs(
+    wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: Case, *, stage: str = "forward"
+) -> Diagnosis | None:
+    """The diagnosis for faults by change: an error for a wrong epsilon, else a warning, or None.
+
+    An epsilon matters where all is small, and nowhere else. What is wrong for somewhat smaller inputs as well has
+    another cause; if these were whole numbers, it relies on that.
+    """
+    if SMALLER in wrong and _scales_whole_numbers(others, case):
+        wrong = {change: one for change, one in wrong.items() if change not in EPSILON_SHOWS | {SMALLER}}
     if not wrong:
         return None
-    telling = {other.change for other in others} - EPSILON - CONSTANT
     where = f"variant {case.name}"
-    small = next((change for change in wrong if change in EPSILON), None)
-    if small is not None and telling and not telling & set(wrong):
+    small = next((change for change in wrong if change in EPSILON_SHOWS), None)
+    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL}
+    if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"
-        return diagnose("output_wrong", what, where=where, remedy=remedy, detail={ERROR: wrong[small].error})
+        code = "output_wrong"
+        if stage == "backward":
+            code, remedy = "grad_wrong", f"{remedy}, in the backward too"
+        detail = {ERROR: wrong[small].error, CHANGES: list(wrong)}
+        return diagnose(code, what, where=where, stage=stage, remedy=remedy, detail=detail)
     what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
         "narrow_inputs",
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
         where=where,
-        remedy="handle them too",
+        stage=stage,
+        remedy="handle them too" if stage == "forward" else "handle them in the backward too",
         detail={CHANGES: list(wrong)},
     )
+
+
+def _scales_whole_numbers(others: Sequence[OtherInputs], case: Case) -> bool:
+    """Whether SMALLER scales an input whose drawn values are whole numbers."""
+    smaller = next(other.case for other in others if other.change == SMALLER)
+    pairs = zip(smaller.inputs, case.inputs, strict=True)
+    return any(new is not old and is_float(old) and values_of(old).whole for new, old in pairs)
 
 
 def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
@@ -89,10 +112,11 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
     wrong: dict[str, Wrong] = {}
     left = list(others)
     while left:
-        job, ends = candidate.script(left[0].case), []
+        job, ends, state = candidate.script(left[0].case), [], left[0].case.state
         for turn, other in enumerate(left):
-            if other.change == SMALL_PARAMETERS:
+            if other.case.state is not state:
                 candidate.reset(job, other.case)
+            state = other.case.state
             candidate.reset_buffers(job, other.case)
             job.put_inputs("a", other.case.inputs)
             job.step(as_timed(candidate, other.case, "a", str(turn), training=other.case.training))
@@ -120,22 +144,28 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
 
 
 def _difference(case: Case, name: str, value: torch.Tensor | None) -> Wrong | None:
-    """The fault of an output, or None. Ties, which equal inputs have, may go to any element."""
-    expected = replace(case.outputs[name], spread=None)
+    """The fault of an output, or None."""
     if value is None:
         return Wrong(f"{name} has another shape or dtype")
-    if not _is_finite(value):
-        return Wrong(f"{name} has NaN or infinity where the reference has none")
-    check, spread = tolerance.check(expected, value), case.outputs[name].spread
+    return difference(name, case.outputs[name], value)
+
+
+def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | None:
+    """The fault of a tensor, or None. Ties, which equal inputs have, may go to any element."""
+    without = replace(expected, spread=None)
+    check = tolerance.check(without, value)
     if check.status != "failed":
         return None
-    if spread is not None:
+    if not _is_finite(value):
+        return Wrong(f"{what} has NaN or infinity where the reference has none")
+    if expected.spread is not None:
         reference64 = expected.reference64.to(value.device)
-        rest = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * spread().to(value.device)
-        if tolerance.passes(expected, reference64 + rest.clamp_min(0)):
+        rest = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * expected.spread().to(value.device)
+        if tolerance.passes(without, reference64 + rest.clamp_min(0)):
             return None
     error = check.rel_rms_error or 0.0
-    return Wrong(f"{name} has a relative RMS error of {error:.2g}", error)
+    lost = bool(((value == 0) & (expected.reference64.to(value.device).abs() > expected.rms)).any())
+    return Wrong(f"{what} has a relative RMS error of {error:.2g}", error, lost)
 
 
 def _is_finite(value: torch.Tensor | None) -> bool:

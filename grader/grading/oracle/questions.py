@@ -67,9 +67,14 @@ def without_gradients(oracle: Oracle, case: Case) -> Case:
 
 def updated_buffers(oracle: Oracle, case: Case) -> dict[str, Expected]:
     """The buffers after a forward under no_grad from the case's state, with the case's errors."""
-    (trackers,) = _forwards(oracle, case, [case.inputs])
-    after = trackers.expected("buffers", lambda _: 1.0)
+    after = buffers_for(oracle, case)
     return {name: of.around(after[name].reference64) for name, of in case.buffers.items()}
+
+
+def buffers_for(oracle: Oracle, case: Case) -> dict[str, Expected]:
+    """The expected buffers after a forward under no_grad of a case with other parameters or buffers."""
+    (trackers,) = _forwards(oracle, case, [case.inputs])
+    return trackers.expected("buffers", lambda _: 1.0)
 
 
 @remembered

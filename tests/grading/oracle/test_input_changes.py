@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SMALLER, _one_mostly
+from grader.grading.oracle.input_changes import changed as changed_by
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.other_inputs import _CHANGES, NEAR_RANGE, _changed, _one_mostly
 
 DRAWS = {
     "normal": lambda: torch.randn(6, 8),
@@ -18,10 +19,12 @@ DRAWS = {
 }
 
 
-def changed(draw, *, bounded=False):
+def changed(draw, **how):
     """The value, and what each change makes of it, by name."""
-    value, structure = draw(), Structure([draw() for _ in range(3)])
-    return value, {name: _changed(change, structure, value, bounded=bounded) for name, change in _CHANGES.items()}
+    draws = [draw() for _ in range(3)]
+    value, structure = draws[0], Structure(draws)
+    how = {"bounded": False} | how
+    return value, {name: changed_by(name, structure, value, **how) for name in CHANGES}
 
 
 def test_a_value_without_structure_is_changed_by_all():
@@ -45,10 +48,25 @@ def test_zeros_and_symmetry_stay():
     assert all(torch.equal(other, other.mT) for other in changed(DRAWS["symmetric"])[1].values())
 
 
-@pytest.mark.parametrize("kind", ["probabilities", "codes", "mask"])
-def test_probabilities_codes_and_masks_are_left_alone(kind):
+@pytest.mark.parametrize("kind", ["codes", "mask"])
+def test_codes_and_masks_are_left_alone(kind):
     value, others = changed(DRAWS[kind])
     assert all(torch.equal(other, value) for other in others.values())
+
+
+def test_whole_numbers_that_are_differentiated_shrink():
+    value, others = changed(DRAWS["codes"], scales_whole=True)
+    assert {name for name, other in others.items() if not torch.equal(other, value)} == {SCALED_DOWN, SMALLER}
+    assert float(others[SCALED_DOWN].square().mean().sqrt()) == pytest.approx(1e-3, rel=1e-5)
+    value, others = changed(DRAWS["mask"], scales_whole=True)
+    assert all(torch.equal(other, value) for other in others.values())
+
+
+def test_probabilities_keep_their_sums():
+    value, others = changed(DRAWS["probabilities"])
+    assert {name for name, other in others.items() if not torch.equal(other, value)} == {SCALED_DOWN}
+    torch.testing.assert_close(others[SCALED_DOWN].sum(-1), value.sum(-1))
+    assert others[SCALED_DOWN].std(-1).max() < 1e-3
 
 
 def test_on_a_device_that_asserts_a_unit_range_is_kept():

@@ -1,0 +1,147 @@
+"""Asks for gradients on inputs unlike the drawn ones, where the outputs are right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
+from grader.grading.backward.vjp import attempt_each, one_product, product
+from grader.grading.budget import Pace
+from grader.grading.candidate import Candidate
+from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import norm
+from grader.grading.compare.expected import EPSILON, Expected
+from grader.grading.forward.narrow import Wrong, difference, narrow_inputs
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
+from grader.grading.oracle.noise import is_float
+from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.other_inputs import (
+    EPSILON_SHOWS,
+    LARGE_PARAMETERS,
+    SMALL_PARAMETERS,
+    OtherInputs,
+    answers_well,
+    other_inputs,
+    room,
+)
+from grader.grading.oracle.trackers import track
+from grader.grading.outcome import first_line
+from grader.verdict.models import Diagnosis
+
+WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
+"""Changes under which gradients overflow, or which tie what the reference chooses between."""
+
+
+def judge_other_gradients(
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], wrong_outputs: Collection[str]
+) -> Diagnosis | None:
+    """A fault of gradients on inputs unlike those of the first comparable case: an error or a warning.
+
+    Not under the changes for which outputs are wrong. Raises Stopped.
+    """
+    case = next((case for case in cases if case.values_comparable), None)
+    if case is None or not case.wrt or case.released or oracle.is_slow(case):
+        return None
+    try:
+        others = _made(oracle, case)
+    except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
+        return None
+    others = [other for other in others if other.change not in wrong_outputs]
+
+    def judge(one: Candidate) -> Diagnosis | None:
+        return narrow_inputs(_wrong(one, others), others, case, stage="backward")
+
+    diagnosis, key = judge(candidate), ("other gradients judged", case.seed, case.training, tuple(wrong_outputs))
+    return diagnosis if diagnosis and reference_passes(oracle, key, judge, ("error", "warning")) else None
+
+
+@remembered
+def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
+    """The case with other inputs and their gradients, where the reference has any."""
+    if not oracle.traits(case).has_float64:
+        return []
+    others = [other for other in other_inputs(oracle, case) if other.change not in WITHOUT_GRADIENTS]
+    found = [_gradients(oracle, case, other) for other in others]
+    made = []
+    for other, gradients in zip(others, found, strict=True):
+        smaller = SMALL_PARAMETERS if other.change == LARGE_PARAMETERS else SMALLER
+        controls = zip(others, found, strict=True)
+        control, of_control = next(((one.case, of) for one, of in controls if one.change == smaller), (case, {}))
+        tolerant: dict[str, Expected | None] = dict.fromkeys(case.gradients)
+        for name, expected in gradients.items():
+            usual = case.gradients[name]
+            if usual is not None and answers_well(expected, usual):
+                size = 0.0
+                if other.change not in EPSILON_SHOWS:
+                    degree = _degree(usual, of_control.get(name), _growth(control, case))
+                    size = usual.norm * _growth(case, other.case) ** degree
+                tolerant[name] = _tolerant(expected, usual, room(size))
+        if any(tolerant.values()):
+            made.append(replace(other, case=replace(other.case, gradients=tolerant)))
+    return made
+
+
+def _growth(before: Case, after: Case) -> float:
+    """The largest factor between tensors of two cases, 1 at least."""
+    pairs = [*zip(before.inputs, after.inputs, strict=True)]
+    pairs += [(value, after.state[name]) for name, value in before.state.items()]
+    sizes = [(norm(old), norm(new)) for old, new in pairs if is_float(old) and is_float(new)]
+    return max([1.0, *(new / old for old, new in sizes if old)])
+
+
+def _degree(usual: Expected, smaller: Expected | None, growth: float) -> float:
+    """The power of the operands' size with which a gradient grows, as from the smaller operands to the usual ones.
+
+    Terms of that size may cancel in it: behind a saturated softmax, what is left of them is rounding.
+    """
+    if smaller is None or not smaller.norm or growth == 1 or not usual.norm:
+        return 0.0
+    return max(0.0, math.log(usual.norm / smaller.norm) / math.log(growth))
+
+
+def _gradients(oracle: Oracle, case: Case, other: OtherInputs) -> Mapping[str, Expected]:
+    """The gradients of a changed case; none if the reference does not take it."""
+    changed, traits = other.case, oracle.traits(case)
+    plain = Pass(MODEL, changed.inputs, changed.state, case.cotangents, case.wrt, case.training)
+    pace, tf32 = Pace(oracle.budget.product, oracle.clock), oracle.precision.meaning.tf32
+    try:
+        _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace, tf32=tf32)
+    except ReferenceRefused:
+        return {}
+    return trackers.expected("gradients", lambda _: 1.0, case.operand_names)
+
+
+def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
+    """The gradient with room for another algorithm in every rule."""
+    lost = tolerance.BASELINE_FACTOR_L2 * room(1.0)
+    return replace(
+        expected,
+        error_l2=expected.error_l2 + slack,
+        error_max=expected.error_max + slack / math.sqrt(max(expected.reference64.numel(), 1)),
+        reduction_length=usual.reduction_length + (lost / EPSILON) ** 2,
+    )
+
+
+def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
+    """Faults by change, up to the first backward that raises."""
+    wrong: dict[str, Wrong] = {}
+    parts = [one_product(candidate, other.case) for other in others]
+    for other, answer in zip(others, attempt_each(candidate, parts, "backwards of other inputs"), strict=False):
+        if answer.result.failure is not None:
+            wrong[other.change] = Wrong(f"the backward raises {first_line(answer.result.failure)}")
+            continue
+        gradients = product(candidate, other.case, answer.result, answer.key).gradients
+        for name, expected in other.case.gradients.items():
+            gradient = gradients[name]
+            if expected is None or gradient is None:
+                continue
+            found = difference(f"the gradient of `{other.case.operand_names[name]}`", expected, gradient)
+            if found is not None:
+                wrong.setdefault(other.change, found)
+    return wrong

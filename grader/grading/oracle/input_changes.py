@@ -1,0 +1,138 @@
+"""Changes of an input into one unlike the drawn ones, which keep what all draws have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.noise import is_float, is_mask, values_of
+
+SCALED_DOWN = "inputs multiplied by 0.001 or less"
+"""Shows an epsilon: a variance of 1 becomes a tenth of the usual 1e-5."""
+SMALLER = "inputs multiplied by 0.3"
+"""The control of SCALED_DOWN, which shows no epsilon: what is wrong here too has another cause."""
+SKEWED = "inputs skewed, so that each row is close to the first one"
+EQUAL = "inputs all equal"
+"""Takes all variance away, and so shows an epsilon too."""
+NEAR_RANGE = "inputs scaled up to near the largest number"
+"""The change of which only an overflow counts: a mask of -1e9 loses its meaning there."""
+Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
+
+
+def changed(
+    change: str, structure: Structure, value: torch.Tensor, *, bounded: bool, scales_whole: bool = False
+) -> torch.Tensor:
+    """The value after one of CHANGES, or itself if the change does not apply to it.
+
+    `bounded` keeps values in [-1, 1] that are there: an assertion on a device ends the reference's process. With
+    `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
+    """
+    if structure.fixed or value.numel() < 2 or not value.any():
+        return value
+    if not is_float(value):
+        codes = value.dtype != torch.bool and not value.is_complex()
+        return _one_mostly(value) if change == SKEWED and codes else value
+    if is_mask(value):
+        return value
+    shrinks = change in (SCALED_DOWN, SMALLER)
+    if values_of(value).whole and not (scales_whole and shrinks):
+        return value
+    if structure.sums_alike:
+        return _levelled(value) if change == SCALED_DOWN else value
+    new = CHANGES[change](structure, value)
+    if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):
+        return value
+    return new
+
+
+def _scaled(structure: Structure, value: torch.Tensor, factor: float) -> torch.Tensor:
+    return structure.elementwise(value, lambda part: part * factor)
+
+
+def unit(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    """Scaled down to a root mean square of 1, if that is larger."""
+    rms = float(value.double().square().mean().sqrt())
+    return _scaled(structure, value, 1 / max(rms, 1.0))
+
+
+def _tiny(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    return _scaled(structure, unit(structure, value), 1e-3)
+
+
+def _smaller(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    return _scaled(structure, value, 0.3)
+
+
+def _levelled(value: torch.Tensor) -> torch.Tensor:
+    """Rows close to their means, which keep their sums."""
+    mean = value.mean(-1, keepdim=True)
+    return mean + (value - mean) * 1e-3
+
+
+def _larger(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    """Up to 100, whose exponential is infinite, with both signs if there are both."""
+    smaller = min(float(value.max()), -float(value.min()))
+    reached = smaller if smaller > 0 else float(value.abs().max())
+    return _scaled(structure, value, max(100 / reached, 8.0))
+
+
+def _largest(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Up to 6e30 in float32: products of two overflow."""
+    largest = torch.finfo(value.dtype).max ** 0.8
+    return None if math.isfinite(structure.high) else _scaled(structure, value, largest / float(value.abs().max()))
+
+
+def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Shifted by 10 to 40 standard deviations, by 40 if possible, downwards if that keeps the range.
+
+    40 is beyond a mask of -30. After more standard deviations, a variance that is the mean of squares less the squared
+    mean has lost its digits.
+    """
+    spread = float(value.std())
+    step = max(10 * spread, min(40 * spread, 40.0))
+    if structure.low == -math.inf:
+        return structure.elementwise(value, lambda part: part - step)
+    return None if math.isfinite(structure.high) else structure.elementwise(value, lambda part: part + step)
+
+
+def _sorted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    return value.sort(-1).values if structure.dense and value.dim() else None
+
+
+def _alike(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Each row close to the first one."""
+    if not structure.dense or value.dim() < 2:
+        return None
+    rows = value.reshape(-1, value.shape[-1])
+    return (rows[:1] + (rows - rows[:1]) / 10).view(value.shape)
+
+
+def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    """All elements equal to the largest one."""
+    largest = value.reshape(-1)[value.abs().argmax()]
+    return structure.elementwise(value, lambda part: largest.expand(part.shape))
+
+
+def _one_mostly(value: torch.Tensor) -> torch.Tensor:
+    """Integers of which seven in eight are the first one; unchanged if all differ, or if they are in order."""
+    flat = value.reshape(-1)
+    if bool((flat.sort().values.diff() != 0).all()) or bool((value.diff() >= 0).all()):
+        return value
+    keeps = torch.arange(len(flat), device=value.device) % 8 == 1
+    return torch.where(keeps, flat, flat[:1]).view(value.shape)
+
+
+CHANGES: Mapping[str, Change] = {
+    SCALED_DOWN: _tiny,
+    SMALLER: _smaller,
+    "inputs scaled up to 100": _larger,
+    "inputs shifted by ten standard deviations or more": _shifted,
+    "inputs sorted along the last dimension": _sorted,
+    SKEWED: _alike,
+    EQUAL: _equal,
+    NEAR_RANGE: _largest,
+}
+"""By what a message says: "for ..."."""
