@@ -38,6 +38,7 @@ def test_version_and_help_import_the_command_table_alone(option):
         "grader._version",
         "grader.cli",
         "grader.cli._commands",
+        "grader.ending",
         "grader.errors",
     }
     assert not names & HEAVY

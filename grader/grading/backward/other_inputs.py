@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import attempt_each, one_product, product
-from grader.grading.budget import Pace
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import norm
+from grader.grading.compare.blocks import CHECK_BYTES, norm
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.forward.narrow import Wrong, difference, narrow_inputs
+from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
@@ -30,7 +29,6 @@ from grader.grading.oracle.other_inputs import (
     other_inputs,
     room,
 )
-from grader.grading.oracle.trackers import track
 from grader.grading.outcome import first_line
 from grader.verdict.models import Diagnosis
 
@@ -63,11 +61,13 @@ def judge_other_gradients(
 
 @remembered
 def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
-    """The case with other inputs and their gradients, where the reference has any."""
+    """The case with other inputs and their gradients, where the reference has any; none of a large case."""
     if not oracle.traits(case).has_float64:
         return []
     others = [other for other in other_inputs(oracle, case) if other.change not in WITHOUT_GRADIENTS]
-    found = [_gradients(oracle, case, other) for other in others]
+    if len(others) * case.nbytes > CHECK_BYTES:
+        return []
+    found = _gradients(oracle, case, others)
     made = []
     for other, gradients in zip(others, found, strict=True):
         smaller = SMALL_PARAMETERS if other.change == LARGE_PARAMETERS else SMALLER
@@ -105,16 +105,15 @@ def _degree(usual: Expected, smaller: Expected | None, growth: float) -> float:
     return max(0.0, math.log(usual.norm / smaller.norm) / math.log(growth))
 
 
-def _gradients(oracle: Oracle, case: Case, other: OtherInputs) -> Mapping[str, Expected]:
-    """The gradients of a changed case; none if the reference does not take it."""
-    changed, traits = other.case, oracle.traits(case)
-    plain = Pass(MODEL, changed.inputs, changed.state, case.cotangents, case.wrt, case.training)
-    pace, tf32 = Pace(oracle.budget.product, oracle.clock), oracle.precision.meaning.tf32
+def _gradients(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> list[Mapping[str, Expected]]:
+    """The gradients of changed cases; none of one that the reference does not take."""
+    changed = [other.case for other in others]
+    passes = [Pass(MODEL, of.inputs, of.state, case.cotangents, case.wrt, case.training) for of in changed]
     try:
-        _, trackers = track(partial(oracle.ask, case), plain, traits, oracle.device, pace=pace, tf32=tf32)
+        found = list(questions.compared(oracle, case, passes))
     except ReferenceRefused:
-        return {}
-    return trackers.expected("gradients", lambda _: 1.0, case.operand_names)
+        return [{}] if len(others) == 1 else [_gradients(oracle, case, [other])[0] for other in others]
+    return [trackers.expected("gradients", lambda _: 1.0, case.operand_names) for trackers in found]
 
 
 def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:

@@ -88,15 +88,14 @@ def _with_other_parameters(
         for i, value in enumerate(case.inputs)
     ]
     small = {name: value * 1e-3 for name, value in moved.items()}
+    yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
+    if 2 * case.state_bytes > CHECK_BYTES:
+        return
     large = {name: value * 100 for name, value in moved.items()}
     # All scores may have one sign for some parameters, and then none is below a finite mask.
     flipped = {name: _with_other_signs(value) for name, value in large.items()}
-    for change, state, inputs in (
-        (SMALL_PARAMETERS, small, units),
-        (LARGE_PARAMETERS, large, case.inputs),
-        (LARGE_PARAMETERS, flipped, case.inputs),
-    ):
-        yield change, replace(case, inputs=tuple(inputs), state={**case.state, **state})
+    for state in (large, flipped):
+        yield LARGE_PARAMETERS, replace(case, state={**case.state, **state})
 
 
 def _with_other_signs(value: torch.Tensor) -> torch.Tensor:

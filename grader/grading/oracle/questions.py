@@ -114,9 +114,13 @@ def outputs_for_each(oracle: Oracle, case: Case, others: Sequence[Sequence[objec
 
 def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> Iterator[Trackers]:
     """Forwards with the case's parameters on other inputs: float64 values and the baseline error for each."""
+    return compared(oracle, case, [Pass(MODEL, inputs, case.state, training=case.training) for inputs in others])
+
+
+def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Trackers]:
+    """Passes of the case's model, each in float32 and, where there is such a model, in float64."""
     traits, ask = oracle.traits(case), partial(oracle.ask, case)
     models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
-    passes = [Pass(MODEL, inputs, case.state, training=case.training) for inputs in others]
     results = ask(replace(one, model=model) for one in passes for model in models)
     rounds = oracle.precision.meaning.tf32 and traits.flops > 0
     for one in passes:
