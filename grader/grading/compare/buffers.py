@@ -127,7 +127,7 @@ def _reduced_sizes(case: Case) -> set[int]:
 def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> float | None:
     """The weight of new statistics: 1 less what a change of the old value leaves; None if it is no moving average."""
     moved = {**case.state, name: case.state[name] + 1}
-    after = questions.updated_buffers(oracle, replace(case, state=moved))[name].reference64.cpu()
+    after = questions.buffers_for(oracle, replace(case, state=moved))[name].reference64.cpu()
     kept = after.double() - right.double()
     mean = float(kept.mean())
     steady = float((kept - mean).abs().max()) < REDUCED_PRECISION

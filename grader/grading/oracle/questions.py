@@ -62,13 +62,8 @@ def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
 @remembered
 def without_gradients(oracle: Oracle, case: Case) -> Case:
     """The same case with its buffers after a forward under no_grad, which may update them in another way."""
-    return replace(case, buffers=updated_buffers(oracle, case))
-
-
-def updated_buffers(oracle: Oracle, case: Case) -> dict[str, Expected]:
-    """The buffers after a forward under no_grad from the case's state, with the case's errors."""
     after = buffers_for(oracle, case)
-    return {name: of.around(after[name].reference64) for name, of in case.buffers.items()}
+    return replace(case, buffers={name: of.around(after[name].reference64) for name, of in case.buffers.items()})
 
 
 def buffers_for(oracle: Oracle, case: Case) -> dict[str, Expected]:
