@@ -28,6 +28,9 @@ STILL = "TtZX"
 IDLE_SECONDS = 1e-4
 """CPU time of stopped processes beyond which they ran. It does not grow, but for a frozen thread's few microseconds
 with a signal that reaches it."""
+SETTLED_SECONDS = 5e-4
+"""Time for which the CPU time of stopped processes must stay the same to count as their time before. A cgroup counts a
+thread's last share when it leaves its core, which a virtual machine may delay. A choice."""
 CPU_CLOCK = 2
 """CPUCLOCK_SCHED of a process, all threads together, in linux/posix-timers.h."""
 
@@ -176,13 +179,14 @@ def _settled(read: Callable[[], _T]) -> _T:
 
     A thread is counted as stopped shortly before it leaves its core, and a virtual machine may be held up in between.
     """
-    deadline = time.monotonic() + PASSES * STANDSTILL_SECONDS
-    seconds = read()
-    while True:
+    seconds, since = read(), time.monotonic()
+    deadline = since + PASSES * STANDSTILL_SECONDS
+    while time.monotonic() < min(since + SETTLED_SECONDS, deadline):
         time.sleep(POLL_SECONDS)
         earlier, seconds = seconds, read()
-        if seconds == earlier or time.monotonic() > deadline:
-            return seconds
+        if seconds != earlier:
+            since = time.monotonic()
+    return seconds
 
 
 def _judge(seconds: float) -> None:
