@@ -42,6 +42,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 0 tests/test_imports.py tests/test_language.py
 
 # That wheels of all dependencies exist for each Python that is supported, within the constraints.
 dependencies: setup

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from grader.executor.process_table import STILL, cpu_seconds, is_alive, states, tree
 from grader.sandbox import SandboxedProcess
 
 PASSES = 100
@@ -23,16 +24,12 @@ POLL_SECONDS = 50e-6
 """Between looks at one process."""
 STANDSTILL_SECONDS = 0.05
 """Longest wait in one pass: a process stops within a millisecond, unless it is in a driver's call."""
-STILL = "TtZX"
-"""States of stopped, traced and dead threads in /proc/PID/task/TID/stat."""
 IDLE_SECONDS = 1e-4
 """CPU time of stopped processes beyond which they ran. It does not grow, but for a frozen thread's few microseconds
 with a signal that reaches it."""
 SETTLED_SECONDS = 5e-4
 """Time for which the CPU time of stopped processes must stay the same to count as their time before. A cgroup counts a
 thread's last share when it leaves its core, which a virtual machine may delay. A choice."""
-CPU_CLOCK = 2
-"""CPUCLOCK_SCHED of a process, all threads together, in linux/posix-timers.h."""
 
 _T = TypeVar("_T")
 Members = Callable[[], Iterable[int]]
@@ -76,7 +73,7 @@ def frozen(group: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def paused(members: Members) -> Iterator[None]:
     """Stop processes by SIGSTOP during the block. Raises NeverStill."""
-    stopped = _stop(lambda _: _states(members()))
+    stopped = _stop(lambda _: states(members()))
     try:
         yield
     finally:
@@ -90,7 +87,7 @@ def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
     `likely` are the pids of the last time, which saves one look at all processes; it is updated. The first process of a
     pid namespace, one of the roots, adopts every orphan, so every process of the sandbox is in this tree.
     """
-    stopped = _stop(lambda count: _tree(roots, likely | roots if likely and count == 0 else None))
+    stopped = _stop(lambda count: tree(roots, likely | roots if likely and count == 0 else None))
     likely.clear()
     likely.update(stopped)
     try:
@@ -116,9 +113,9 @@ def idle(stopped: Members, members: Members) -> Iterator[None]:
 
     A process that is among the members then and was not stopped counts with all that it used.
     """
-    before = _settled(lambda: _cpu_seconds(stopped()))
+    before = _settled(lambda: cpu_seconds(stopped()))
     yield
-    after = _cpu_seconds(members())
+    after = cpu_seconds(members())
     if before.keys() - after.keys():
         raise NeverStill("had a process that ended while it was stopped")
     _judge(sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items()))
@@ -134,20 +131,10 @@ def unless_ended(roots: set[int]) -> Iterator[None]:
         yield
     except NeverStill:
         deadline = time.monotonic() + 20 * STANDSTILL_SECONDS
-        while all(map(_alive, roots)):
+        while all(map(is_alive, roots)):
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_SECONDS)
-
-
-def tree(roots: set[int]) -> set[int]:
-    """Return the pids of these processes and all their descendants."""
-    return set(_tree(roots))
-
-
-def _alive(pid: int) -> bool:
-    stat = _read_stat(f"/proc/{pid}/stat")
-    return stat is not None and stat[0] not in "ZX"
 
 
 def _await_frozen(group: Path) -> None:
@@ -202,15 +189,6 @@ def _group_seconds(group: Path) -> float:
     return int(fields[fields.index("usage_usec") + 1]) / 1e6
 
 
-def _cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """Return the CPU time of processes, with all their threads, by pid; without processes that have ended."""
-    seconds = {}
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            seconds[pid] = time.clock_gettime(~pid << 3 | CPU_CLOCK)
-    return seconds
-
-
 def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
     """Stop all processes and return their pids. `look(count)` returns pid to state, for the count-th time.
 
@@ -219,11 +197,11 @@ def _stop(look: Callable[[int], dict[int, str]]) -> set[int]:
     """
     known: set[int] = set()
     for count in range(PASSES):
-        tree = look(count)
-        running = [pid for pid, state in tree.items() if state not in STILL]
-        if not running and known >= tree.keys():
+        present = look(count)
+        running = [pid for pid, state in present.items() if state not in STILL]
+        if not running and known >= present.keys():
             return known
-        known |= tree.keys()
+        known |= present.keys()
         _signal(known, signal.SIGSTOP)
         _await_standstill(known)
     _signal(known, signal.SIGCONT)
@@ -234,10 +212,7 @@ def _await_standstill(pids: Iterable[int]) -> None:
     """Wait until all are stopped, or STANDSTILL_SECONDS."""
     deadline = time.monotonic() + STANDSTILL_SECONDS
     for pid in pids:
-        while time.monotonic() < deadline:
-            stat = _stat(pid)
-            if stat is None or stat[0] in STILL:
-                break
+        while time.monotonic() < deadline and any(state not in STILL for state in states([pid]).values()):
             time.sleep(POLL_SECONDS)
 
 
@@ -245,59 +220,3 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-
-
-def _tree(roots: set[int], among: set[int] | None = None) -> dict[int, str]:
-    """Return pid to state of the roots and their descendants, among all processes or the given ones."""
-    stats = _stats(_all() if among is None else among)
-    parents = {pid: parent for pid, (_, parent) in stats.items()}
-    tree = roots & stats.keys()
-    while True:
-        children = {pid for pid, parent in parents.items() if parent in tree} - tree
-        if not children:
-            return {pid: stats[pid][0] for pid in tree}
-        tree |= children
-
-
-def _states(pids: Iterable[int]) -> dict[int, str]:
-    return {pid: state for pid, (state, _) in _stats(pids).items()}
-
-
-def _stats(pids: Iterable[int]) -> dict[int, tuple[str, int]]:
-    """Return state and parent by pid, without processes that have ended."""
-    return {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
-
-
-def _all() -> list[int]:
-    with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
-
-
-def _stat(pid: int) -> tuple[str, int] | None:
-    """Return a process's state and its parent's pid; None if it has ended.
-
-    The state is that of a thread that is not still, if there is one: the first thread of a process may be stopped, or
-    have ended, while another one is in a long system call.
-    """
-    own = _read_stat(f"/proc/{pid}/stat")
-    if own is None or own[0] not in STILL:
-        return own
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            stat = _read_stat(f"{thread}/stat")
-            if stat is not None and stat[0] not in STILL:
-                return stat[0], own[1]
-    return own
-
-
-def _read_stat(path: str) -> tuple[str, int] | None:
-    """Read by system calls for speed: this runs for every process, several times for each timed sample."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            # The command's name, in parentheses, may contain any bytes.
-            fields = os.read(descriptor, 4096).rpartition(b")")[2].split()
-        finally:
-            os.close(descriptor)
-        return fields[0].decode(), int(fields[1])
-    return None

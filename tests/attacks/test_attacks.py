@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.executor.pause import _tree
+from grader.executor.process_table import tree
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
 from grader.grading.timing.rounds import Plan
@@ -66,7 +66,7 @@ def traces():
     """What an attack could leave: child processes, mounts, cgroups, files, shared memory, descriptors."""
     ours = f"-{os.getpid()}-"
     return {
-        "processes": set(_tree({os.getpid()})),
+        "processes": set(tree({os.getpid()})),
         "mounts": Path("/proc/self/mountinfo").read_text().splitlines(),
         "cgroups": {
             Path(folder, name)

@@ -17,7 +17,8 @@ from grader.executor import pause
 from grader.executor import shared_memory as sealing
 from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
-from grader.executor.pause import NeverStill, _tree, idle, paused_tree, tree
+from grader.executor.pause import NeverStill, idle, paused_tree
+from grader.executor.process_table import tree
 from grader.executor.shared_memory import Layout, Region
 from grader.executor.worker_process import Killer, waited_ms
 from grader.grading.resources import Resources
@@ -198,7 +199,7 @@ def test_paused_processes_use_no_cpu_and_go_on_afterwards(started):
     process = started(SPINNERS)
     for _ in range(3):
         process.stdout.readline()
-    pids = _tree({process.pid})
+    pids = tree({process.pid})
     assert len(pids) == 3
     with paused_tree({process.pid}, likely := set()):
         before = cpu_seconds(pids)
@@ -215,12 +216,12 @@ def test_who_was_there_last_time_is_only_where_to_look_first(started, likely):
     for each in (process, other):
         for _ in range(3):
             each.stdout.readline()
-    pids, others = _tree({process.pid}), _tree({other.pid})
+    pids, others = tree({process.pid}), tree({other.pid})
     guess = {"none of them": set(), "all of them": set(pids), "one of them": {max(pids)}, "others": set(others)}[likely]
     with paused_tree({process.pid}, guess):
         assert guess == pids.keys()
-        assert set(_tree({process.pid}).values()) == {"T"}
-        assert "T" not in _tree({other.pid}).values()
+        assert set(tree({process.pid}).values()) == {"T"}
+        assert "T" not in tree({other.pid}).values()
 
 
 HIDDEN_SPINNERS = """
@@ -370,7 +371,7 @@ def test_processes_that_end_while_they_are_paused_count(resources, means):
     """A SIGKILL here; a frozen process can arrange its own end."""
     with started_worker(resources, HIDDEN_SPINNERS, means) as worker:
         pids = await_spinning(worker._process.roots)
-        pids -= worker._process.roots | {first_command(pids)}
+        pids = pids.keys() - worker._process.roots - {first_command(pids)}
         with pytest.raises(WorkerLost, match="while it was stopped") as lost, worker.paused(untrusted=True):  # noqa: PT012
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
@@ -409,10 +410,10 @@ def test_a_sandbox_whose_first_command_is_killed_while_it_is_paused_did_nothing(
 def test_what_a_killed_worker_takes_to_end_is_not_its_own(monkeypatch):
     """It uses the CPU to free its memory, and is not gone at once."""
     looks = iter([True, True, False])
-    monkeypatch.setattr(pause, "_alive", lambda pid: next(looks))
+    monkeypatch.setattr(pause, "is_alive", lambda pid: next(looks))
     with pause.unless_ended({1}):
         raise NeverStill("used the CPU for 13 ms while it was stopped")
-    monkeypatch.setattr(pause, "_alive", lambda pid: True)
+    monkeypatch.setattr(pause, "is_alive", lambda pid: True)
     with pytest.raises(NeverStill), pause.unless_ended({1}):
         raise NeverStill("used the CPU for 13 ms while it was stopped")
 
@@ -456,7 +457,7 @@ def test_a_process_that_keeps_forking_is_caught_or_reported(started):
     process.stdout.readline()
     try:
         with paused_tree({process.pid}, set()):
-            states = _tree({process.pid})
+            states = tree({process.pid})
             assert set(states.values()) <= set("TtZX")
     except NeverStill:
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import SandboxError
 from grader.executor.launcher import Role
-from grader.executor.pause import CPU_CLOCK, tree
+from grader.executor.process_table import CPU_CLOCK, tree
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
