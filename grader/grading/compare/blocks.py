@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.compare.together import CHUNK_ELEMENTS, HOST_ELEMENTS, Pack, by_pack
+from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, chunk
 
 NARROW_RMS = (1e-9, 1e14)
 """Root mean squares between which squares can be summed in float32. The differences are about 1e-7 of these values,
@@ -81,8 +81,11 @@ def errors_each(questions: Sequence[Compared], *, finite: bool = True) -> list[l
 
     columns = [[question.candidate for question in questions], [question.reference64 for question in questions]]
     found = [
-        [BlockErrors(*row)._replace(worst_at=row[3] + CHUNK_ELEMENTS * block) for block, row in enumerate(rows)]
-        for rows in _rows_each(columns, statistics)
+        [
+            BlockErrors(*row)._replace(worst_at=row[3] + chunk(candidate.device) * block)
+            for block, row in enumerate(rows)
+        ]
+        for candidate, rows in zip(columns[0], _rows_each(columns, statistics), strict=True)
     ]
     odd = [at for at, blocks in enumerate(found) if not all(math.isfinite(one) for block in blocks for one in block)]
     if finite and odd:
@@ -184,7 +187,7 @@ def within_range(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def _rows_each(
     columns: Sequence[Sequence[torch.Tensor]], statistics: Callable[..., list[torch.Tensor]]
 ) -> list[list[list[float]]]:
-    """For each position, rows of statistics: one for each CHUNK_ELEMENTS of its tensors, none if they are empty.
+    """For each position, rows of statistics: one for each `chunk` of its tensors, none if they are empty.
 
     `columns` have tensors that belong together. `statistics` gets positions and a pack of each column, on the device of
     the first one, or on the CPU if they are few elements; it returns the pack's row for each statistic.
@@ -203,7 +206,8 @@ def _rows_each(
     def alone(position: int) -> list[list[float]]:
         if not first[position].numel():
             return []
-        pieces = [torch.split(column[position].reshape(-1), CHUNK_ELEMENTS) for column in columns]
+        length = chunk(first[position].device)
+        pieces = [torch.split(column[position].reshape(-1), length) for column in columns]
         found = [rows([position], [[piece] for piece in parts]) for parts in zip(*pieces, strict=True)]
         return torch.cat(found).tolist()
 

@@ -1,7 +1,7 @@
 """Evaluates an elementwise function, and reductions of each tensor, over many tensors at once.
 
 A deep network has hundreds of small parameters. Launching a comparison's kernels for each of them takes a hundred times
-as long as the comparison. So tensors of one kind are laid end to end, in packs of at most CHUNK_ELEMENTS.
+as long as the comparison. So tensors of one kind are laid end to end, in packs of at most `chunk` elements.
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from typing import TypeVar
 import torch
 
 _Result = TypeVar("_Result")
-CHUNK_ELEMENTS = 1 << 22
-"""Elements that are compared at a time. At 8 bytes each, the float64 temporaries of a comparison need about 200 MB."""
+CHUNK_ELEMENTS = {True: 1 << 22, False: 1 << 24}
+"""Elements that are compared at a time on the CPU and elsewhere. At 8 bytes each, the float64 temporaries of a
+comparison need about 200 and 800 MB. With fewer, a GPU waits for its next kernels."""
 HOST_ELEMENTS = 1 << 14
 """Elements that a CPU compares before a GPU has launched the kernels."""
+
+
+def chunk(device: torch.device) -> int:
+    """Elements that are compared at a time on the device."""
+    return CHUNK_ELEMENTS[device.type == "cpu"]
 
 
 def packs(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
     """The positions of tensors that fit into one pack.
 
-    They are of one dtype and device, and have CHUNK_ELEMENTS together at most. A tensor that is larger, empty or
+    They are of one dtype and device, and have a `chunk` of elements together at most. A tensor that is larger, empty or
     complex is alone.
     """
     kinds: defaultdict[object, list[int]] = defaultdict(list)
@@ -35,7 +41,7 @@ def packs(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
         pack, elements = list[int](), 0
         for position in positions:
             count = tensors[position].numel()
-            if pack and elements + count > CHUNK_ELEMENTS:
+            if pack and elements + count > chunk(tensors[position].device):
                 yield pack
                 pack, elements = [], 0
             pack.append(position)
@@ -141,8 +147,8 @@ def elementwise(
 
 
 def _piece_by_piece(function: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-    """A large tensor has one copy, and temporaries of CHUNK_ELEMENTS."""
+    """A large tensor has one copy, and temporaries of a `chunk`."""
     result = tensor.clone(memory_format=torch.contiguous_format)
-    for piece in torch.split(result.view(-1), CHUNK_ELEMENTS):
+    for piece in torch.split(result.view(-1), chunk(result.device)):
         piece.copy_(function(piece))
     return result

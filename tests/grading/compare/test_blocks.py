@@ -50,7 +50,7 @@ def test_five_digits_are_right_at_every_scale(scale, error):
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
 def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale, specials):
     """With blocks of a hundred elements, most blocks contain no specials."""
-    monkeypatch.setattr(blocks, "CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(blocks, "chunk", lambda device: 100)
     torch.manual_seed(0)
     reference64 = scale * torch.randn(1000, dtype=torch.float64)
     candidate = (reference64 + 1e-6 * scale * torch.randn(1000)).float()
@@ -69,7 +69,7 @@ def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale
 @pytest.mark.parametrize("place", [0, 150, 999])
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
 def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, special):
-    monkeypatch.setattr(blocks, "CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(blocks, "chunk", lambda device: 100)
     reference64 = torch.randn(1000)
     candidate = reference64.clone()
     candidate[place] = special
@@ -97,7 +97,7 @@ def many(dtype=torch.float32):
 @pytest.mark.parametrize("chunk", [100, 1 << 22])
 @pytest.mark.parametrize("host", [0, 1 << 14])
 def test_many_tensors_together_are_judged_as_each_alone(monkeypatch, chunk, host):
-    monkeypatch.setattr(together, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(together, "chunk", lambda device: chunk)
     monkeypatch.setattr(blocks, "HOST_ELEMENTS", host)
     narrow = [*many(torch.bfloat16)]
     whole = torch.arange(5), torch.tensor([0, 1, 2, 4, 4])
