@@ -10,7 +10,7 @@ from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import CHECK_BYTES, norm
+from grader.grading.compare.blocks import CHECK_BYTES, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.forward.narrow import Wrong, difference, narrow_inputs
 from grader.grading.oracle import questions
@@ -74,13 +74,13 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
         controls = zip(others, found, strict=True)
         control, of_control = next(((one.case, of) for one, of in controls if one.change == smaller), (case, {}))
         tolerant: dict[str, Expected | None] = dict.fromkeys(case.gradients)
+        before, after = _growth(control, case), _growth(case, other.case)
         for name, expected in gradients.items():
             usual = case.gradients[name]
             if usual is not None and answers_well(expected, usual):
                 size = 0.0
                 if other.change not in EPSILON_SHOWS:
-                    degree = _degree(usual, of_control.get(name), _growth(control, case))
-                    size = usual.norm * _growth(case, other.case) ** degree
+                    size = usual.norm * after ** _degree(usual, of_control.get(name), before)
                 tolerant[name] = _tolerant(expected, usual, room(size))
         if any(tolerant.values()):
             made.append(replace(other, case=replace(other.case, gradients=tolerant)))
@@ -89,10 +89,10 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
 
 def _growth(before: Case, after: Case) -> float:
     """The largest factor between tensors of two cases, 1 at least."""
-    pairs = [*zip(before.inputs, after.inputs, strict=True)]
-    pairs += [(value, after.state[name]) for name, value in before.state.items()]
-    sizes = [(norm(old), norm(new)) for old, new in pairs if is_float(old) and is_float(new)]
-    return max([1.0, *(new / old for old, new in sizes if old)])
+    sides = ([*before.inputs, *before.state.values()], [*after.inputs, *(after.state[name] for name in before.state)])
+    pairs = [(old, new) for old, new in zip(*sides, strict=True) if is_float(old) and is_float(new)]
+    old_norms, new_norms = norms_each([old for old, _ in pairs]), norms_each([new for _, new in pairs])
+    return max([1.0, *(new / old for old, new in zip(old_norms, new_norms, strict=True) if old)])
 
 
 def _degree(usual: Expected, smaller: Expected | None, growth: float) -> float:
