@@ -110,12 +110,14 @@ class Caller:
         """Wait for what was begun. What comes of it is of no interest any more."""
         self._threads.shutdown()
 
-    def calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], start: Start) -> dict[Phase, list[Call]]:
-        """One call of side `index` for each draw of each phase.
+    def calls(
+        self, index: int, draws: Mapping[Phase, Sequence[Draw]], start: Start, *, quiet: bool
+    ) -> dict[Phase, list[Call]]:
+        """One call of side `index` for each draw of each phase, with `quiet` once the memory is.
 
         Raises NotQueued if a call should have been queued and could not be, and Stopped if the candidate fails.
         """
-        if self._backend.timeline:
+        if quiet and self._backend.timeline:
             quiet_memory().wait()
         return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in draws.items()}
 

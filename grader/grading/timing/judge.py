@@ -125,7 +125,7 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
             continue
         phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
         with WorkerPair(candidate, oracle, case, tf32=True, few_bits=True, timed=False) as pair:
-            *_, wrong = pair.time_pair(dict.fromkeys(phases, 1), True)
+            *_, wrong = pair.time_pair(dict.fromkeys(phases, 1), True, counts=False)
         if wrong is not None:
             raise WrongOutput(wrong)
 

@@ -94,17 +94,18 @@ class WorkerPair:
         self._caller.close()
 
     def time_pair(
-        self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False
+        self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
     ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
         """Times of (reference, candidate) per call, and what was wrong.
 
         Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
         reference is first, one more call of each phase repeats another with a few elements of the inputs changed. It
         is compared and does not count: a result that is kept by a sample of the inputs in timed calls only shows here.
-        Raises NotQueued if a call should have been queued and could not be.
+        A pair that does not count takes the pages that there are, and does not wait for quiet memory. Raises NotQueued
+        if a call should have been queued and could not be.
         """
         both = () if self._in_turn else (0, 1)
-        if not self._renewed:
+        if counts and not self._renewed:
             self._caller.renew_pages(*both)
         draws = {phase: [self._draw(phase) for _ in range(count)] for phase, count in calls.items()}
         # The reference first: inputs that it refuses say nothing about a candidate.
@@ -115,17 +116,18 @@ class WorkerPair:
         missed: NotQueued | None = None
         for index in (0, 1) if reference_first else (1, 0):
             try:
-                made[index] = self._calls(index, draws)
+                made[index] = self._calls(index, draws, counts=counts)
             except NotQueued as error:
                 missed = missed if missed and missed.reference else error
             except ReferenceRefused:
                 if not probed:
                     raise
-                return self.time_pair(calls, reference_first)
+                return self.time_pair(calls, reference_first, counts=counts)
         if missed is not None:
             raise missed
-        self._caller.renew_pages(*both)  # for the next pair, while the results of this one are compared
-        self._renewed = bool(both)
+        if self._timed:  # for the next pair, while the results of this one are compared
+            self._caller.renew_pages(*both)
+            self._renewed = bool(both)
         wrong = self._first_wrong(draws, made[0], made[1])
         for side in made.values():
             for phase, position in probed.items():
@@ -136,15 +138,15 @@ class WorkerPair:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
             with self._other_paused(0):
-                self._caller.calls(0, {phase: [self._draw(phase)]}, self.start)
+                self._caller.calls(0, {phase: [self._draw(phase)]}, self.start, quiet=True)
 
-    def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]]) -> dict[Phase, list[Call]]:
+    def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], *, counts: bool) -> dict[Phase, list[Call]]:
         """The calls of one side, undisturbed by the other."""
         with self._other_paused(index), _out_of_the_way(self._oracle.device):
-            if self._in_turn:
+            if counts and self._in_turn:
                 self._caller.renew_pages(index)
                 self._caller.await_pages()
-            made = self._caller.calls(index, draws, self.start)
+            made = self._caller.calls(index, draws, self.start, quiet=counts)
         if self._in_turn:
             self._caller.give_back(index)
         return made

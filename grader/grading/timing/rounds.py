@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grader.grading.outcome import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
@@ -71,6 +72,13 @@ RoundTimes = tuple[tuple[Time, Time], tuple[Time, Time]]
 """One figure's two pairs of (reference, candidate)."""
 
 
+class Begun(NamedTuple):
+    """The first pair of a group's first round: a second warm-up, if one call fills a sample."""
+
+    times: PairTimes
+    reference_first: bool
+
+
 class Rounds:
     """ABBA rounds over all phases, warmed up.
 
@@ -87,11 +95,12 @@ class Rounds:
         self._calls = dict.fromkeys(phases, 1)
         self._first_calls: dict[Group, Mapping[Part, Time]] = {}
         """The candidate's times, where these may count."""
+        self._begun: dict[Group, Begun] = {}
         self._rounds_until_probe = 0
         """Rounds before the one whose pairs have a probe; drawn by `begin`."""
         traits = backend(device).timing
         for group in self._groups:  # keeps lazy initialisation and autotuning out of the samples
-            times = self._time_pair(group, random.random() < 0.5)
+            times = self._time_pair(group, random.random() < 0.5, counts=False)
             long = all(known_calls.get(phase) == 1 for phase in group)
             if plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
                 self._first_calls[group] = times[1]
@@ -103,9 +112,13 @@ class Rounds:
         for group in self._groups:
             short = tuple(phase for phase in group if known_calls.get(phase) != 1)
             if short:  # one warm-up is enough for a long call
+                reference_first = random.random() < 0.5
                 try:
-                    reference, _ = self._time_pair(short, random.random() < 0.5)
-                    known_calls.update({phase: repeats(_total(reference, PARTS[phase]), device) for phase in short})
+                    times = self._time_pair(short, reference_first)
+                    found = {phase: repeats(_total(times[0], PARTS[phase]), device) for phase in short}
+                    known_calls.update(found)
+                    if short == group and set(found.values()) == {1}:
+                        self._begun[group] = Begun(times, reference_first)
                 except NotQueued as missed:
                     if plan.stops_when_hopeless:  # each try takes half a second
                         self.begin_otherwise(missed)
@@ -118,6 +131,7 @@ class Rounds:
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
         self._pair.start = "full queue" if missed.reference else "at once"
+        self._begun.clear()
 
     @property
     def launches(self) -> bool:
@@ -147,13 +161,16 @@ class Rounds:
         for group in self._groups:
             first_call = self._first_calls.pop(group, None)
             # A pair that may be the only one begins with the reference, or it could have no probe.
-            reference_first = first_call is None and random.random() < 0.5
-            pairs = [self._time_pair(group, not reference_first, probe=probe)]
-            look()
+            reference_first = first_call is not None or random.random() < 0.5
+            begun = self._begun.pop(group, None)
+            if begun is None or (probe and begun.reference_first):
+                begun = Begun(self._time_pair(group, reference_first, probe=probe), reference_first)
+                look()
+            pairs = [begun.times]
             if first_call is not None and _far_beyond_hopeless(pairs[0]):
                 pairs.append((pairs[0][0], first_call))
             else:
-                pairs.append(self._time_pair(group, reference_first, probe=probe))
+                pairs.append(self._time_pair(group, not begun.reference_first, probe=probe))
                 look()
             for name, parts in (figure for phase in group for figure in FIGURES[phase].items()):
                 first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
@@ -161,9 +178,9 @@ class Rounds:
         self._rounds_until_probe -= 1  # last, because a call that raises NotQueued is not compared
         return figures
 
-    def _time_pair(self, group: Group, reference_first: bool, *, probe: bool = False) -> PairTimes:
+    def _time_pair(self, group: Group, reference_first: bool, *, probe: bool = False, counts: bool = True) -> PairTimes:
         calls = {phase: self._calls[phase] for phase in group}
-        reference, candidate, wrong = self._pair.time_pair(calls, reference_first, probe=probe)
+        reference, candidate, wrong = self._pair.time_pair(calls, reference_first, probe=probe, counts=counts)
         if wrong is not None:
             raise WrongOutput(wrong)
         return reference, candidate
