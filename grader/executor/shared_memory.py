@@ -23,10 +23,11 @@ RegionName = Literal["inbox", "outbox"]
 RegionKind = Literal["host", "cuda"]
 POISON_BYTE = 0xFF
 """Reads as NaN in every floating dtype, and as -1 in every signed integer."""
-LEAST_SPARE_BYTES, MOST_SPARE_BYTES = 32 << 20, 5 << 28
-"""Bounds on a region's spare space: a backward shares about twice as much as the forward before it."""
-LEAST_HOST_BYTES = 64 << 20
-"""Smallest region of host memory: pages that nobody writes take none, and a larger region costs another job."""
+MOST_SPARE_BYTES = 5 << 28
+"""Largest spare space of a region: a backward shares about twice as much as the forward before it."""
+LEAST_BYTES = 64 << 20
+"""Smallest region. A larger one costs another job, and takes a busy driver 30 ms; a page of host memory that nobody
+writes takes none."""
 
 
 class Layout:
@@ -137,11 +138,9 @@ _SHUFFLE = random.SystemRandom()
 
 def roomy(kind: RegionKind, nbytes: int, *, spare: bool) -> int:
     """Bytes of a region for so many bytes, so that it is seldom replaced by a larger one."""
-    if kind == "host":
-        return max(nbytes, LEAST_HOST_BYTES)
-    if spare:
-        return nbytes + min(nbytes + LEAST_SPARE_BYTES, MOST_SPARE_BYTES)  # a new region takes a busy driver 30 ms
-    return nbytes
+    if spare and kind == "cuda":
+        return nbytes + min(nbytes + LEAST_BYTES, MOST_SPARE_BYTES)
+    return max(nbytes, LEAST_BYTES)
 
 
 class Seal:

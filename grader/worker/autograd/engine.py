@@ -31,9 +31,13 @@ class OperatorMode(TorchDispatchMode):
 
 
 def start(device: str) -> None:
-    """Run a convolution and its backward, which create the GPU context, cuDNN and the engine's thread."""
+    """Run a convolution, a product and their backwards.
+
+    They create the GPU's context, cuDNN, cuBLAS and the engine's thread.
+    """
     x, weight = (torch.ones(1, 1, size, size, device=device, requires_grad=True) for size in (8, 3))
     output = torch.nn.functional.conv2d(x, weight)
+    output = output @ output
     gradients([output], [x, weight], [torch.ones_like(output)])
 
 
