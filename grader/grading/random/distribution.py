@@ -21,6 +21,7 @@ from grader.errors import ReferenceRefused
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.noise import is_float
@@ -41,6 +42,7 @@ REMEDIES = {
     "share of runs that repeat an earlier output": "draw new random numbers in every forward",
     "projection on the reference's mean": "check the probability and the scale of what is drawn",
     "distance from the reference's mean": "check the probability, the scale, and the elements that are not random",
+    "share of elements at the smallest or largest value that the reference draws": "check the scale of what is kept",
 }
 SHARED = "number of elements along dimension {} that vary together"
 
@@ -55,12 +57,16 @@ class _Usual(NamedTuple):
     scale: torch.Tensor
     """Standard deviation, at least SLIGHT of the RMS."""
     finite: bool
+    low: torch.Tensor
+    high: torch.Tensor
+    """The smallest and the largest values: behind dropout, an element has one of these."""
 
     @staticmethod
     def of(runs: torch.Tensor) -> _Usual:
         values = runs.nan_to_num(0.0, 0.0, 0.0)
         floor = SLIGHT * float(values.square().mean().sqrt()) + torch.finfo(values.dtype).tiny
-        return _Usual(values.mean(0), values.var(0).sqrt().clamp(min=floor), bool(runs.isfinite().all()))
+        scale, finite = values.var(0).sqrt().clamp(min=floor), bool(runs.isfinite().all())
+        return _Usual(values.mean(0), scale, finite, values.amin(0), values.amax(0))
 
 
 def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[str, Diagnosis] | None:
@@ -154,7 +160,8 @@ def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
     residual /= (1 + residual.square()).sqrt()  # bounded, so that rare large ones do not dominate
     repeats = torch.tensor([float(mark in marks[:turn]) for turn, mark in enumerate(marks)])
     means, spreads = (values * usual.mean).flatten(1).sum(1) / size, residual.square().flatten(1).mean(1)
-    figures = dict(zip(REMEDIES, (repeats, means, spreads), strict=True))
+    extremes = _at_extremes(values, usual).flatten(1).double().mean(1)
+    figures = dict(zip(REMEDIES, (repeats, means, spreads, extremes), strict=True))
     # Elements that share a random number vary together, but for a sign that cancels in the product of two runs.
     product = residual[0::2] * residual[1::2]
     squares = product.square().flatten(1).sum(1) + SLIGHT**4 * usual.mean.numel()
@@ -162,6 +169,13 @@ def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
         sums = product.sum(dimension + 1, keepdim=True).square().flatten(1).sum(1)
         figures[SHARED.format(dimension)] = sums / squares
     return figures
+
+
+def _at_extremes(values: torch.Tensor, usual: _Usual) -> torch.Tensor:
+    """Where elements have their smallest or largest value, up to rounding: of a dropout, everywhere."""
+    size = torch.maximum(usual.low.abs(), usual.high.abs())
+    near = max(ROUNDING_RESIDUAL, 8 * torch.finfo(values.dtype).eps) * (size + size.square().mean().sqrt())
+    return ((values - usual.low).abs() <= near) | ((values - usual.high).abs() <= near)
 
 
 def _parts(case: Case) -> list[Part]:
