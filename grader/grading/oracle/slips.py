@@ -38,14 +38,14 @@ class Slipped(NamedTuple):
 
 
 def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
-    """Yields as many as fit into the seconds of a stage; none without a float64 reference.
+    """Yields as many as fit into the seconds of an experiment; none without a float64 reference.
 
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
     if not case.values_comparable or not oracle.traits(case).has_float64 or oracle.is_slow(case):
         return
     plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", changed=tuple(WHERE))
-    end = oracle.clock() + oracle.budget.stage
+    end = oracle.clock() + oracle.budget.experiment
     for within, remedy in WHERE.items():
         first, more = 0, True
         while more and oracle.clock() < end:
@@ -74,15 +74,12 @@ def _reordered(oracle: Oracle, case: Case, plain: Pass) -> Iterator[Slipped]:
     for move, found in zip(moves, oracle.ask(case, passes), strict=True):
         remedy = f"read {grad} in its own order"
         yield Slipped(f"for {grad} {move.how}", remedy, found.gradients)
-        if move.flips:
-            back = {
-                key: move.of(value) if value is not None and value.shape == given.shape else None
-                for key, value in found.gradients.items()
-            }
-            what = f"for {grad} {move.how}, and then {move.how} itself"
-            yield Slipped(
-                what, f"check in which direction the backward goes along {move.how.partition(' along ')[2]}", back
-            )
+        if move.flips is not None:
+            remedy = f"check in which direction the backward goes along dimension {move.flips}"
+            last = move.flips - given.dim()
+            back = {key: value for key, value in found.gradients.items() if value is not None and value.dim() >= -last}
+            back = {key: value.flip(last) for key, value in back.items() if value.shape[last] == given.shape[last]}
+            yield Slipped(f"for {grad} {move.how}, and then {move.how} itself", remedy, back)
 
 
 class _Move(NamedTuple):
@@ -90,12 +87,13 @@ class _Move(NamedTuple):
 
     how: str
     of: Callable[[torch.Tensor], torch.Tensor]
-    flips: bool = False
+    flips: int | None = None
+    """The dimension along which it flips, if it does."""
 
 
 def _moves(shape: Sequence[int]) -> Iterator[_Move]:
     for dim in (dim for dim, extent in enumerate(shape) if extent > 1):
-        yield _Move(f"flipped along dimension {dim}", partial(torch.flip, dims=(dim,)), flips=True)
+        yield _Move(f"flipped along dimension {dim}", partial(torch.flip, dims=(dim,)), flips=dim)
         for by in (1, -1) if shape[dim] > 2 else ():
             yield _Move(f"shifted by {by} along dimension {dim}", partial(torch.roll, shifts=by, dims=dim))
     for one, two in itertools.combinations(range(len(shape)), 2):

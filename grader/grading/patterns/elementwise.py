@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
-from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number, slope
 
 
 def function_of_one(subject: Subject) -> Pattern | None:
@@ -70,6 +70,12 @@ def overwritten(subject: Subject) -> Pattern | None:
     placed, chosen = subject.wrong & (subject.actual != 0), chosen[chosen != 0].float()
     if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()) or not bool(due.all()):
         return None
+    if any(
+        subject.explained(subject.right - slope(subject.right, subject.actual, [dim]) * subject.actual)
+        for dim, extent in enumerate(subject.shape)
+        if extent >= FREE
+    ):
+        return None  # it is one element there too, times a factor: a mean
     for grad in subject.grad_outputs:
         own = grad.value[placed] if tuple(grad.value.shape) == subject.shape else None
         if own is not None and subject.explained(subject.actual[placed] - own, subject.error[placed]):

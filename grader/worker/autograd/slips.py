@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 import torch
+from torch._decomp import decomposition_table
 from torch.overrides import TorchFunctionMode
 
 from grader.worker.autograd.engine import OperatorMode
@@ -20,6 +21,8 @@ from grader.worker.autograd.spelled_out import STEPS
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype")
 """Options that say how a function computes, and not what."""
+DERIVATIVES = ("_backward", "_backward_data")
+"""End the names of derivatives, which are several steps in a kernel."""
 Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
 """By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
@@ -137,9 +140,11 @@ class Operators(OperatorMode):
         super().__init__()
         self._sources = sources
         self._counted = _Counted(number)
-        self._left_out = ""
-        """A kind of operator of which each call is left out."""
-        self._kinds: set[str] = set()
+        self._left_out: tuple[str, str] | None = None
+        """Of which operator, and where, each call is left out."""
+        self._kinds: set[tuple[str, str]] = set()
+        self._place = "the backward"
+        """What the operators belong to, in a message."""
 
     @property
     def name(self) -> str:
@@ -156,17 +161,31 @@ class Operators(OperatorMode):
         if name.startswith(FILLS) or plain is None or not any(map(_is_float, _all(result))):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
-        if wrong is None:
-            return result
-        return args[0].copy_(wrong) if in_place else wrong
+        if wrong is not None:
+            return args[0].copy_(wrong) if in_place else wrong
+        steps = decomposition_table.get(function) if name.endswith(DERIVATIVES) else None
+        return result if self.name or steps is None else self._by_steps(name, partial(steps, *args, **kwargs), result)
+
+    def _by_steps(self, name: str, steps: Callable[[], Any], right: Any) -> Any:
+        """The result of a derivative by its steps, of which one may go wrong; else the right one."""
+        outside, self._place = self._place, f"`{name}`"
+        try:
+            with self:
+                found = steps()
+        except Exception:  # a step that does not take what another made
+            return right
+        finally:
+            self._place = outside
+        return found if self.name and all(map(_alike, _all(found), _all(right))) else right
 
     def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
         alone = [of for of in args[:1] if _is_float(of) and _alike(of, right)]
-        if alone and name not in self._kinds and self._counted.chosen(f"every `{name}` of the backward left out"):
-            self._left_out = name
-        self._kinds.add(name)
-        if alone and name == self._left_out:
+        kind = name, self._place
+        if alone and kind not in self._kinds and self._counted.chosen(f"every `{name}` of {self._place} left out"):
+            self._left_out = kind
+        self._kinds.add(kind)
+        if alone and kind == self._left_out:
             return alone[0].clone()
         for what, compute in self._slips(name, function, args, kwargs, right):
             if self._counted.chosen(what):
@@ -184,11 +203,11 @@ class Operators(OperatorMode):
             others = [other for other, _ in operands if other != at]
             if _alike(of, right) and (others or function.is_view):
                 left = " and ".join(_argument(function, other, args) for other in others)
-                yield f"a `{name}` of the backward {f'without {left}' if left else 'left out'}", of.clone
+                yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
         if function.is_view:
             return
         for at, of in operands:
-            where = f"{_argument(function, at, args)} of `{name}` in the backward"
+            where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
             source = self._sources.get(of.data_ptr())
             if source is not None and source[2].shape == of.shape:
                 taken = partial(_with, function, args, kwargs, at, source[1])

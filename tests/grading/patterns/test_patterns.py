@@ -307,3 +307,10 @@ def test_a_function_of_one_tensor_for_that_of_another_names_the_other():
     pattern = function_of_one(e.subject(e.g * e.x.sin(), e.g * (e.x + e.scale).cos(), {"y": e.x + e.scale}))
     assert pattern.text.endswith("a function of `x` alone, and the reference's is not")
     assert pattern.remedy == "it is a function of `y`: differentiate at that"
+
+
+def test_a_mean_without_its_divisor_overwrites_nothing():
+    e, counts = Example(6), torch.arange(1, ROWS + 1).double()[:, None]
+    assert overwritten(e.subject(e.g[e.target % ROWS], e.g[e.target % ROWS] / counts)) is None
+    added = torch.where(columns(e) < 8, e.g + e.g.roll(1, 0), e.g)
+    assert overwritten(e.subject(e.g[torch.randperm(ROWS)], added)) is None

@@ -40,7 +40,7 @@ def test_a_kind_of_operator_is_left_out():
 def test_what_an_operator_takes_stands_for_its_result():
     x = drawn(4, 3)
     found = slips(torch.tanh, x)
-    (name,) = [name for name in found if name.startswith("what `tanh` takes in place of its result")]
+    name = "what `tanh` takes in place of its result, as `output` of shape [4, 3] of `tanh_backward` in the backward"
     torch.testing.assert_close(found[name][0], drawn(4, 3) * (1 - x * x))
 
 
@@ -52,6 +52,12 @@ def test_a_window_is_not_flipped():
     torch.testing.assert_close(found[name][0], wrong)
     name = name.replace("flipped", "transposed in dimensions 0 and 1 and flipped")
     torch.testing.assert_close(found[name][0], functional.conv2d(drawn(1, 2, 6, 6), weight, padding=1))
+
+
+def test_a_step_of_a_derivative_is_left_out():
+    x = drawn(4, 5)
+    (found,) = slips(lambda x: x.softmax(1), x)["every `sub` of `_softmax_backward_data` left out"]
+    torch.testing.assert_close(found, drawn(4, 5) * x.softmax(1))
 
 
 def test_a_term_of_a_sum_is_missing():
