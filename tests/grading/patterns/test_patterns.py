@@ -312,5 +312,11 @@ def test_a_function_of_one_tensor_for_that_of_another_names_the_other():
 def test_a_mean_without_its_divisor_overwrites_nothing():
     e, counts = Example(6), torch.arange(1, ROWS + 1).double()[:, None]
     assert overwritten(e.subject(e.g[e.target % ROWS], e.g[e.target % ROWS] / counts)) is None
-    added = torch.where(columns(e) < 8, e.g + e.g.roll(1, 0), e.g)
-    assert overwritten(e.subject(e.g[torch.randperm(ROWS)], added)) is None
+
+
+def test_one_wrong_element_is_named_unless_rounding_surrounds_it():
+    e = Example(8)
+    at = (rows(e) == 7) & (columns(e) == 5)
+    wrong = torch.where(at, e.right + 1, e.right)
+    assert e.found(wrong, searches=[vague_region]) == "is wrong in the element [7, 5] alone"
+    assert e.found(wrong.bfloat16(), searches=[vague_region]) is None
