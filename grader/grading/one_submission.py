@@ -15,7 +15,7 @@ from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt
 from grader.grading.backward.judge import judge_backward
-from grader.grading.backward.other_inputs import judge_other_gradients
+from grader.grading.backward.other_inputs import judge_other_gradients, other_inputs_left_out
 from grader.grading.builds import Builds, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
@@ -226,6 +226,7 @@ class Grading:
                     gradients = judge_other_gradients(*given, wrong_changes(narrow))
                     if narrow is None or (gradients is not None and gradients.severity == "error"):
                         self.record.add_late(gradients)
+                self.record.diagnoses += other_inputs_left_out(self.oracle, self.todo.cases)
 
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""

@@ -12,6 +12,7 @@ from grader.protocol.base import Many, Message, Name, Result, Shape, Slot, Step,
 __all__ = [
     "Argument",
     "Backward",
+    "Change",
     "Cotangent",
     "Export",
     "Exported",
@@ -21,6 +22,7 @@ __all__ = [
     "PutInputs",
     "Reach",
     "Rounding",
+    "Slip",
     "Trace",
     "Traced",
 ]
@@ -55,16 +57,17 @@ class Outputs(Result):
 
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
-    rounded: Name = ""
-    """The operator whose operands or results a `Rounding` rounded, the last of several; empty if none did."""
+    changed: Name = ""
+    """What the `Change` changed: an operator, the last of several, or a slip in words; empty if there was nothing."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:
         return distinct(self, [info.name for info in self.tensors])
 
 
-Substitute = Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad", "tf32"]
-"""What is replaced: the form of GELU, detach(), no_grad(), or the operands of convolutions by rounded ones."""
+Substitute = Literal["none", "gelu_tanh", "gelu_erf", "no_detach", "no_no_grad", "tf32", "spelled_out"]
+"""What is replaced: the form of GELU, detach(), no_grad(), the operands of convolutions by rounded ones, or norms and
+attention by their steps."""
 
 
 class Rounding(Message):
@@ -76,6 +79,18 @@ class Rounding(Message):
     """Whether the other bits are cut off instead of rounded, as tensor cores do."""
     turn: Annotated[int, Field(ge=0, le=4096)] | None = None
     """Whose results: the kind of operator, in the order in which kinds first run. None for operands of products."""
+
+
+class Slip(Message):
+    """One mistake: in a forward, an option at its default; in a backward, an operator left out or misfed."""
+
+    within: Literal["forward", "backward"]
+    number: Annotated[int, Field(ge=0, le=4096)]
+    """Which one, in the order of the calls."""
+
+
+Change = Rounding | Slip
+"""How a pass differs from the model's own."""
 
 
 class Forward(Step):
@@ -98,7 +113,7 @@ class Forward(Step):
     """Pass the model a non-leaf copy, for a reference that modifies its input in place."""
     substitute: Substitute = "none"
     """Replace a torch function by one that it is often confused with, to see what that mistake would return."""
-    rounding: Rounding | None = None
+    change: Change | None = None
 
 
 class Cotangent(Message):
@@ -116,7 +131,7 @@ class Gradients(Result):
     did: Literal["gradients"] = "gradients"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     double_backward: bool | None = None
-    rounded: Name = ""
+    changed: Name = ""
     """As for a forward."""
 
     def reported_names(self) -> Sequence[str]:
@@ -150,7 +165,7 @@ class Backward(Step):
     """Make every gradient contiguous before a function of the graph receives it."""
     substitute: Literal["none", "tf32"] = "none"
     """As in the forward, for what the backward calls."""
-    rounding: Rounding | None = None
+    change: Change | None = None
 
     def requested_names(self) -> Collection[str]:
         """The operands."""

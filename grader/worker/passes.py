@@ -12,7 +12,7 @@ import torch
 from grader import protocol as p
 from grader.protocol.regions import copy_each
 from grader.worker.autograd import engine, graph
-from grader.worker.autograd.rounded_results import rounded_results
+from grader.worker.autograd.changes import changed_backward, changed_forward
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.conditions import late_stream, no_collection, set_precision
@@ -53,10 +53,9 @@ def put_inputs(session: Session, step: p.PutInputs) -> p.Done:
 @handles(p.Forward)
 def forward(session: Session, step: p.Forward) -> p.Outputs:
     """Call the model and describe what it returned."""
-    with rounded_results(step.rounding) as rounding:
-        outputs = call_forward(session, step)
+    outputs = call_forward(session, step)
     tensors = tuple(describe(name, value) for name, value in outputs.items())
-    return p.Outputs(tensors=tensors, rounded=rounding.name if rounding else "")
+    return p.Outputs(tensors=tensors, changed=session.tapes[step.tape].changed)
 
 
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
@@ -74,7 +73,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
         if leaves[name].requires_grad:
             session.frozen.append(leaves[name].requires_grad_(False))
     late = late_stream(session.device, inputs.leaves.values(), active=step.side_stream)
-    with late, substituted(step.substitute), no_collection():
+    with late, substituted(step.substitute), changed_forward(step.change) as change, no_collection():
         if step.clone_inputs:
             arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
         try:
@@ -84,7 +83,8 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
                     buffer.detach_()
-    session.tapes[step.tape] = Tape(outputs, leaves)
+    name, sources = getattr(change, "name", ""), getattr(change, "sources", {})
+    session.tapes[step.tape] = Tape(outputs, leaves, name, sources)
     return outputs
 
 
@@ -101,7 +101,8 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
     dense = graph.contiguous_grads(pairs) if step.contiguous_grads else contextlib.nullcontext()
     late = late_stream(session.device, (g for _, g in pairs), active=step.side_stream)
-    with late, dense, substituted(step.substitute), rounded_results(step.rounding) as rounding, no_collection():
+    change = changed_backward(step.change, tape.sources)
+    with late, dense, substituted(step.substitute), change as changing, no_collection():
         if step.into != "result":
             session.accumulated = True
             grads = engine.accumulated(pairs, tape.leaves, step)
@@ -112,7 +113,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     return p.Gradients(
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,
-        rounded=rounding.name if rounding else "",
+        changed=getattr(changing, "name", ""),
     )
 
 

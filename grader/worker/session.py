@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from grader.worker.autograd.slips import Sources
 from grader.worker.autograd.tensors import state_of
 from grader.worker.compile.importing import Builder
 from grader.worker.memory import Region
@@ -31,6 +32,10 @@ class Tape:
 
     outputs: dict[str, object]
     leaves: dict[str, torch.Tensor]
+    changed: str = ""
+    """What a `Change` changed in the forward."""
+    sources: Sources = field(default_factory=dict)
+    """What operators of the forward took, where a slip asks for that."""
 
 
 @dataclass

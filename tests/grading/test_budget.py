@@ -7,11 +7,13 @@ import time
 import pytest
 
 from grader import Grader, GraderOptions
+from grader.grading.backward import other_inputs as gradients_of_others
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
 from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.forward.probes import INFORMATION, probe_codes
+from grader.grading.oracle import other_inputs
 from grader.grading.pipeline import Pipeline
 from grader.verdict.models import Status
 from tests import expected as cases
@@ -150,3 +152,15 @@ def test_any_time_may_be_given():
     source = (cases.CASES / "forward_output_distribution" / "honest.py").read_text()
     with Grader(device="cpu", quick=True, seconds=math.inf) as grader:
         assert grader.grade(problem=cases.problem("dropout_branch"), source=source).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("module", [gradients_of_others, other_inputs])
+def test_other_inputs_that_are_too_large_to_ask_are_named(monkeypatch, module):
+    assert "not asked" not in notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
+    monkeypatch.setattr(module, "CHECK_BYTES", 10_000)
+    seen = notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
+    if module is gradients_of_others:
+        assert "gradients for inputs unlike the drawn ones were not asked" in seen
+    else:
+        assert "not asked for" in seen
+        assert "parameters multiplied by 100" in seen

@@ -14,6 +14,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern
+from grader.grading.patterns.slipped import slip_patterns
 from grader.verdict.models import Diagnosis
 
 
@@ -45,6 +46,9 @@ def with_patterns(
         if fault.name not in rounded
     ]
     found += [fault.with_pattern(rounded[fault.name]) for fault in faults if fault.name in rounded]
+    open_ = {fault.name: actual.gradients[fault.name] for fault in found if not fault.explained or fault.vague}
+    slipped = slip_patterns(oracle, case, open_) if open_ else {}
+    found = [fault.with_pattern(slipped[fault.name]) if fault.name in slipped else fault for fault in found]
     known = {fault.name for fault in faults}
     right = [
         case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known
@@ -92,8 +96,10 @@ def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
     what = f"gradient of `{first.operand}` {first.pattern or f'is {first.text}'}"
     if first.pattern and first.text:
         what += f": {first.text}"
-    own = [other for other in others if other.pattern]
-    rest = [other for other in others if not other.pattern]
+    same = [other for other in others if other.pattern == first.pattern] if first.pattern else []
+    own = [other for other in others if other.pattern and other not in same]
+    rest = [other for other in others if not other.pattern and other not in same]
+    what += f"; likewise {names(_operands(same))}" if same else ""
     what += "".join(f"; that of `{other.operand}` {other.pattern}" for other in own)
     return what + (f"; {names(_operands(rest))} {_are(rest)} wrong too" if rest else "")
 

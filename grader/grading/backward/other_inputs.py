@@ -29,7 +29,7 @@ from grader.grading.oracle.other_inputs import (
     other_inputs,
     room,
 )
-from grader.grading.outcome import first_line
+from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
@@ -64,8 +64,8 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any; none of a large case."""
     if not oracle.traits(case).has_float64:
         return []
-    others = [other for other in other_inputs(oracle, case) if other.change not in WITHOUT_GRADIENTS]
-    if len(others) * case.nbytes > CHECK_BYTES:
+    others = _with_gradients(oracle, case)
+    if not _has_room(others, case):
         return []
     found = _gradients(oracle, case, others)
     made = []
@@ -85,6 +85,33 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
         if any(tolerant.values()):
             made.append(replace(other, case=replace(other.case, gradients=tolerant)))
     return made
+
+
+def _with_gradients(oracle: Oracle, case: Case) -> list[OtherInputs]:
+    return [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]
+
+
+def _has_room(others: Sequence[OtherInputs], case: Case) -> bool:
+    return len(others) * case.nbytes <= CHECK_BYTES
+
+
+def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnosis]:
+    """The information that a large or slow case had no room for some other inputs, or their gradients."""
+    case = next((case for case in cases if case.values_comparable), None)
+    if case is None or case.released:
+        return []
+    try:
+        beyond = other_inputs(oracle, case).left_out
+        fit = not case.wrt or _has_room(_with_gradients(oracle, case), case)
+    except (ReferenceLost, ReferenceOutOfMemory):
+        return []
+    texts = []
+    if beyond:
+        texts.append(f"there is no room for copies of all other inputs: not asked for {', '.join(beyond)}")
+    if case.wrt and (oracle.is_slow(case) or not fit):
+        why = "the reference is slow" if fit else f"copies of the case take more than {CHECK_BYTES >> 20} MiB"
+        texts.append(f"{why}: gradients for inputs unlike the drawn ones were not asked")
+    return [diagnose("checks_left_out", text, severity="info") for text in texts]
 
 
 def _growth(before: Case, after: Case) -> float:

@@ -48,7 +48,7 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     if case is None or case.released:
         return None
     try:
-        others = other_inputs(oracle, case)
+        others = other_inputs(oracle, case).cases
     except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
         return None
 

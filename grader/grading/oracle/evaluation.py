@@ -63,8 +63,8 @@ class Evaluation(NamedTuple):
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor | None]
     buffers: Mapping[str, torch.Tensor]
-    rounded: str = ""
-    """An operator whose operands or results a `Rounding` rounded; empty if none did."""
+    changed: str = ""
+    """What a `Change` changed; empty if nothing."""
     described: tuple[p.TensorInfo, ...] = ()
     """The outputs as they were returned."""
 
@@ -93,9 +93,9 @@ class Pass:
     seed: int = 0
     tf32: bool = False
     substitute: Substitute = "none"
-    rounding: p.Rounding | None = None
-    rounded: tuple[Literal["forward", "backward"], ...] = ()
-    """Where the rounding applies."""
+    change: p.Change | None = None
+    changed: tuple[Literal["forward", "backward"], ...] = ()
+    """Where the change applies."""
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
 
@@ -172,7 +172,7 @@ def _in_one_job(
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
-        operators = returned.rounded, next(backwards).rounded if one.wrt else ""
+        operators = returned.changed, next(backwards).changed if one.wrt else ""
         found: list[Mapping[str, Any]] = [Streamed(result, table, one.in_float64) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
         yield Evaluation(outputs, gradients, buffers, max(operators), returned.tensors)
@@ -193,7 +193,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
             tf32=one.tf32,
             clone_inputs=traits.clone_inputs,
             substitute=one.substitute,
-            rounding=one.rounding if "forward" in one.rounded else None,
+            change=one.change if "forward" in one.changed else None,
         )
     )
     if one.wrt:
@@ -206,7 +206,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
                 wrt=tuple(one.wrt),
                 tf32=one.tf32,
                 substitute="tf32" if one.substitute == "tf32" else "none",
-                rounding=one.rounding if "backward" in one.rounded else None,
+                change=one.change if "backward" in one.changed else None,
             )
         )
     wanted = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -42,8 +43,15 @@ class OtherInputs:
     case: Case
 
 
+class Others(NamedTuple):
+    """The case with inputs of each kind, and the kinds for which a large case leaves no room."""
+
+    cases: tuple[OtherInputs, ...]
+    left_out: tuple[str, ...]
+
+
 @remembered
-def other_inputs(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
+def other_inputs(oracle: Oracle, case: Case) -> Others:
     """The case with inputs of each kind that the reference takes; of a large case only some.
 
     Raises ReferenceLost, ReferenceOutOfMemory.
@@ -61,7 +69,8 @@ def other_inputs(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
         # Each input alone: beside another that is as large, an overflow on the way to an output may not show in it.
         for group in [[i] for i in moved] if name == NEAR_RANGE else [moved] if moved else []:
             found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
-    found = found[: CHECK_BYTES // max(case.nbytes, 1)]
+    room_for = CHECK_BYTES // max(case.nbytes, 1)
+    found, beyond = found[:room_for], [name for name, _ in found[room_for:]]
     expected = _answers(oracle, case, [inputs for _, inputs in found])
     others = [
         (name, replace(case, inputs=tuple(inputs)), outputs)
@@ -69,11 +78,18 @@ def other_inputs(oracle: Oracle, case: Case) -> tuple[OtherInputs, ...]:
     ]
     for name, other in _with_other_parameters(oracle, case, structures):
         others.append((name, other, _answers(oracle, other, [other.inputs])[0]))
-    return tuple(
+    if any(name == SMALL_PARAMETERS for name, *_ in others) and not _takes_large_parameters(case):
+        beyond.append(LARGE_PARAMETERS)
+    kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs)))
         for name, other, outputs in others
         if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
     )
+    return Others(kept, tuple(dict.fromkeys(beyond)))
+
+
+def _takes_large_parameters(case: Case) -> bool:
+    return 2 * case.state_bytes <= CHECK_BYTES
 
 
 def _with_other_parameters(
@@ -89,7 +105,7 @@ def _with_other_parameters(
     ]
     small = {name: value * 1e-3 for name, value in moved.items()}
     yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
-    if 2 * case.state_bytes > CHECK_BYTES:
+    if not _takes_large_parameters(case):
         return
     large = {name: value * 100 for name, value in moved.items()}
     # All scores may have one sign for some parameters, and then none is below a finite mask.

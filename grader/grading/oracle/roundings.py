@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -51,8 +51,8 @@ class Rounded(NamedTuple):
 def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[Rounded]:
     """Yields runs with rounded operands, then with the rounded results of each kind of operator.
 
-    As many of the latter as fit into the seconds of a stage. Nothing without a float64 reference, or for what the
-    reference refuses. Raises ReferenceLost, ReferenceOutOfMemory.
+    Bits are cut off what products multiply, and nowhere else. As many kinds as fit into the seconds of a stage. Nothing
+    without a float64 reference, or for what the reference refuses. Raises ReferenceLost, ReferenceOutOfMemory.
     """
     if not case.values_comparable or not oracle.traits(case).has_float64:
         return
@@ -60,16 +60,17 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
     try:
         for what, operands in _operands(plain, to):
             found = next(oracle.ask(case, [operands]))
-            if operands.rounding is None or found.rounded:
+            if operands.change is None or found.changed:
                 yield Rounded(what, getattr(found, table), False)
-        end = oracle.clock() + oracle.budget.stage
-        for where in ("forward", "backward") if plain.wrt else ("forward",):
+        end, steps = oracle.clock() + oracle.budget.stage, replace(plain, substitute="spelled_out")
+        places: tuple[Literal["forward", "backward"], ...] = ("forward", "backward") if plain.wrt else ("forward",)
+        for where in () if to.cut else places:
             for turn in itertools.count():
                 rounding = p.Rounding(turn=turn, bits=to.bits, cut=to.cut)
-                found = next(oracle.ask(case, [replace(plain, rounding=rounding, rounded=(where,))]))
-                if not found.rounded or oracle.clock() > end:
+                found = next(oracle.ask(case, [replace(steps, change=rounding, changed=(where,))]))
+                if not found.changed or oracle.clock() > end:
                     break
-                what = f"the results of `{found.rounded}`" + (" in the backward" if where == "backward" else "")
+                what = f"the results of `{found.changed}`" + (" in the backward" if where == "backward" else "")
                 yield Rounded(what, getattr(found, table), True)
     except ReferenceRefused:  # by operands that it does not take
         return
@@ -77,14 +78,15 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
 
 def _operands(plain: Pass, to: Format) -> Iterator[tuple[str, Pass]]:
     """Passes with rounded grad_outputs, with all operands rounded, and with what products multiply rounded."""
-    cotangents = {name: to.of(value) for name, value in plain.cotangents.items()}
+    if not to.cut:
+        cotangents = {name: to.of(value) for name, value in plain.cotangents.items()}
+        if plain.wrt:
+            yield "grad_output", replace(plain, cotangents=cotangents)
+        inputs = [to.of(value) if isinstance(value, torch.Tensor) else value for value in plain.inputs]
+        state = {name: to.of(value) for name, value in plain.state.items()}
+        yield "the operands", replace(plain, inputs=inputs, state=state, cotangents=cotangents)
+    products = replace(plain, change=p.Rounding(bits=to.bits, cut=to.cut))
+    yield "the operands of products", replace(products, changed=("forward",))
     if plain.wrt:
-        yield "grad_output", replace(plain, cotangents=cotangents)
-    inputs = [to.of(value) if isinstance(value, torch.Tensor) else value for value in plain.inputs]
-    state = {name: to.of(value) for name, value in plain.state.items()}
-    yield "the operands", replace(plain, inputs=inputs, state=state, cotangents=cotangents)
-    products = replace(plain, rounding=p.Rounding(bits=to.bits, cut=to.cut))
-    yield "the operands of products", replace(products, rounded=("forward",))
-    if plain.wrt:
-        yield "the operands of products in the backward", replace(products, rounded=("backward",))
-        yield "the operands of products", replace(products, rounded=("forward", "backward"))
+        yield "the operands of products in the backward", replace(products, changed=("backward",))
+        yield "the operands of products", replace(products, changed=("forward", "backward"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.patterns.pattern import FREE, Pattern, Subject
+from grader.grading.outcome import MAX_LISTED
+from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject
 
 
 def arrangement(subject: Subject) -> Pattern | None:
@@ -17,7 +18,40 @@ def arrangement(subject: Subject) -> Pattern | None:
     for moved, text, remedy in _arrangements(subject.right):
         if subject.explained(subject.actual - moved):
             return Pattern(text, remedy)
+    return _reordered_slices(subject)
+
+
+def _reordered_slices(subject: Subject) -> Pattern | None:
+    """The right rows, channels or heads along one dimension, in another order."""
+    for dim, extent in enumerate(subject.shape):
+        if extent < 3 or extent**2 > MAX_ELEMENTS or subject.right.numel() < FREE * extent:
+            continue
+        actual, right = (of.movedim(dim, 0).reshape(extent, -1) for of in (subject.actual, subject.right))
+        order = torch.cdist(actual, right).argmin(1)
+        moved = [(index, int(at)) for index, at in enumerate(order) if int(at) != index]
+        if (
+            moved
+            and len(set(order.tolist())) == extent
+            and subject.explained(subject.actual - subject.right.index_select(dim, order))
+        ):
+            text = f"has the right values in another order along dimension {dim}: {_runs(moved)}"
+            return Pattern(text, f"check how the index along dimension {dim} is made")
     return None
+
+
+def _runs(moved: Sequence[tuple[int, int]]) -> str:
+    """`those of 4 to 7 at 0 to 3, that of 9 at 8`: indices that moved, with their origins."""
+    runs: list[list[tuple[int, int]]] = []
+    for index, at in moved:
+        if runs and (index, at) == (runs[-1][-1][0] + 1, runs[-1][-1][1] + 1):
+            runs[-1].append((index, at))
+        else:
+            runs.append([(index, at)])
+    shown = []
+    for (first, at), *_, (last, to) in ([*run, run[-1]] for run in runs[:MAX_LISTED]):
+        shown.append(f"those of {at} to {to} at {first} to {last}" if last > first else f"that of {at} at {first}")
+    more = f" and {len(runs) - MAX_LISTED} more" if len(runs) > MAX_LISTED else ""
+    return ", ".join(shown) + more
 
 
 def _arrangements(right: torch.Tensor) -> Iterator[tuple[torch.Tensor, str, str]]:

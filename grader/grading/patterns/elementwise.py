@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
-from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number, slope
 
 
 def function_of_one(subject: Subject) -> Pattern | None:
@@ -25,10 +25,19 @@ def function_of_one(subject: Subject) -> Pattern | None:
                 continue
             if not _smooth(at, right[order]):
                 text = f"is {grad.name} times a function of {known.name} alone, and the reference's is not"
-                remedy = "add the terms by which an element of the output depends on the other elements of the input"
-                return Pattern(text, remedy)
+                return Pattern(text, _due(subject, usable, right))
             return _compared(grad.name, known.name, at, actual[order], right[order])
     return None
+
+
+def _due(subject: Subject, usable: torch.Tensor, right: torch.Tensor) -> str:
+    """The remedy for a function of one tensor that should be one of another, or of more."""
+    for known in subject.tensors:
+        if tuple(known.value.shape) == subject.shape:
+            at, order = known.value[usable].sort()
+            if _smooth(at, right[order]):
+                return f"it is a function of {known.name}: differentiate at that"
+    return "look for what else the derivative depends on: a parameter, or other elements of the input"
 
 
 def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, right: torch.Tensor) -> Pattern:
@@ -61,6 +70,12 @@ def overwritten(subject: Subject) -> Pattern | None:
     placed, chosen = subject.wrong & (subject.actual != 0), chosen[chosen != 0].float()
     if len(chosen) < FREE or not bool(subject.actual[~subject.wrong].any()) or not bool(due.all()):
         return None
+    if any(
+        subject.explained(subject.right - slope(subject.right, subject.actual, [dim]) * subject.actual)
+        for dim, extent in enumerate(subject.shape)
+        if extent >= FREE
+    ):
+        return None  # it is one element there too, times a factor: a mean
     for grad in subject.grad_outputs:
         own = grad.value[placed] if tuple(grad.value.shape) == subject.shape else None
         if own is not None and subject.explained(subject.actual[placed] - own, subject.error[placed]):

@@ -167,6 +167,12 @@ def factor(of: torch.Tensor, to: torch.Tensor) -> float:
     return float((of * to).sum()) / size if size else 0.0
 
 
+def slope(of: torch.Tensor, to: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """The least-squares factor of each group along `dims`."""
+    size = (to * to).sum(tuple(dims), keepdim=True)
+    return (of * to).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
+
+
 def number(value: float) -> str:
     """A number with four digits."""
     return f"{value:.4g}"

@@ -22,9 +22,17 @@ def region(subject: Subject) -> Pattern | None:
 def vague_region(subject: Subject) -> Pattern | None:
     """A region outside of which every element is right, and inside of which nearly all are wrong somehow.
 
-    Or indices outside of which wrong elements would lie as well, if they lay anywhere.
+    Or indices outside of which wrong elements would lie as well, if they lay anywhere; or a single element.
     """
-    return _region(subject, plain=True) or _scattered(subject)
+    return _region(subject, plain=True) or _scattered(subject) or _single(subject)
+
+
+def _single(subject: Subject) -> Pattern | None:
+    """The only wrong element of a tensor that has many."""
+    if int(subject.wrong.sum()) != 1 or int(subject.telling.sum()) < FREE or not _clear(subject, subject.wrong):
+        return None
+    at = [int(index) for index in subject.wrong.nonzero()[0]]
+    return Pattern(f"is wrong in the element {at} alone", "check who writes that element", vague=True)
 
 
 def _scattered(subject: Subject) -> Pattern | None:

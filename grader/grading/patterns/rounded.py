@@ -6,6 +6,7 @@ signs and sizes still follow those of the reference with the same rounding, whic
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -20,15 +21,22 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import Format, Rounded, roundings
-from grader.grading.patterns.pattern import CORRELATION, FREE, MAX_ELEMENTS, Pattern, Subject, factor, norm, number
+from grader.grading.patterns.pattern import (
+    CORRELATION,
+    FREE,
+    MAX_ELEMENTS,
+    Pattern,
+    Subject,
+    factor,
+    norm,
+    number,
+    slope,
+)
+from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS, Precision
 
-FORMATS = {
-    "bfloat16": Format.of_type(torch.bfloat16),
-    "float16 or TensorFloat-32": Format.of_type(torch.float16),
-    "TensorFloat-32": Format(TF32_BITS, cut=True),
-}
-"""Narrower types by what a message calls them."""
+FORMATS = (Format.of_type(torch.bfloat16), Format.of_type(torch.float16), Format(TF32_BITS, cut=True))
+"""Those of bfloat16, of float16 and of what tensor cores read."""
 
 
 class _Suspect(NamedTuple):
@@ -78,15 +86,25 @@ def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors)
     }
     found: dict[str, tuple[float, Pattern]] = {}
     allowed = TF32_BITS if oracle.precision is Precision.TF32 else 0
-    for kind, to in FORMATS.items() if suspects else ():
+    for to in FORMATS if suspects else ():
         if to.bits == allowed:
             continue
         for rounded in roundings(oracle, case, table, to):
             for name, suspect in suspects.items():
                 alike = _alike(suspect, name, rounded) if _of_its_size(suspect, to) else 0.0
                 if alike > found.get(name, (0.0,))[0]:
+                    kind = _called(to, rounded, has_tf32=backend(oracle.device).tf32)
                     found[name] = alike, _pattern(suspect, kind, rounded, alike)
     return found
+
+
+def _called(to: Format, rounded: Rounded, *, has_tf32: bool) -> str:
+    """What a message calls a format. TensorFloat-32 is one of operands, on a device that has it."""
+    if to.cut:
+        return "TensorFloat-32" if has_tf32 else "11-bit (TensorFloat-32's)"
+    if to.bits != TF32_BITS:
+        return "bfloat16"
+    return "float16 or TensorFloat-32" if has_tf32 and not rounded.of_an_operator else "float16"
 
 
 def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None:
@@ -123,6 +141,8 @@ def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     if float(error.abs().median()) < 0.1 * sizes[0] / math.sqrt(count):
         return 0.0  # of few elements, as at a non-smooth point that both cross
     alike = float((error * due).sum()) / (sizes[0] * sizes[1])
+    if _contradicts(suspect, gap):
+        return 0.0
     if alike > max(CORRELATION, 5 / math.sqrt(count)):
         return alike
     units = tolerance.BASELINE_FACTOR_MAX + math.sqrt(expected.reduction_length) / 4
@@ -130,6 +150,21 @@ def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     size = norm(gap)
     fits = norm(suspect.error - gap) < residual * size and size > units * EPSILON * expected.norm
     return alike if fits else 0.0
+
+
+def _contradicts(suspect: _Suspect, gap: torch.Tensor) -> bool:
+    """Whether the error is one factor within each row, channel or the like, and the rounding's is not.
+
+    A wrong epsilon makes such an error, and it may correlate with a rounding by chance.
+    """
+    dims = [dim for dim, extent in enumerate(gap.shape) if extent > 1]
+    for chosen in (chosen for count in range(1, len(dims)) for chosen in itertools.combinations(dims, count)):
+        if math.prod(gap.shape[dim] for dim in chosen) < FREE:
+            continue
+        left, due = (norm(of - slope(of, suspect.right, chosen) * suspect.right) for of in (suspect.error, gap))
+        if left * 10 < norm(suspect.error) and due * 2 > norm(gap):
+            return True
+    return False
 
 
 def _apart(error: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -149,9 +184,9 @@ def _pattern(suspect: _Suspect, kind: str, rounded: Rounded, alike: float) -> Pa
     )
     remedy = "keep intermediate results in float32"
     if not rounded.of_an_operator:
-        remedy = "keep operands of products in float32, and TensorFloat-32 off"
-    if "TensorFloat-32" in kind:
-        remedy += ", or grade with --precision tf32"
+        remedy = "keep operands of products in float32"
+    if kind.endswith("TensorFloat-32"):
+        remedy += ", and TensorFloat-32 off, or grade with --precision tf32"
     return Pattern(text, remedy, "low_precision")
 
 

@@ -40,7 +40,7 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
 
     `name` is the operand's in the case.
     """
-    subject = _subject(oracle, case, name, actual, expected)
+    subject = subject_of(oracle, case, name, actual, expected)
     if subject is None:
         return None
     tied = at_ties(subject)
@@ -68,7 +68,7 @@ def at_ties(subject: Subject) -> Pattern | None:
 def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:
     """The first pattern that explains the error of an output; None without one, or if it is too large."""
     alone = replace(case, cotangents={}, outputs={}, gradients={})
-    subject = _subject(oracle, alone, name, actual, case.outputs[name])
+    subject = subject_of(oracle, alone, name, actual, case.outputs[name])
     if subject is None or not case.comparable("outputs", name):
         return None
     for search in (arrangement, region, missing_factor, grouped, accumulated, vague_region):
@@ -78,7 +78,11 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     return None
 
 
-def _subject(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:
+def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:
+    """The tensor beside the right one; None if it is too large, complex or not finite.
+
+    `name` is the operand's in the case, or the output's.
+    """
     real = expected.dtype.is_floating_point and not actual.is_complex()
     if not real or not 0 < actual.numel() <= MAX_ELEMENTS or not bool(actual.isfinite().all()):
         return None

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.patterns.pattern import CORRELATION, FREE, Known, Pattern, Subject, dimensions, factor, norm, number
+from grader.grading.patterns.pattern import (
+    CORRELATION,
+    FREE,
+    Known,
+    Pattern,
+    Subject,
+    dimensions,
+    factor,
+    norm,
+    number,
+    slope,
+)
 
 
 def single_term(subject: Subject) -> Pattern | None:
@@ -93,7 +104,7 @@ def grouped(subject: Subject) -> Pattern | None:
         if subject.explained(subject.error - mean):
             text = f"is off by the same amount {each}"
             return Pattern(text, f"look for a sum or mean over {dimensions(chosen)} that is missing, or is too much")
-        a = _slope(subject.actual, subject.right, chosen)
+        a = slope(subject.actual, subject.right, chosen)
         if len(groups) > 1 and subject.explained(subject.actual - a * subject.right):
             return _factor(a, each)
         if length < 2 * FREE:
@@ -108,14 +119,14 @@ def grouped(subject: Subject) -> Pattern | None:
 def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: str) -> Pattern | None:
     """The error is b times a known tensor, or a + b times, with a and b for each group."""
     over = f"a sum over {dimensions(chosen)} times {known.name}"
-    b = _slope(subject.error, known.value, chosen)
+    b = slope(subject.error, known.value, chosen)
     if subject.explained(subject.error - b * known.value):
         if b.numel() == 1:
             return _too_much(float(b), known.name)
         text = f"is off by a multiple of {known.name} {each}"
         return Pattern(text, f"look for {over} that is missing or has another factor")
     centred = known.value - known.value.mean(chosen, keepdim=True)
-    b = _slope(subject.error, centred, chosen)
+    b = slope(subject.error, centred, chosen)
     rest = subject.error - b * centred
     if subject.explained(rest):
         text = f"is off by a multiple of {known.name} minus its mean {each}"
@@ -193,12 +204,6 @@ def _reduced(value: torch.Tensor, shape: tuple[int, ...]) -> Iterator[tuple[torc
                 yield (value.sum(over) if over else value).reshape(shape), over
     elif value.numel() < torch.Size(shape).numel():
         yield from ((wide, ()) for wide in _broadcasts(value, shape))
-
-
-def _slope(of: torch.Tensor, to: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """The least-squares factor of each group along `dims`."""
-    size = (to * to).sum(tuple(dims), keepdim=True)
-    return (of * to).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
 
 
 def _length(subject: Subject, dims: Sequence[int]) -> int:

@@ -21,9 +21,11 @@ from grader.errors import ReferenceRefused
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
+from grader.grading.compare.nonsmooth import ULPS
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table, export_outputs
-from grader.grading.oracle.noise import is_float
+from grader.grading.oracle.noise import is_float, perturbed, perturbed_state
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
@@ -37,10 +39,12 @@ DEVIATIONS = 5.0
 SLIGHT = 1e-2
 """Never counts: of a figure, in its own unit; of an element that hardly varies, relative to the output's RMS."""
 
+EXTREMES = "share of elements at the smallest or largest value that the reference draws"
 REMEDIES = {
     "share of runs that repeat an earlier output": "draw new random numbers in every forward",
     "projection on the reference's mean": "check the probability and the scale of what is drawn",
     "distance from the reference's mean": "check the probability, the scale, and the elements that are not random",
+    EXTREMES: "check the scale of what is kept",
 }
 SHARED = "number of elements along dimension {} that vary together"
 
@@ -55,12 +59,16 @@ class _Usual(NamedTuple):
     scale: torch.Tensor
     """Standard deviation, at least SLIGHT of the RMS."""
     finite: bool
+    low: torch.Tensor
+    high: torch.Tensor
+    """The smallest and the largest values: behind dropout, an element has one of these."""
 
     @staticmethod
     def of(runs: torch.Tensor) -> _Usual:
         values = runs.nan_to_num(0.0, 0.0, 0.0)
         floor = SLIGHT * float(values.square().mean().sqrt()) + torch.finfo(values.dtype).tiny
-        return _Usual(values.mean(0), values.var(0).sqrt().clamp(min=floor), bool(runs.isfinite().all()))
+        scale, finite = values.var(0).sqrt().clamp(min=floor), bool(runs.isfinite().all())
+        return _Usual(values.mean(0), scale, finite, values.amin(0), values.amax(0))
 
 
 def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[str, Diagnosis] | None:
@@ -75,6 +83,12 @@ def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tupl
         if found is None:
             found = _judge(candidate, oracle, _with_equal_rows(oracle, case), grad=bool(case.wrt), equal_rows=True)
         return found
+
+
+def _perturbed(case: Case) -> Case:
+    """The case with inputs and parameters changed by a few rounding errors."""
+    inputs, state = perturbed(case.inputs, ULPS), perturbed_state(case.state, ULPS)
+    return replace(case, inputs=tuple(inputs), state=state)
 
 
 @remembered
@@ -99,7 +113,7 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
 def _judge(
     candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
 ) -> tuple[str, Diagnosis] | None:
-    def reference() -> dict[Part, torch.Tensor]:
+    def reference(case: Case = case) -> dict[Part, torch.Tensor]:
         with oracle.lent() as worker:
             return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad)
 
@@ -109,7 +123,9 @@ def _judge(
     key, difference = ("random outputs", case.seed, case.training, equal_rows), None
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
     where = ", ".join((f"variant {case.name}", *filter(None, how)))
-    usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference().items()})
+    # On values changed by a few rounding errors: the reference's own then show whether these matter.
+    noisy = case if equal_rows else _perturbed(case)
+    usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})
     for turn in range(2):
         expected = oracle.remember((*key, turn), lambda: figures(reference()))
         runs = _runs(candidate, case, grad)
@@ -117,7 +133,7 @@ def _judge(
             if usual[table, name].finite and not bool(of.isfinite().all()):
                 what = f"{_label(table, name)} has NaN or infinity where the reference never has"
                 return name, diagnose("output_nan", what, where=where, remedy="look for a division by the mask")
-        difference = _difference(figures(runs), expected)
+        difference = _difference(figures(runs), expected, extremes=not equal_rows)
         if difference is None:
             return None
     assert difference is not None
@@ -132,11 +148,19 @@ def _label(table: Table, name: str) -> str:
 
 
 def _difference(
-    ours: Mapping[Part, Mapping[str, torch.Tensor]], theirs: Mapping[Part, Mapping[str, torch.Tensor]]
+    ours: Mapping[Part, Mapping[str, torch.Tensor]],
+    theirs: Mapping[Part, Mapping[str, torch.Tensor]],
+    *,
+    extremes: bool,
 ) -> tuple[Part, str, str] | None:
-    """The first part and figure whose means differ, and by how much (Welch's test)."""
+    """The first part and figure whose means differ, and by how much (Welch's test).
+
+    Extremes count where the reference has nothing else: not if values vary, or rounding moves them.
+    """
     for part, figures in theirs.items():
         for figure, expected in figures.items():
+            if figure == EXTREMES and not (extremes and float(expected.mean()) > 1 - SLIGHT):
+                continue
             actual = ours[part][figure]
             error = math.sqrt(float(actual.var() + expected.var()) / len(expected))
             means = float(actual.mean()), float(expected.mean())
@@ -154,7 +178,8 @@ def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
     residual /= (1 + residual.square()).sqrt()  # bounded, so that rare large ones do not dominate
     repeats = torch.tensor([float(mark in marks[:turn]) for turn, mark in enumerate(marks)])
     means, spreads = (values * usual.mean).flatten(1).sum(1) / size, residual.square().flatten(1).mean(1)
-    figures = dict(zip(REMEDIES, (repeats, means, spreads), strict=True))
+    extremes = _at_extremes(values, usual).flatten(1).double().mean(1)
+    figures = dict(zip(REMEDIES, (repeats, means, spreads, extremes), strict=True))
     # Elements that share a random number vary together, but for a sign that cancels in the product of two runs.
     product = residual[0::2] * residual[1::2]
     squares = product.square().flatten(1).sum(1) + SLIGHT**4 * usual.mean.numel()
@@ -162,6 +187,13 @@ def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
         sums = product.sum(dimension + 1, keepdim=True).square().flatten(1).sum(1)
         figures[SHARED.format(dimension)] = sums / squares
     return figures
+
+
+def _at_extremes(values: torch.Tensor, usual: _Usual) -> torch.Tensor:
+    """Where elements have their smallest or largest value, up to rounding: of a dropout, everywhere."""
+    size = torch.maximum(usual.low.abs(), usual.high.abs())
+    near = max(ROUNDING_RESIDUAL, 8 * torch.finfo(values.dtype).eps) * (size + size.square().mean().sqrt())
+    return ((values - usual.low).abs() <= near) | ((values - usual.high).abs() <= near)
 
 
 def _parts(case: Case) -> list[Part]:

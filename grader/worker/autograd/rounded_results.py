@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -55,13 +53,3 @@ class RoundedResults(OperatorMode):
         if not value.is_floating_point():
             return value
         return of_bits(value, self._rounding.bits, "cut" if self._rounding.cut else "to even")
-
-
-@contextlib.contextmanager
-def rounded_results(rounding: p.Rounding | None) -> Iterator[RoundedResults | None]:
-    """Round while the block runs, if there is a rounding."""
-    if rounding is None:
-        yield None
-        return
-    with RoundedResults(rounding) as mode:
-        yield mode

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.spelled_out import SpelledOut
 
 
 class _Gelu(TorchFunctionMode):
@@ -65,7 +66,8 @@ def substituted(name: str) -> Iterator[None]:
     """Replace torch functions while the block runs.
 
     `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `no_no_grad`:
-    no_grad() does. `tf32`: convolutions round their operands. `none`: no replacement.
+    no_grad() does. `tf32`: convolutions round their operands. `spelled_out`: norms and attention are
+    their steps. `none`: no replacement.
     """
     modes: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
         "gelu_tanh": lambda: _Gelu("tanh"),
@@ -73,6 +75,7 @@ def substituted(name: str) -> Iterator[None]:
         "no_detach": _NoDetach,
         "no_no_grad": _NoNoGrad,
         "tf32": _TensorFloat,
+        "spelled_out": SpelledOut,
     }
     with modes.get(name, contextlib.nullcontext)():
         yield

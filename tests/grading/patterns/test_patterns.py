@@ -28,7 +28,11 @@ class Example:
 
     def found(self, actual, right=None, searches=SEARCHES):
         """The text of the first pattern in a gradient of x; None without one."""
-        right = self.right if right is None else right
+        subject = self.subject(actual, self.right if right is None else right)
+        found = (search(subject) for search in searches)
+        return next((pattern.text for pattern in found if pattern is not None), None)
+
+    def subject(self, actual, right, outputs=None):
         expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-6, 1e-7, 1.0)
         case = Case(
             variant="small",
@@ -38,14 +42,12 @@ class Example:
             inputs=(self.x.float(), self.target),
             state={"scale": self.scale.float()},
             cotangents={"output": self.g.float()},
-            outputs={},
+            outputs={name: Expected(name, (ROWS, COLUMNS), torch.float32, of) for name, of in (outputs or {}).items()},
             buffers={},
             gradients={"input[0]": expected},
             operand_names={"input[0]": "x"},
         )
-        subject = Subject(case, actual.float(), expected, "input[0]", ["x", "target"])
-        found = (search(subject) for search in searches)
-        return next((pattern.text for pattern in found if pattern is not None), None)
+        return Subject(case, actual.float(), expected, "input[0]", ["x", "target"])
 
 
 def where(mask, value):
@@ -271,3 +273,50 @@ def test_zeros_between_scattered_values_are_no_function():
     few = torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) < 0.1
     actual = torch.where(few, example.g * example.right, 0.0)
     assert example.found(actual, example.g * example.x.sigmoid(), searches=[function_of_one]) is None
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ([1, 0, *range(2, ROWS)], "that of 1 at 0, that of 0 at 1"),
+        (
+            [*range(4, 8), *range(4), *range(8, ROWS)],
+            "those of 4 to 7 at 0 to 3, those of 0 to 3 at 4 to 7",
+        ),
+        (
+            [3 * i % ROWS + 3 * i // ROWS for i in range(ROWS)],
+            "that of 3 at 1, that of 6 at 2, that of 9 at 3, that",
+        ),
+    ],
+)
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+def test_rows_in_another_order(order, text, noise):
+    e = Example(3)
+    found = e.found(e.right[order] + noise * torch.randn(ROWS, COLUMNS))
+    assert found.startswith(f"has the right values in another order along dimension 0: {text}")
+
+
+def test_other_rows_are_in_no_order():
+    e = Example(3)
+    assert e.found(e.g) != e.found(e.right[[1, 0, *range(2, ROWS)]])
+    assert "another order" not in (e.found(torch.randn(ROWS, COLUMNS)) or "")
+
+
+def test_a_function_of_one_tensor_for_that_of_another_names_the_other():
+    e = Example(5)
+    pattern = function_of_one(e.subject(e.g * e.x.sin(), e.g * (e.x + e.scale).cos(), {"y": e.x + e.scale}))
+    assert pattern.text.endswith("a function of `x` alone, and the reference's is not")
+    assert pattern.remedy == "it is a function of `y`: differentiate at that"
+
+
+def test_a_mean_without_its_divisor_overwrites_nothing():
+    e, counts = Example(6), torch.arange(1, ROWS + 1).double()[:, None]
+    assert overwritten(e.subject(e.g[e.target % ROWS], e.g[e.target % ROWS] / counts)) is None
+
+
+def test_one_wrong_element_is_named_unless_rounding_surrounds_it():
+    e = Example(8)
+    at = (rows(e) == 7) & (columns(e) == 5)
+    wrong = torch.where(at, e.right + 1, e.right)
+    assert e.found(wrong, searches=[vague_region]) == "is wrong in the element [7, 5] alone"
+    assert e.found(wrong.bfloat16(), searches=[vague_region]) is None

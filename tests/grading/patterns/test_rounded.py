@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, linear
 
+from grader.grading.oracle.roundings import Rounded
 from grader.grading.patterns import rounded
 from grader.grading.patterns.rounded import MIN_ELEMENTS, rounding_patterns
 from grader.grading.resources import Resources
@@ -46,9 +47,9 @@ def outputs(case, *, of_result=same, of_gelu=same):
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"of_gelu": brief}, "float16 or TensorFloat-32 rounding of the results of `gelu`"),
+        ({"of_gelu": brief}, "float16 rounding of the results of `gelu`"),
         ({"of_gelu": lambda value: value.bfloat16().float()}, "bfloat16 rounding of the results of `gelu`"),
-        ({"of_result": brief}, "float16 or TensorFloat-32 rounding of the results of `addmm`"),
+        ({"of_result": brief}, "float16 rounding of the results of `addmm`"),
     ],
 )
 def test_an_output_names_the_operator(oracle, changes, what):
@@ -105,4 +106,31 @@ def test_moved_non_smooth_points_are_no_rounding(oracle):
     case = oracle.case("full")
     actual = gradients(case, of_gradient=lambda value: value * (1 + 0.2 * torch.randn_like(value)))
     suspect = rounded._suspect(case.gradients["linear.weight"], actual["linear.weight"])
-    assert not any(rounded._of_its_size(suspect, to) for to in rounded.FORMATS.values())
+    assert not any(rounded._of_its_size(suspect, to) for to in rounded.FORMATS)
+
+
+def rows_times(factors):
+    return lambda right: right * factors[:, None]
+
+
+@pytest.mark.parametrize(
+    ("error", "gap", "contradicts"),
+    [
+        (rows_times(torch.rand(12).double()), lambda right: right * torch.randn(right.shape).double(), True),
+        (rows_times(torch.rand(12).double()), rows_times(torch.rand(12).double()), False),
+        (lambda right: right * torch.randn(right.shape).double(), rows_times(torch.rand(12).double()), False),
+    ],
+)
+def test_a_factor_of_each_row_is_no_rounding_of_operands(error, gap, contradicts):
+    right = torch.randn(12, 16).double()
+    suspect = rounded._Suspect(None, right, error(right))
+    assert rounded._contradicts(suspect, gap(right)) == contradicts
+
+
+def test_only_operands_on_a_device_with_tensor_cores_have_tensorfloat32():
+    operands, results = Rounded("the operands", {}, False), Rounded("the results of `exp`", {}, True)
+    _, half, cut = rounded.FORMATS
+    names = [rounded._called(half, of, has_tf32=has) for has in (True, False) for of in (operands, results)]
+    assert names == ["float16 or TensorFloat-32", "float16", "float16", "float16"]
+    assert rounded._called(cut, operands, has_tf32=True) == "TensorFloat-32"
+    assert rounded._called(cut, operands, has_tf32=False) != "TensorFloat-32"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from grader.protocol import Rounding
-from grader.worker.autograd.rounded_results import rounded_results
+from grader.worker.autograd.rounded_results import RoundedResults
 
 
 def values():
@@ -25,7 +25,7 @@ def values():
 )
 def test_the_kind_whose_turn_it_is_rounds(turn, name, rounded):
     x, w, _ = values()
-    with rounded_results(Rounding(turn=turn, bits=8)) as rounding:
+    with RoundedResults(Rounding(turn=turn, bits=8)) as rounding:
         found = torch.tanh(x @ w)
     assert rounding.name == name
     assert torch.equal(found, rounded(x, w))
@@ -35,7 +35,7 @@ def test_a_backward_rounds_what_it_computes():
     x, w, g = values()
     x.requires_grad_()
     y = torch.tanh(x @ w)
-    with rounded_results(Rounding(turn=0, bits=8)) as rounding:
+    with RoundedResults(Rounding(turn=0, bits=8)) as rounding:
         (found,) = torch.autograd.grad(y, x, g)
     assert rounding.name == "tanh_backward"
     y = y.detach()
@@ -45,21 +45,21 @@ def test_a_backward_rounds_what_it_computes():
 def test_products_round_what_they_multiply():
     x, w, g = values()
     x.requires_grad_()
-    with rounded_results(Rounding(bits=8)) as rounding:
+    with RoundedResults(Rounding(bits=8)) as rounding:
         y = torch.tanh(x @ w)
     assert rounding.name == "mm"
     assert torch.equal(y, torch.tanh(brief(x) @ brief(w)))
-    with rounded_results(Rounding(bits=8)):
+    with RoundedResults(Rounding(bits=8)):
         (found,) = torch.autograd.grad(y, x, g)
     torch.testing.assert_close(found, brief(g * (1 - y * y)).detach() @ brief(w).T, rtol=1e-12, atol=1e-12)
-    with rounded_results(Rounding(bits=8)) as rounding:
+    with RoundedResults(Rounding(bits=8)) as rounding:
         assert torch.equal(torch.tanh(w), w.tanh())
     assert rounding.name == ""
 
 
 def test_bits_may_be_cut_off():
     x, _, _ = values()
-    with rounded_results(Rounding(turn=0, bits=11, cut=True)):
+    with RoundedResults(Rounding(turn=0, bits=11, cut=True)):
         found = x + 0
     assert (found.abs() <= x.abs()).all()
     assert ((found - x).abs() < x.abs() * 2.0**-10).all()
@@ -69,8 +69,8 @@ def test_rounding_does_not_import_the_compiler():
     code = """
 import sys, torch
 from grader.protocol import Rounding
-from grader.worker.autograd.rounded_results import rounded_results
-with rounded_results(Rounding(turn=0, bits=8)):
+from grader.worker.autograd.rounded_results import RoundedResults
+with RoundedResults(Rounding(turn=0, bits=8)):
     torch.randn(4, 4) @ torch.randn(4, 4)
 print([name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])
 """

@@ -1,0 +1,267 @@
+"""Mistakes of hand-written backwards, made in the reference: another option, operator or operand.
+
+A candidate whose gradient is that of a slip has made this mistake. Each run makes one slip; its number says which.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeGuard
+
+import torch
+from torch._decomp import decomposition_table
+from torch.overrides import TorchFunctionMode
+
+from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.rounded_results import FILLS
+from grader.worker.autograd.spelled_out import STEPS
+
+MODES_OF_A_CALL = ("training", "inplace", "dtype")
+"""Options that say how a function computes, and not what."""
+DERIVATIVES = ("_backward", "_backward_data")
+"""End the names of derivatives, which are several steps in a kernel."""
+Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
+"""By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
+Slips = Iterator[tuple[str, Callable[[], Any]]]
+"""What is done, in words that follow "the reference with", and the operator's result then."""
+
+
+class _Counted:
+    """Numbers what could go wrong, and chooses one."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._next = 0
+        self.name = ""
+        """What went wrong; empty if there was nothing of that number."""
+
+    def chosen(self, name: str) -> bool:
+        """Whether this is it."""
+        self._next += 1
+        if self._next - 1 == self._number:
+            self.name = name
+        return self._next - 1 == self._number
+
+
+class Options(TorchFunctionMode):
+    """Leaves one option of one function in a forward at its default."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._counted = _Counted(number)
+
+    @property
+    def name(self) -> str:
+        """The slip, if there was one."""
+        return self._counted.name
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        for option, default, bound in _options(function, args, kwargs):
+            if self._counted.chosen(f"`{option}` of `{function.__name__}` at its default, {default}"):
+                try:
+                    other = function(*bound.args, **bound.kwargs)
+                except Exception:
+                    break
+                same = isinstance(other, torch.Tensor) and other.shape == result.shape
+                return other if same else result
+        return result
+
+
+def _options(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, object, inspect.BoundArguments]]:
+    """Options of a call that are not at their defaults, with the arguments if one were."""
+    signature = _signature(function)
+    if signature is None:
+        return
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:  # another overload
+        return
+    for name, parameter in signature.parameters.items():
+        default = parameter.default
+        if name not in bound.arguments or default is parameter.empty or name in MODES_OF_A_CALL:
+            continue
+        given = bound.arguments[name]
+        if given is default or (not isinstance(given, torch.Tensor) and given == default):
+            continue
+        yield name, default, inspect.BoundArguments(signature, bound.arguments | {name: default})
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """A function's in torch.nn.functional; that of a builtin one is its operator's."""
+    name = getattr(function, "__name__", "")
+    if function not in STEPS and vars(torch.nn.functional).get(name) is not function:
+        return None
+    try:
+        return inspect.signature(STEPS.get(function, function))
+    except ValueError:
+        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
+    if operator is None:
+        return None
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    arguments = operator._schema.arguments
+    defaults = [of.default_value if of.has_default_value() else inspect.Parameter.empty for of in arguments]
+    named = zip(arguments, defaults, strict=True)
+    try:
+        return inspect.Signature([inspect.Parameter(of.name, kind, default=default) for of, default in named])
+    except ValueError:  # a default before an argument that has none
+        return None
+
+
+class Recorded(OperatorMode):
+    """Keeps what each elementwise operator of a forward took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: Sources = {}
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        taken = args[0] if args else None
+        if _is_float(result) and _is_float(taken) and result.shape == taken.shape and not function.is_view:
+            self.sources[result.data_ptr()] = function.overloadpacket.__name__, taken, result
+        return result
+
+
+class Operators(OperatorMode):
+    """Does one thing wrong in the operators of a backward."""
+
+    def __init__(self, number: int, sources: Sources) -> None:
+        super().__init__()
+        self._sources = sources
+        self._counted = _Counted(number)
+        self._left_out: tuple[str, str] | None = None
+        """Of which operator, and where, each call is left out."""
+        self._kinds: set[tuple[str, str]] = set()
+        self._place = "the backward"
+        """What the operators belong to, in a message."""
+
+    @property
+    def name(self) -> str:
+        """The slip, if there was one."""
+        return self._counted.name
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, function.overloadpacket.__name__
+        in_place, plain = function._schema.is_mutable, _out_of_place(function)
+        given = (args[0].clone(), *args[1:]) if in_place and args and _is_float(args[0]) else args
+        result = function(*args, **kwargs)
+        if name.startswith(FILLS) or plain is None or not any(map(_is_float, _all(result))):
+            return result
+        wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
+        if wrong is not None:
+            return args[0].copy_(wrong) if in_place else wrong
+        steps = decomposition_table.get(function) if name.endswith(DERIVATIVES) else None
+        return result if self.name or steps is None else self._by_steps(name, partial(steps, *args, **kwargs), result)
+
+    def _by_steps(self, name: str, steps: Callable[[], Any], right: Any) -> Any:
+        """The result of a derivative by its steps, of which one may go wrong; else the right one."""
+        outside, self._place = self._place, f"`{name}`"
+        try:
+            with self:
+                found = steps()
+        except Exception:  # a step that does not take what another made
+            return right
+        finally:
+            self._place = outside
+        return found if self.name and all(map(_alike, _all(found), _all(right))) else right
+
+    def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
+        """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
+        alone = [of for of in args[:1] if _is_float(of) and _alike(of, right)]
+        kind = name, self._place
+        if alone and kind not in self._kinds and self._counted.chosen(f"every `{name}` of {self._place} left out"):
+            self._left_out = kind
+        self._kinds.add(kind)
+        if alone and kind == self._left_out:
+            return alone[0].clone()
+        for what, compute in self._slips(name, function, args, kwargs, right):
+            if self._counted.chosen(what):
+                try:
+                    wrong = compute()
+                except Exception:  # an operator that does not take it
+                    return None
+                return wrong if all(map(_alike, _all(wrong), _all(right))) else None
+        return None
+
+    def _slips(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
+        """What may go wrong in one call."""
+        operands = [(at, of) for at, of in enumerate(args) if _is_float(of)]
+        for at, of in operands:
+            others = [other for other, _ in operands if other != at]
+            if _alike(of, right) and (others or function.is_view):
+                left = " and ".join(_argument(function, other, args) for other in others)
+                yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+        if function.is_view:
+            return
+        for at, of in operands:
+            where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
+            source = self._sources.get(of.data_ptr())
+            if source is not None and source[2].shape == of.shape:
+                taken = partial(_with, function, args, kwargs, at, source[1])
+                yield f"what `{source[0]}` takes in place of its result, as {where}", taken
+            for how, turned in _turned(of, windows="conv" in name):
+                yield f"{where} {how}", partial(_with, function, args, kwargs, at, turned)
+
+
+def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensor with two dimensions of one extent exchanged, and flipped along those of a window if it has one."""
+    pairs = itertools.combinations(range(value.dim()), 2)
+    swaps = [(one, two) for one, two in pairs if value.shape[one] == value.shape[two] > 1]
+    moving = [dim for dim in range(2, value.dim()) if value.shape[dim] > 1] if windows else []
+    flips = [chosen for count in range(len(moving) + 1) for chosen in itertools.combinations(moving, count)]
+    for flip, swap in itertools.product(flips, [(), *swaps]):
+        turned = value.flip(flip).transpose(*swap) if swap else value.flip(flip)
+        how = [f"transposed in dimensions {swap[0]} and {swap[1]}"] if swap else []
+        how += [f"flipped along dimension{'s' * (len(flip) > 1)} {' and '.join(map(str, flip))}"] if flip else []
+        if how:
+            yield " and ".join(how), turned
+
+
+def _with(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: int, other: torch.Tensor) -> Any:
+    """The operator's result with another operand."""
+    return function(*args[:at], other, *args[at + 1 :], **kwargs)
+
+
+def _out_of_place(function: Any) -> Any:
+    """The operator that returns what this one writes into its first operand; None without one."""
+    if not function._schema.is_mutable:
+        return function
+    namespace, _, name = function._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None) if name.endswith("_") else None
+    return getattr(packet, function._overloadname, None)
+
+
+def _argument(function: Any, at: int, args: tuple[Any, ...]) -> str:
+    """An operator's operand in a message: by its name, with its shape."""
+    named = function._schema.arguments[at].name
+    shape = f" of shape {list(args[at].shape)}" if isinstance(args[at], torch.Tensor) else ""
+    return f"`{named}`{shape}"
+
+
+def _all(result: Any) -> Sequence[Any]:
+    """The results of an operator."""
+    return result if isinstance(result, tuple | list) else (result,)
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether these are floating-point tensors of one shape and dtype, or neither is one."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor)
+    return one.shape == other.shape and one.dtype == other.dtype and one.is_floating_point()
+
+
+def _is_float(value: object) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()

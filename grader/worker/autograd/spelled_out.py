@@ -1,0 +1,112 @@
+"""Functions of several steps as these steps, each of which autograd then differentiates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+
+def _layer_norm(
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-05,
+) -> torch.Tensor:
+    dims = tuple(range(-len(normalized_shape), 0))
+    return _affine(_normed(input, dims, eps), weight, bias)
+
+
+def _group_norm(
+    input: torch.Tensor,
+    num_groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-05,
+) -> torch.Tensor:
+    normed = _normed(input.reshape(input.shape[0], num_groups, -1), (-1,), eps).reshape(input.shape)
+    return _affine(normed, *_each_of_channels(input, weight, bias))
+
+
+def _batch_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> torch.Tensor:
+    """Without the update of running statistics, which no gradient needs."""
+    if training or running_mean is None or running_var is None:
+        normed = _normed(input, (0, *range(2, input.dim())), eps)
+    else:
+        mean, variance = (_of_channels(input, of) for of in (running_mean, running_var))
+        normed = (input - mean) * torch.rsqrt(variance + eps)
+    return _affine(normed, *_each_of_channels(input, weight, bias))
+
+
+def _normed(value: torch.Tensor, dims: tuple[int, ...], eps: float) -> torch.Tensor:
+    centred = value - value.mean(dims, keepdim=True)
+    return centred * torch.rsqrt(centred.square().mean(dims, keepdim=True) + eps)
+
+
+def _affine(value: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+    scaled = value if weight is None else value * weight
+    return scaled if bias is None else scaled + bias
+
+
+def _of_channels(input: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A tensor with a number for each channel, in a shape that broadcasts to the input's."""
+    return value.view(1, -1, *[1] * (input.dim() - 2))
+
+
+def _each_of_channels(input: torch.Tensor, *values: torch.Tensor | None) -> list[torch.Tensor | None]:
+    return [value if value is None else _of_channels(input, value) for value in values]
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    if enable_gqa:
+        key, value = (of.repeat_interleave(query.shape[-3] // of.shape[-3], -3) for of in (key, value))
+    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    if attn_mask is not None:
+        masks = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if masks else scores + attn_mask
+    weights = torch.softmax(scores, -1)
+    return (functional.dropout(weights, dropout_p) if dropout_p else weights) @ value
+
+
+STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.layer_norm: _layer_norm,
+    functional.group_norm: _group_norm,
+    functional.batch_norm: _batch_norm,
+    functional.scaled_dot_product_attention: _attention,
+}
+"""The steps of each function, with its signature."""
+
+
+class SpelledOut(TorchFunctionMode):
+    """Calls the steps in place of the functions."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return STEPS.get(function, function)(*args, **(kwargs or {}))

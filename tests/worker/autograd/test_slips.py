@@ -1,0 +1,117 @@
+"""Each slip does one thing wrong in the reference's own backward, and a step that cannot go wrong so stays right."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional
+
+from grader.protocol import Slip
+from grader.worker.autograd.changes import changed_backward, changed_forward
+from grader.worker.autograd.substitutes import substituted
+
+
+def drawn(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def gradients(of, *operands, within, number):
+    """(slip, gradients) of one run."""
+    leaves = [operand.clone().requires_grad_() for operand in operands]
+    change = Slip(within=within, number=number)
+    with substituted("spelled_out"), changed_forward(change) as forward:
+        y = of(*leaves)
+    with changed_backward(change, getattr(forward, "sources", {})) as backward:
+        found = torch.autograd.grad(y, leaves, drawn(*y.shape), allow_unused=True)
+    return (forward if within == "forward" else backward).name, found
+
+
+def slips(of, *operands, within="backward"):
+    """The gradients by slip, until there is none."""
+    runs = (gradients(of, *operands, within=within, number=number) for number in itertools.count())
+    return dict(itertools.takewhile(lambda run: run[0], runs))
+
+
+def test_a_kind_of_operator_is_left_out():
+    (found,) = slips(lambda x: x.cumsum(1), drawn(3, 5))["every `flip` of the backward left out"]
+    torch.testing.assert_close(found, drawn(3, 5).cumsum(1))
+
+
+def test_what_an_operator_takes_stands_for_its_result():
+    x = drawn(4, 3)
+    found = slips(torch.tanh, x)
+    name = "what `tanh` takes in place of its result, as `output` of shape [4, 3] of `tanh_backward` in the backward"
+    torch.testing.assert_close(found[name][0], drawn(4, 3) * (1 - x * x))
+
+
+def test_a_window_is_not_flipped():
+    x, weight = drawn(1, 2, 6, 6), drawn(2, 2, 3, 3)
+    found = slips(lambda x, weight: functional.conv2d(x, weight, padding=1), x, weight)
+    name = "`weight` of shape [2, 2, 3, 3] of `convolution_backward` in the backward flipped along dimensions 2 and 3"
+    wrong = functional.conv2d(drawn(1, 2, 6, 6), weight.transpose(0, 1), padding=1)
+    torch.testing.assert_close(found[name][0], wrong)
+    name = name.replace("flipped", "transposed in dimensions 0 and 1 and flipped")
+    torch.testing.assert_close(found[name][0], functional.conv2d(drawn(1, 2, 6, 6), weight, padding=1))
+
+
+def test_a_step_of_a_derivative_is_left_out():
+    x = drawn(4, 5)
+    (found,) = slips(lambda x: x.softmax(1), x)["every `sub` of `_softmax_backward_data` left out"]
+    torch.testing.assert_close(found, drawn(4, 5) * x.softmax(1))
+
+
+def test_a_term_of_a_sum_is_missing():
+    x = drawn(3, 4)
+    found = [one[0] for name, one in slips(lambda x: x * x.exp(), x).items() if "`add` of the backward without" in name]
+    assert len(found) == 2
+    torch.testing.assert_close(sum(found), drawn(3, 4) * x.exp() * (1 + x))
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "wrong"),
+    [
+        (
+            lambda x: functional.leaky_relu(x, 0.3),
+            "`negative_slope` of `leaky_relu` at its default, 0.01",
+            lambda x: functional.leaky_relu(x, 0.01),
+        ),
+        (
+            lambda x: functional.softplus(x, beta=2.0),
+            "`beta` of `softplus` at its default, 1",
+            functional.softplus,
+        ),
+        (
+            lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+            "`is_causal` of `scaled_dot_product_attention` at its default, False",
+            lambda x: functional.scaled_dot_product_attention(x, x, x),
+        ),
+    ],
+)
+def test_an_option_is_at_its_default(of, name, wrong):
+    x = drawn(2, 5, 4)
+    found = slips(of, x, within="forward")
+    assert list(found) == [name]
+    leaf = x.clone().requires_grad_()
+    y = wrong(leaf)
+    torch.testing.assert_close(found[name], torch.autograd.grad(y, leaf, drawn(*y.shape)))
+
+
+def test_a_default_that_changes_the_shape_changes_nothing():
+    x = drawn(4, 6)
+    found = slips(lambda x: functional.mse_loss(x, torch.zeros_like(x), reduction="none"), x, within="forward")
+    torch.testing.assert_close(found["`reduction` of `mse_loss` at its default, mean"], (2 * x * drawn(4, 6),))
+
+
+def test_no_slip_breaks_a_backward():
+    def of(x, w):
+        scores = functional.softmax((x @ w).masked_fill(x[:, :1] > 1, -9.0), -1)
+        return functional.layer_norm(scores @ w, [w.shape[1]]).cumprod(1).index_select(0, torch.tensor([0, 0, 2]))
+
+    operands = drawn(3, 4), drawn(4, 4)
+    right = gradients(of, *operands, within="backward", number=4096)
+    assert right[0] == ""
+    found = slips(of, *operands)
+    assert len(found) > 40
+    shapes = [None if of is None else of.shape for of in right[1]]
+    for one in found.values():
+        assert all(of is None or of.shape == shape for of, shape in zip(one, shapes, strict=True))

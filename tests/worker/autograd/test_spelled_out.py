@@ -1,0 +1,35 @@
+"""The steps of a function make what the function makes, and the same gradients."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from grader.worker.autograd.substitutes import substituted
+
+
+def drawn(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda x: functional.layer_norm(x, x.shape[1:], drawn(*x.shape[1:]), drawn(*x.shape[1:]), 1e-3),
+        lambda x: functional.layer_norm(x, x.shape[-1:]),
+        lambda x: functional.group_norm(x, 2, drawn(4), drawn(4)),
+        lambda x: functional.batch_norm(x, None, None, drawn(4), drawn(4), training=True),
+        lambda x: functional.batch_norm(x, drawn(4), drawn(4).square(), eps=0.1),
+        lambda x: functional.scaled_dot_product_attention(x, 2 * x, x),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, drawn(6, 6) > 0),
+        lambda x: functional.scaled_dot_product_attention(x, x[:, :2], x[:, 2:], drawn(6, 6), enable_gqa=True),
+    ],
+)
+def test_the_steps_agree_with_the_function(of):
+    x = drawn(3, 4, 6, 5).requires_grad_()
+    y = of(x)
+    with substituted("spelled_out"):
+        steps = of(x)
+    torch.testing.assert_close(steps, y)
+    grad = drawn(*y.shape)
+    torch.testing.assert_close(torch.autograd.grad(steps, x, grad), torch.autograd.grad(y, x, grad))
