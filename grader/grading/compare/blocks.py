@@ -63,11 +63,11 @@ def errors_each(questions: Sequence[Compared], *, finite: bool = True) -> list[l
         c, g = wide(pack.flat), wide(reference64.flat)
         bounds = [[getattr(questions[position], name) for position in positions] for name in ("floor", "slope")]
         floor, slope = (pack.spread(pack.row(bound)) for bound in bounds)
-        error, size, unlike = (c - g).abs(), g.abs(), pack.row([0.0] * len(positions))
+        error, size, alike = (c - g).abs(), g.abs(), pack.row([1.0] * len(positions))
         if not finite:
             special = ~(torch.isfinite(g) & torch.isfinite(c))
             error, size = error.masked_fill_(special, 0.0), size.masked_fill_(special, 0.0)
-            unlike = pack.largest((special & ~((c == g) | (torch.isnan(c) & torch.isnan(g)))).double())
+            alike -= pack.largest((special & ~((c == g) | (torch.isnan(c) & torch.isnan(g)))).double())
         worst, at = pack.peak(error)
         there = [pack.at(value, at) for value in (c, g)]
         ratio = error / (slope * size).add_(floor)
@@ -76,7 +76,7 @@ def errors_each(questions: Sequence[Compared], *, finite: bool = True) -> list[l
             *(pack.norms(error).square(), pack.norms(size).square(), worst, at),
             *(element.abs() if element.is_complex() else element for element in there),
             pack.largest(ratio if finite else ratio.nan_to_num_(0.0, math.inf)),
-            *(pack.largest(error.div_(size.add_(1))), 1 - unlike),
+            *(pack.largest(error.div_(size.add_(1))), alike),
         ]
 
     columns = [[question.candidate for question in questions], [question.reference64 for question in questions]]

@@ -92,13 +92,14 @@ class Pack:
         return torch.tensor(values, dtype=torch.float64, device=self.device)
 
     def spread(self, row: torch.Tensor) -> torch.Tensor:
-        """The value that has each tensor's number in all of its elements."""
-        if self._single:
-            return row.expand(len(self.flat))
-        return row.repeat_interleave(self._lengths, output_size=len(self.flat))
+        """The value that has each tensor's number in all of its elements, or something that broadcasts to it."""
+        return row if self._single else row.repeat_interleave(self._lengths, output_size=len(self.flat))
 
     def norms(self, value: torch.Tensor) -> torch.Tensor:
         """The row of Euclidean norms."""
+        if self._single:
+            whole: torch.Tensor = torch.linalg.vector_norm(value)
+            return whole[None]
         return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
 
     def largest(self, value: torch.Tensor) -> torch.Tensor:
