@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from grader.executor.launcher import Role
-from grader.executor.shared_memory import LEAST_SPARE_BYTES, MOST_SPARE_BYTES
+from grader.executor.shared_memory import LEAST_BYTES, MOST_SPARE_BYTES
 from grader.grading.resources import Resources
 from grader.machine.backends.cuda import BACKEND
 from grader.verdict.models import Device
@@ -27,5 +27,5 @@ def test_a_candidate_shares_memory_with_room_to_grow_where_there_is_ample(monkey
     monkeypatch.setattr(BACKEND, "ample_memory", lambda: ample)
     with Resources() as resources, resources.launcher.take(role, Device.CUDA) as worker:
         made = [worker.region("inbox", "cuda", nbytes).nbytes for nbytes in (LARGE, 6 * LARGE)]
-    spare = (LARGE + LEAST_SPARE_BYTES, MOST_SPARE_BYTES) if ample and role is Role.RUN else (0, 0)
+    spare = (LARGE + LEAST_BYTES, MOST_SPARE_BYTES) if ample and role is Role.RUN else (0, 0)
     assert made == [LARGE + spare[0], 6 * LARGE + spare[1]]
