@@ -14,7 +14,7 @@ from grader.grading.compare.blocks import CHECK_BYTES, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.forward.narrow import Wrong, difference, narrow_inputs
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
@@ -43,7 +43,7 @@ def judge_other_gradients(
 
     Not under the changes for which outputs are wrong. Raises Stopped.
     """
-    case = next((case for case in cases if case.values_comparable), None)
+    case = first_comparable(cases)
     if case is None or not case.wrt or case.released or oracle.is_slow(case):
         return None
     try:
@@ -97,7 +97,7 @@ def _has_room(others: Sequence[OtherInputs], case: Case) -> bool:
 
 def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnosis]:
     """The information that a large or slow case had no room for some other inputs, or their gradients."""
-    case = next((case for case in cases if case.values_comparable), None)
+    case = first_comparable(cases)
     if case is None or case.released:
         return []
     try:

@@ -18,7 +18,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import as_timed
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case, export_outputs, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
 from grader.grading.oracle.noise import is_float, values_of
@@ -44,7 +44,7 @@ class Wrong(NamedTuple):
 
 def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Case]) -> Diagnosis | None:
     """A fault on inputs unlike those of the first comparable case: an error or a warning."""
-    case = next((case for case in cases if case.values_comparable), None)
+    case = first_comparable(cases)
     if case is None or case.released:
         return None
     try:

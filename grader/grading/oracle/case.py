@@ -6,7 +6,7 @@ Cases stay in the referee's process.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -166,3 +166,8 @@ class Case:
 def export_outputs(job: JobBuilder, case: Case, tape: str) -> None:
     """Bring back the outputs of a forward, as `output:<tape>:<name>`."""
     job.export({f"output:{tape}:{name}": spec for name, spec in case.output_specs.items()})
+
+
+def first_comparable(cases: Sequence[Case]) -> Case | None:
+    """The first case whose values can be compared."""
+    return next((case for case in cases if case.values_comparable), None)

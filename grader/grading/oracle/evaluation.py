@@ -94,7 +94,7 @@ class Pass:
     tf32: bool = False
     substitute: Substitute = "none"
     change: p.Change | None = None
-    changed: tuple[Literal["forward", "backward"], ...] = ()
+    change_in: tuple[Literal["forward", "backward"], ...] = ()
     """Where the change applies."""
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
@@ -172,10 +172,10 @@ def _in_one_job(
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
-        operators = returned.changed, next(backwards).changed if one.wrt else ""
+        changes = returned.changed, next(backwards).changed if one.wrt else ""
         found: list[Mapping[str, Any]] = [Streamed(result, table, one.in_float64) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
-        yield Evaluation(outputs, gradients, buffers, max(operators), returned.tensors)
+        yield Evaluation(outputs, gradients, buffers, max(changes), returned.tensors)
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
@@ -193,7 +193,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
             tf32=one.tf32,
             clone_inputs=traits.clone_inputs,
             substitute=one.substitute,
-            change=one.change if "forward" in one.changed else None,
+            change=one.change if "forward" in one.change_in else None,
         )
     )
     if one.wrt:
@@ -206,7 +206,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
                 wrt=tuple(one.wrt),
                 tf32=one.tf32,
                 substitute="tf32" if one.substitute == "tf32" else "none",
-                change=one.change if "backward" in one.changed else None,
+                change=one.change if "backward" in one.change_in else None,
             )
         )
     wanted = (

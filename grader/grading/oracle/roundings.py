@@ -67,7 +67,7 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
         for where in () if to.cut else places:
             for turn in itertools.count():
                 rounding = p.Rounding(turn=turn, bits=to.bits, cut=to.cut)
-                found = next(oracle.ask(case, [replace(steps, change=rounding, changed=(where,))]))
+                found = next(oracle.ask(case, [replace(steps, change=rounding, change_in=(where,))]))
                 if not found.changed or oracle.clock() > end:
                     break
                 what = f"the results of `{found.changed}`" + (" in the backward" if where == "backward" else "")
@@ -86,7 +86,7 @@ def _operands(plain: Pass, to: Format) -> Iterator[tuple[str, Pass]]:
         state = {name: to.of(value) for name, value in plain.state.items()}
         yield "the operands", replace(plain, inputs=inputs, state=state, cotangents=cotangents)
     products = replace(plain, change=p.Rounding(bits=to.bits, cut=to.cut))
-    yield "the operands of products", replace(products, changed=("forward",))
+    yield "the operands of products", replace(products, change_in=("forward",))
     if plain.wrt:
-        yield "the operands of products in the backward", replace(products, changed=("backward",))
-        yield "the operands of products", replace(products, changed=("forward", "backward"))
+        yield "the operands of products in the backward", replace(products, change_in=("backward",))
+        yield "the operands of products", replace(products, change_in=("forward", "backward"))

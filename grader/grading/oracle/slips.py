@@ -44,7 +44,7 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
     """
     if not case.values_comparable or not oracle.traits(case).has_float64 or oracle.is_slow(case):
         return
-    plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", changed=tuple(WHERE))
+    plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=tuple(WHERE))
     end = oracle.clock() + oracle.budget.experiment
     for within, remedy in WHERE.items():
         first, more = 0, True
