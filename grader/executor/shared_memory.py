@@ -23,8 +23,9 @@ RegionName = Literal["inbox", "outbox"]
 RegionKind = Literal["host", "cuda"]
 POISON_BYTE = 0xFF
 """Reads as NaN in every floating dtype, and as -1 in every signed integer."""
-MOST_SPARE_BYTES = 5 << 28
-"""Largest spare space of a region: a backward shares about twice as much as the forward before it."""
+MOST_SPARE_BYTES = 1 << 28
+"""Largest spare space of a region: a backward shares about twice as much as the forward before it. Where that is more,
+another region costs little beside the values."""
 LEAST_BYTES = 64 << 20
 """Smallest region. A larger one costs another job, and takes a busy driver 30 ms; a page of host memory that nobody
 writes takes none."""

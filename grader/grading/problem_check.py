@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader.catalog.problem_module import FULL, load_problem
@@ -15,7 +14,7 @@ from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.plan import ALWAYS_RANDOM, CPU, variants
@@ -120,7 +119,7 @@ def _input_bytes(problem: Problem) -> int:
             inputs = list(sizes[first].make_inputs())
     except Exception:  # whatever is wrong is reported when the inputs are made
         return 0
-    return sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
+    return nbytes_of(inputs)
 
 
 def _fault(code: Literal["does_not_load", "does_not_run"], problem: Problem, error: Exception) -> Fault:

@@ -18,6 +18,9 @@ _Result = TypeVar("_Result")
 CHUNK_ELEMENTS = {True: 1 << 22, False: 1 << 24}
 """Elements that are compared at a time on the CPU and elsewhere. At 8 bytes each, the float64 temporaries of a
 comparison need about 200 and 800 MB. With fewer, a GPU waits for its next kernels."""
+SUMMED_ELEMENTS = {True: 1 << 17, False: 1 << 25}
+"""Squares summed in float32 at a time on the CPU and elsewhere, for a result of five digits. A GPU sums in a tree, so
+it may sum more."""
 HOST_ELEMENTS = 1 << 14
 """Elements that a CPU compares before a GPU has launched the kernels."""
 
@@ -97,15 +100,17 @@ class Pack:
 
     def norms(self, value: torch.Tensor) -> torch.Tensor:
         """The row of Euclidean norms."""
-        if self._single:
-            whole: torch.Tensor = torch.linalg.vector_norm(value)
-            return whole[None]
-        return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
+        if not self._single:
+            return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
+        parts = torch.split(value, SUMMED_ELEMENTS[value.device.type == "cpu"])
+        lengths = torch.stack([torch.linalg.vector_norm(part) for part in parts]).double()
+        return lengths if len(parts) == 1 else torch.linalg.vector_norm(lengths)[None]
 
     def largest(self, value: torch.Tensor) -> torch.Tensor:
-        """The row of largest elements, of a nonnegative value; NaN for a tensor with a NaN."""
+        """The row of largest magnitudes; NaN for a tensor with a NaN."""
         if self._single:
-            return value.max()[None]
+            whole: torch.Tensor = torch.linalg.vector_norm(value, math.inf)
+            return whole[None]
         return torch.stack(torch._foreach_norm(torch.split(value, self.counts), math.inf))
 
     def peak(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

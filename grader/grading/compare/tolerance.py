@@ -31,7 +31,8 @@ from dataclasses import dataclass
 import torch
 
 from grader.grading.compare import narrow_types, nonsmooth, small_elements
-from grader.grading.compare.blocks import BlockErrors, Compared, errors_each, index, norm, number, relative, unravel
+from grader.grading.compare.blocks import index, norm, number, relative, unravel
+from grader.grading.compare.error_sizes import Compared, ErrorSize, error_sizes
 from grader.grading.compare.expected import COARSE_TOLERANCE, EPSILON, Expected, know_norms
 from grader.grading.compare.together import HOST_ELEMENTS
 from grader.verdict.stages import TensorCheck
@@ -157,25 +158,21 @@ def differences(pairs: Sequence[Pair]) -> list[Difference]:
         if len(pairs) == 1 and candidate.numel() <= HOST_ELEMENTS:
             candidate, reference64 = candidate.cpu(), expected.on_host
         questions.append(Compared(candidate, reference64, floor, slope))
-    return [_difference(*one) for one in zip(pairs, errors_each(questions), strict=True)]
+    return [_difference(*one) for one in zip(pairs, error_sizes(questions, 1e-4), strict=True)]
 
 
-def _difference(pair: Pair, blocks: Sequence[BlockErrors]) -> Difference:
-    worst = max(blocks, key=lambda block: block.worst, default=None)
-    found = worst if worst and worst.worst else None
-    same_specials = all(block.same_specials for block in blocks)
-    mixed_relative = max((block.mixed_relative for block in blocks), default=0.0)
+def _difference(pair: Pair, size: ErrorSize) -> Difference:
     return Difference(
-        l2=math.sqrt(sum(block.squares for block in blocks)),
-        max=found.worst if found else 0.0,
-        reference_l2=math.sqrt(sum(block.reference_squares for block in blocks)),
-        worst_index=unravel(int(found.worst_at), pair[0].shape) if found else None,
-        worst_candidate=found.worst_candidate if found else None,
-        worst_reference=found.worst_reference if found else None,
-        excess=max((block.bound_ratio for block in blocks), default=0.0),
-        passes_1e_4=same_specials and mixed_relative <= 1e-4,
-        passes_1e_2=same_specials and mixed_relative <= 1e-2,
-        same_specials=same_specials,
+        l2=size.l2,
+        max=size.worst,
+        reference_l2=size.reference_l2,
+        worst_index=unravel(size.worst_at, pair[0].shape) if size.worst else None,
+        worst_candidate=size.worst_candidate if size.worst else None,
+        worst_reference=size.worst_reference if size.worst else None,
+        excess=size.bound_ratio,
+        passes_1e_4=size.same_specials and size.mixed_relative <= 1e-4,
+        passes_1e_2=size.same_specials and size.mixed_relative <= 1e-2,
+        same_specials=size.same_specials,
     )
 
 

@@ -26,7 +26,7 @@ from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.repeats import right_again, wrong_alone
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.noise import is_float, values_of
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -142,8 +142,7 @@ def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
     structures = questions.structures(oracle, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
         return ()
-    nbytes = sum(of.reference64.nbytes for of in case.outputs.values())
-    nbytes += sum(value.nbytes for value in case.inputs if isinstance(value, torch.Tensor))
+    nbytes = nbytes_of((*case.inputs, *(of.reference64 for of in case.outputs.values())))
     output = _CHOICE.choice(floats)
     most = BLOCKS // 4 if oracle.is_slow(case) else BLOCKS
     blocks = min(most, max(1, CHECK_BYTES // nbytes), case.outputs[output].reference64.numel())

@@ -6,7 +6,7 @@ Cases stay in the referee's process.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -130,14 +130,13 @@ class Case:
     @property
     def nbytes(self) -> int:
         """The bytes of inputs, grad_outputs, and expected outputs and gradients."""
-        values = [value for value in (*self.inputs, *self.cotangents.values()) if isinstance(value, torch.Tensor)]
         expected = [of.reference64 for of in (*self.outputs.values(), *self.gradients.values()) if of is not None]
-        return sum(value.nbytes for value in (*values, *expected))
+        return nbytes_of((*self.inputs, *self.cotangents.values(), *expected))
 
     @property
     def state_bytes(self) -> int:
         """Bytes of parameters and buffers."""
-        return sum(value.nbytes for value in self.state.values())
+        return nbytes_of(self.state.values())
 
     @property
     def released(self) -> bool:
@@ -161,6 +160,11 @@ class Case:
         }
         for name, value in slim.items():
             object.__setattr__(self, name, value)
+
+
+def nbytes_of(values: Iterable[object]) -> int:
+    """Bytes of the tensors among these values."""
+    return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
 
 
 def export_outputs(job: JobBuilder, case: Case, tape: str) -> None:

@@ -19,7 +19,7 @@ import torch
 from grader.catalog.problem_module import FULL, ProblemModule, Variant
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import Expected
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, nbytes_of
 
 ROWS = "rows"
 """Name of the variant with fewer rows."""
@@ -46,7 +46,7 @@ def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator
     tensors = [value for value in inputs if isinstance(value, torch.Tensor) and value.dim() > 0]
     rows = tensors[0].shape[0] if tensors else 0
     alike = [value for value in tensors if value.shape[0] == rows]
-    kept = _kept(rows, sum(value.nbytes for value in alike))
+    kept = _kept(rows, nbytes_of(alike))
     if kept is None:
         return
     full = module.variants[FULL]
@@ -77,7 +77,7 @@ def _maker(full: Variant, kept: int, cuts: Callable[[int, object], bool]) -> Cal
 
     def make() -> Sequence[Any]:
         inputs = list(full.make_inputs())
-        nbytes = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
+        nbytes = nbytes_of(inputs)
         few = [
             value[:kept].clone() if cuts(index, value) and isinstance(value, torch.Tensor) else value
             for index, value in enumerate(inputs)

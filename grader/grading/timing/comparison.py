@@ -12,7 +12,7 @@ import torch
 
 from grader.grading.budget import Pace
 from grader.grading.candidate import MODEL
-from grader.grading.compare import blocks, tolerance
+from grader.grading.compare import error_sizes, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.placement import Place
@@ -28,7 +28,7 @@ from grader.verdict.models import Diagnosis
 DIFFERENT_SHARE = 1e-3
 """Share of a timed output's integers that may differ: near ties fall either way. A choice."""
 Distance = tuple[float, float] | None
-"""As `blocks.distance` returns it."""
+"""As `error_sizes.distances` returns it."""
 REMEDY = "compute every call from its own arguments and parameters, since the untimed cases passed"
 REMEDY_WITH_FLAGS = (
     "check what runs while torch.backends.cudnn.allow_tf32 is True, PyTorch's default: with False, the same passed"
@@ -56,7 +56,7 @@ class Comparison:
         exact = ExactCheck(self.oracle, self.case, draw, tf32=self.tf32)
         rows = list(self._rows(reference, candidate))
         rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
-        found = blocks.distances([row.compared for row in rounded], [row.right for row in rounded])
+        found = error_sizes.distances([row.compared for row in rounded], [row.right for row in rounded])
         distances = dict(zip(map(id, rounded), found, strict=True))
         errors = self._errors(draw, {row.name: distances.get(id(row)) for row in rows if row.table == "outputs"})
         for row in rows:

@@ -24,7 +24,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.noise import Values, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.oracle.oracle import Oracle
@@ -203,12 +203,20 @@ class WorkerPair:
     def _fits(self, *, phases: int) -> bool:
         """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
 
-        Each worker took what it does in the checks at full size. Two copies of a call's tensors are in shared regions,
-        and for each phase the referee has the values drawn and the results of both.
+        Each worker took what it does in the checks at full size. A region holds one way of one part at a time; the
+        referee has the values drawn for all phases of a sample, and the results of both sides.
         """
-        own = backend(self._oracle.device)
+        own, case = backend(self._oracle.device), self._case
+        if not own.own_memory:
+            return True
+        drawn, cotangents = nbytes_of(case.inputs) + case.state_bytes, nbytes_of(case.cotangents.values())
+        outputs = sum(spec.nbytes for spec in case.output_specs.values())
+        gradients = nbytes_of(case.operand(name) for name in case.wrt)
+        regions = max(drawn, cotangents) + max(outputs, gradients)
+        values = [drawn + cotangents + 2 * (outputs + gradients), drawn + 2 * outputs]
         workers = sum(side.worker.peak_device_bytes for side in self._sides)
-        return not own.own_memory or workers + (2 + 3 * phases) * self._case.nbytes <= own.free_bytes()
+        needed = workers + 2 * regions + sum(values[:phases])
+        return needed <= own.free_bytes()
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

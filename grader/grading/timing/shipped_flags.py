@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from grader.grading.compare import blocks, nonsmooth, tolerance
+from grader.grading.compare import error_sizes, nonsmooth, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
@@ -120,7 +120,7 @@ def _relative(case: Case, run: Evaluation, right: Evaluation) -> dict[str, float
         for name, value in getattr(run, table).items()
         if value is not None and (expected := tensors[name]) is not None and expected.dtype.is_floating_point
     ]
-    distances = blocks.distances([value for _, value, _ in rows], [base for *_, base in rows])
+    distances = error_sizes.distances([value for _, value, _ in rows], [base for *_, base in rows])
     pairs = [between or (float("inf"), 1.0) for between in distances]
     return {name: distance / max(size, 1e-300) for (name, *_), (distance, size) in zip(rows, pairs, strict=True)}
 

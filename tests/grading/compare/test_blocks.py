@@ -5,13 +5,17 @@ import math
 import pytest
 import torch
 
-from grader.grading.compare import blocks, together, tolerance
+from grader.grading.compare import blocks, error_sizes, together, tolerance
 from grader.grading.compare.expected import Expected
 
 
 def expected(reference64):
     fields = {"name": "output", "reference64": reference64, "shape": tuple(reference64.shape), "dtype": torch.float32}
     return Expected(**fields, error_l2=0.0, error_max=0.0, reduction_length=1)
+
+
+def distance(candidate, reference64):
+    return error_sizes.distances([candidate], [reference64])[0]
 
 
 def difference(candidate, reference64):
@@ -24,7 +28,7 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
     reference64 = torch.cat([torch.randn(size), torch.tensor(specials)]).float()
     candidate = torch.cat([reference64[:size] + 1e-3 * torch.randn(size), torch.tensor(specials)]).float()
     full = difference(candidate, reference64)
-    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
+    assert distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,7 @@ def test_distance_is_that_of_the_full_comparison(specials, size):
 def test_distance_is_none_for_other_specials(one, other):
     pair = torch.tensor([1.0, one]), torch.tensor([1.0, other])
     assert not difference(pair[0], pair[1]).same_specials
-    assert blocks.distance(*pair) is None
+    assert distance(*pair) is None
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-15, 1e-8, 1.0, 1e10, 1e18, 1e30])
@@ -43,14 +47,15 @@ def test_five_digits_are_right_at_every_scale(scale, error):
     reference64 = scale * (torch.rand(3 << 20) + 0.5)
     candidate = reference64 * (1 + error * torch.randn(3 << 20))
     full = difference(candidate, reference64)
-    assert blocks.distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
+    assert distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
 def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale, specials):
     """With blocks of a hundred elements, most blocks contain no specials."""
-    monkeypatch.setattr(blocks, "chunk", lambda device: 100)
+    for module in (blocks, error_sizes):
+        monkeypatch.setattr(module, "chunk", lambda device: 100)
     torch.manual_seed(0)
     reference64 = scale * torch.randn(1000, dtype=torch.float64)
     candidate = (reference64 + 1e-6 * scale * torch.randn(1000)).float()
@@ -69,7 +74,8 @@ def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale
 @pytest.mark.parametrize("place", [0, 150, 999])
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
 def test_one_special_among_finite_elements_is_seen_anywhere(monkeypatch, place, special):
-    monkeypatch.setattr(blocks, "chunk", lambda device: 100)
+    for module in (blocks, error_sizes):
+        monkeypatch.setattr(module, "chunk", lambda device: 100)
     reference64 = torch.randn(1000)
     candidate = reference64.clone()
     candidate[place] = special
@@ -122,7 +128,24 @@ def test_norms_errors_and_distances_of_many_are_those_of_each():
     errors = [blocks.baseline_errors([run], [one])[0] for one, run in pairs]
     assert blocks.baseline_errors(runs, exact) == [pytest.approx(error) for error in errors]
     rounded = [one.float() for one in exact]
-    far = [blocks.distance(run, one) for run, one in zip(runs, rounded, strict=True)]
+    far = [distance(run, one) for run, one in zip(runs, rounded, strict=True)]
     assert None in far
     near = [None if one is None else pytest.approx(one, rel=1e-5, abs=1e-12) for one in far]
-    assert blocks.distances(runs, rounded) == near
+    assert error_sizes.distances(runs, rounded) == near
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-12, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("error", [0.0, 1e-8, 1e-6, 2e-5, 1e-3, 0.1])
+def test_bounds_of_elements_are_asked_wherever_one_may_be_exceeded(dtype, size, error):
+    torch.manual_seed(0)
+    reference64 = (size * torch.randn(4000, dtype=torch.float64)).to(dtype)
+    candidate = reference64.float() * (1 + error * torch.randn(4000))
+    (found,) = error_sizes.error_sizes([error_sizes.Compared(candidate, reference64, 1e-5 * size, 1e-5)], 1e-4)
+    off = (candidate.double() - reference64).abs()
+    ratio, mixed = off / (1e-5 * size + 1e-5 * reference64.abs()), off / (1 + reference64.abs())
+    assert (found.bound_ratio <= 1) == (ratio.max() <= 1)
+    assert found.bound_ratio in (0, pytest.approx(float(ratio.max()), rel=1e-4))
+    for plain in (1e-4, 1e-2):
+        assert (found.mixed_relative <= plain) == (mixed.max() <= plain)
+    assert (found.worst, found.l2) == pytest.approx((float(off.max()), float(off.norm())), rel=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from grader.catalog.problems import find_problems
-from grader.grading.compare import blocks
+from grader.grading.compare import error_sizes
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.noise import perturbed, perturbed_state
@@ -37,7 +37,7 @@ def flipped(oracle):
         right = evaluated(oracle, case, case.inputs, case.state)
         for _ in range(4):
             found = evaluated(oracle, case, perturbed(case.inputs), perturbed_state(case.state))
-            distance, size = blocks.distance(found, right)
+            ((distance, size),) = error_sizes.distances([found], [right])
             if distance > TOLERANCE * size:
                 return case, right, found
     raise AssertionError("no draw has one")
