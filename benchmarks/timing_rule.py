@@ -23,7 +23,7 @@ from grader.grading.timing.statistics import Round, speedup, students_t, verdict
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
-Rule = Callable[[float], tuple[str, int]]
+Rule = Callable[[float], tuple[str, float]]
 """Maps a candidate's slowdown over the reference to its verdict and the number of rounds."""
 SLOWDOWNS = {Device.CUDA: (1.03, 1.05, 1.08), Device.CPU: (1.10, 1.15)}
 OFFSETS = {Device.CUDA: (0.001, 0.007, 0.014), Device.CPU: (0.014, 0.02)}
@@ -98,18 +98,23 @@ def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tup
             yield f"nested {pairs}", lambda slowdown, pairs=pairs: nested_pairs(processes, pairs, device, slowdown)
 
 
-def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, int]:
-    """The current rule: one pair of processes, rounds until the interval is narrow enough."""
-    steady = processes.pair(slowdown)
-    rounds = [processes.round(steady) for _ in range(plan.min_rounds)]
-    figure = speedup(rounds)
-    while figure.half_width > backend(device).timing.precision.half_width and len(rounds) < plan.max_rounds:
-        rounds.append(processes.round(steady))
-        figure = speedup(rounds)
-    return verdict_of(figure.ci_low, figure.ci_high, len(rounds), device, CALL_MS), len(rounds)
+def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, float]:
+    """The current rule: one pair of processes, and pairs of calls until the interval is narrow enough."""
+    steady, narrow = processes.pair(slowdown), backend(device).timing.precision.half_width
+    rounds: list[Round] = []
+    while True:
+        whole = processes.round(steady)
+        half = Round(whole.reference_ms[:1], whole.candidate_ms[:1])
+        for last in (half, whole):
+            count = len(rounds) + len(last.reference_ms) / 2
+            if count >= plan.min_rounds:
+                figure = speedup([*rounds, last])
+                if figure.half_width <= narrow or count >= plan.max_rounds:
+                    return verdict_of(figure.ci_low, figure.ci_high, count, device, CALL_MS), count
+        rounds.append(whole)
 
 
-def nested_pairs(processes: Processes, pairs: int, device: Device, slowdown: float) -> tuple[str, int]:
+def nested_pairs(processes: Processes, pairs: int, device: Device, slowdown: float) -> tuple[str, float]:
     """Fresh pairs of processes, and an interval from a nested bootstrap over pairs and their rounds."""
     ratios = []
     for _ in range(pairs):

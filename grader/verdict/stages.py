@@ -111,6 +111,7 @@ class PhaseTiming(Value):
     """Roofline bound (speed of light): no implementation can be faster on this device."""
     verdict: Literal["faster", "slower", "same", "inconclusive"] = "inconclusive"
     rounds: int
+    """Rounds of two pairs each; the last may have one."""
     candidate_samples_ms: tuple[float, ...] = ()
     reference_samples_ms: tuple[float, ...] = ()
     clock: Literal["worker", "referee"] = "worker"

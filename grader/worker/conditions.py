@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-LATE_CYCLES = 20_000_000
-"""GPU clock cycles that pass before the inputs arrive: about 10 ms, far longer than a launch takes."""
+LATE_CYCLES = 8_000_000
+"""GPU clock cycles that pass before the inputs arrive: about 4 ms, far longer than a launch takes."""
 
 
 @contextlib.contextmanager

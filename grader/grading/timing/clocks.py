@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal
 
 from grader.grading.timing.statistics import Round, Verdict, speedup, verdict_of
 from grader.machine.backends import backend
@@ -58,18 +58,23 @@ class Time:
         return self.interval - self.reported
 
 
-Pairs = tuple[tuple[Time, Time], tuple[Time, Time]]
-"""The (reference, candidate) pairs of one round."""
+Pairs = tuple[tuple[Time, Time], ...]
+"""The (reference, candidate) pairs of one round: two, or one if the timing ended there."""
 
 
 @dataclass
 class Samples:
-    """Samples of one figure: two pairs of (reference, candidate) for each round, in milliseconds per call."""
+    """Samples of one figure: pairs of (reference, candidate) by round, in milliseconds per call."""
 
     device: Device
     rounds: list[Pairs] = field(default_factory=list)
     launches: bool = False
     """The times contain those of launches."""
+
+    @property
+    def count(self) -> int:
+        """The number of pairs."""
+        return sum(map(len, self.rounds))
 
     def reported(self) -> list[Round]:
         """Rounds by the workers' clocks."""
@@ -127,11 +132,11 @@ class Samples:
             return replace(time, interval=time.interval - time.waited)
 
         pairs = [tuple((running(r), running(c)) for r, c in of_round) for of_round in self.rounds]
-        return Samples(self.device, cast(list[Pairs], pairs), self.launches)
+        return Samples(self.device, pairs, self.launches)
 
     def steady(self) -> float:
         """The difference that may be between two processes' overheads."""
-        (first, _), _ = self.rounds[0]
+        first, _ = self.rounds[0][0]
         return backend(self.device).timing.steady_ms * first.intervals
 
     def noise(self) -> float:
@@ -141,7 +146,7 @@ class Samples:
         whose deviation is 1.48 median deviations. Few samples estimate the deviation badly: hence Student's t
         (Abramowitz and Stegun 26.7.5, first order) with one degree of freedom less than there are samples.
         """
-        count = 2 * len(self.rounds)
+        count = self.count
         errors = STANDARD_ERRORS + (STANDARD_ERRORS**3 + STANDARD_ERRORS) / (4 * (count - 1))
         return errors * 1.2533 * 1.4826 * self._deviation() * math.sqrt(2 / count)
 
@@ -157,14 +162,14 @@ class Samples:
 
     @staticmethod
     def _round(values: Sequence[tuple[float, float]]) -> Round:
-        (r1, c1), (r2, c2) = values
-        return Round((max(r1, 1e-6), max(r2, 1e-6)), (max(c1, 1e-6), max(c2, 1e-6)))
+        reference, candidate = zip(*values, strict=True)
+        return Round(tuple(max(ms, 1e-6) for ms in reference), tuple(max(ms, 1e-6) for ms in candidate))
 
 
 def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
     """The figure, and whether the reported times are shorter than the referee's clock allows."""
     reported, refereed = samples.reported(), samples.refereed()
-    typical = statistics.median(sum(r.candidate_ms) / 2 for r in reported)
+    typical = statistics.median(statistics.fmean(r.candidate_ms) for r in reported)
     excess = samples.excess()
     excused = min(max(samples.noise(), samples.steady()), NOISE_SHARE * typical)
     if excess > max(excused, AGREEMENT * (typical + excess)):
@@ -180,7 +185,7 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
 
 
 def _verdict(samples: Samples, low: float, high: float, reference_ms: float) -> Verdict:
-    return verdict_of(low, high, len(samples.rounds), samples.device, reference_ms, launches=samples.launches)
+    return verdict_of(low, high, samples.count / 2, samples.device, reference_ms, launches=samples.launches)
 
 
 def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> PhaseTiming:

@@ -6,8 +6,7 @@ import math
 import random
 import secrets
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ from grader.verdict.models import Device, Diagnosis
 class Plan:
     """A plan for rounds of timing: how many, and for how long."""
 
-    min_rounds: int
+    min_rounds: float
     max_rounds: int
     seconds: float
     """After this long, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
@@ -68,8 +67,8 @@ class WrongOutput(Exception):
 PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]
 """Times of (reference, candidate)."""
 Group = tuple[Phase, ...]
-RoundTimes = tuple[tuple[Time, Time], tuple[Time, Time]]
-"""One figure's two pairs of (reference, candidate)."""
+FigureTimes = Mapping[str, tuple[Time, Time]]
+"""Each figure's times of (reference, candidate) in one pair."""
 
 
 class Begun(NamedTuple):
@@ -126,7 +125,7 @@ class Rounds:
 
     def begin(self, plan: Plan) -> None:
         """Begin rounds that replace all earlier ones: one of the first has pairs with a probe."""
-        self._rounds_until_probe = secrets.randbelow(min(plan.min_rounds, FEWEST_ROUNDS))
+        self._rounds_until_probe = secrets.randbelow(math.ceil(min(plan.min_rounds, FEWEST_ROUNDS)))
 
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
@@ -152,31 +151,37 @@ class Rounds:
             remedy = "launch fewer and longer kernels"
         return (diagnose("launches_timed", what, remedy=remedy, severity="info"),)
 
-    def run_round(self, look: Callable[[], None]) -> dict[str, RoundTimes]:
-        """Times of one round by figure; `look` is called while the device is warm. Raises NotQueued too."""
-        figures: dict[str, RoundTimes] = {}
+    def run_round(self, look: Callable[[], None]) -> Iterator[FigureTimes]:
+        """Yields the times of both pairs of a round, of which the timing may end with the first one.
+
+        `look` is called while the device is warm. Raises NotQueued too.
+        """
         if self._calls[self._groups[0][0]] > 1:  # drawing a long call's values keeps the GPU busy until it comes
             self._pair.wake(self._groups[0][0])
         probe = self._rounds_until_probe == 0
-        for group in self._groups:
-            first_call = self._first_calls.pop(group, None)
-            # A pair that may be the only one begins with the reference, or it could have no probe.
-            reference_first = first_call is not None or random.random() < 0.5
-            begun = self._begun.pop(group, None)
-            if begun is None or (probe and begun.reference_first):
-                begun = Begun(self._time_pair(group, reference_first, probe=probe), reference_first)
-                look()
-            pairs = [begun.times]
-            if first_call is not None and _far_beyond_hopeless(pairs[0]):
-                pairs.append((pairs[0][0], first_call))
-            else:
-                pairs.append(self._time_pair(group, not begun.reference_first, probe=probe))
-                look()
-            for name, parts in (figure for phase in group for figure in FIGURES[phase].items()):
-                first_pair, second_pair = [(_sum(r, parts), _sum(c, parts)) for r, c in pairs]
-                figures[name] = first_pair, second_pair
-        self._rounds_until_probe -= 1  # last, because a call that raises NotQueued is not compared
-        return figures
+        first = {group: self._first_pair(group, look, probe=probe) for group in self._groups}
+        yield _figures({group: begun.times for group, begun in first.items()})
+        second = {group: self._second_pair(group, begun, look, probe=probe) for group, begun in first.items()}
+        self._rounds_until_probe -= 1  # here, because a call that raises NotQueued is not compared
+        yield _figures(second)
+
+    def _first_pair(self, group: Group, look: Callable[[], None], *, probe: bool) -> Begun:
+        begun = self._begun.pop(group, None)
+        if begun is not None and not (probe and begun.reference_first):
+            return begun
+        # A pair that may be the only one begins with the reference, or it could have no probe.
+        reference_first = probe or group in self._first_calls or random.random() < 0.5
+        times = self._time_pair(group, reference_first, probe=probe)
+        look()
+        return Begun(times, reference_first)
+
+    def _second_pair(self, group: Group, begun: Begun, look: Callable[[], None], *, probe: bool) -> PairTimes:
+        first_call = self._first_calls.pop(group, None)
+        if first_call is not None and _far_beyond_hopeless(begun.times):
+            return begun.times[0], first_call
+        times = self._time_pair(group, not begun.reference_first, probe=probe)
+        look()
+        return times
 
     def _time_pair(self, group: Group, reference_first: bool, *, probe: bool = False, counts: bool = True) -> PairTimes:
         calls = {phase: self._calls[phase] for phase in group}
@@ -188,37 +193,59 @@ class Rounds:
 
 def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
     """Samples by figure, until all figures are precise enough or the plan ends."""
-    samples: dict[str, Samples] = defaultdict(lambda: Samples(device))
+    samples: dict[str, Samples] = {}
     rounds.begin(plan)
-    started, count, missed = time.monotonic(), 0, False
-    while count < plan.max_rounds:
+    started, missed = time.monotonic(), False
+    while _count(samples) < plan.max_rounds:
+        so_far = samples
         try:
-            round_times = rounds.run_round(watch.look)
+            for times in rounds.run_round(watch.look):
+                so_far = _with_pair(so_far, times, begins=so_far is samples, device=device)
+                if _count(so_far) >= plan.min_rounds and _are_precise(so_far):
+                    break
         except NotQueued as error:
             if missed:  # one miss may be the machine's
                 rounds.begin_otherwise(error)
                 rounds.begin(plan)
-                samples.clear()
-                count = 0
+                samples = {}
             missed = True
             continue
         late = time.monotonic() - started > plan.seconds
         enough = precise = False
         if watch.counts():
-            count += 1
-            for name, times in round_times.items():
-                samples[name].rounds.append(times)
-            figures = {name: speedup(one.reported()) for name, one in samples.items()}
-            ranking = figures.get("total") or figures["forward"]
-            widest = max(figure.half_width for figure in figures.values())
-            precise = widest <= backend(device).timing.precision.half_width
-            enough = count >= plan.min_rounds and precise
-            enough |= plan.stops_when_hopeless and ranking.ci_high < HOPELESS
-        if enough or (late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
+            samples, precise = so_far, _are_precise(so_far)
+            ranking = samples.get("total") or samples["forward"]
+            enough = _count(samples) >= plan.min_rounds and precise
+            enough |= plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS
+        if enough or (late and _count(samples) >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
             break
     for of_figure in samples.values():
         of_figure.launches = rounds.launches
     return samples
+
+
+def _with_pair(
+    samples: Mapping[str, Samples], times: FigureTimes, *, begins: bool, device: Device
+) -> dict[str, Samples]:
+    """The samples with one more pair, which begins a round or ends one."""
+    found = {}
+    for name, pair in times.items():
+        whole = list(samples[name].rounds) if name in samples else []
+        last = () if begins else whole.pop()
+        found[name] = Samples(device, [*whole, (*last, pair)])
+    return found
+
+
+def _count(samples: Mapping[str, Samples]) -> float:
+    """Rounds so far; half a round is a pair."""
+    return max((of.count / 2 for of in samples.values()), default=0.0)
+
+
+def _are_precise(samples: Mapping[str, Samples]) -> bool:
+    """Whether the intervals of all figures are narrow enough."""
+    return all(
+        speedup(of.reported()).half_width <= backend(of.device).timing.precision.half_width for of in samples.values()
+    )
 
 
 def repeats(call_ms: float, device: Device) -> int:
@@ -236,6 +263,16 @@ def _far_beyond_hopeless(times: PairTimes) -> bool:
     """Hopeless even if a first call's loading and allocating made all the difference it can."""
     reference, candidate = times
     return _total(reference) < HOPELESS / FIRST_CALL_FACTOR * _total(candidate)
+
+
+def _figures(times: Mapping[Group, PairTimes]) -> FigureTimes:
+    """The times of the figures of each group's phases."""
+    return {
+        name: (_sum(of_group[0], parts), _sum(of_group[1], parts))
+        for group, of_group in times.items()
+        for phase in group
+        for name, parts in FIGURES[phase].items()
+    }
 
 
 def _sum(times: Mapping[Part, Time], parts: Sequence[Part]) -> Time:

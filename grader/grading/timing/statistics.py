@@ -17,8 +17,9 @@ RESAMPLES = 2000
 TRIMMED = 0.2
 """Share of the log ratios dropped at either end. Disturbances delay few calls. For the others a mean tells more than a
 median where calls are of two kinds: on an H200, calls of 16 us in one process take 15.1 or 15.9 us."""
-FEWEST_ROUNDS = 2
-"""Rounds, of two pairs each, that are enough if they take long and agree: four pairs, none of them trimmed."""
+FEWEST_ROUNDS = 1.5
+"""Rounds, of two pairs each, that are enough if they agree: three pairs, none of them trimmed. Student's t for three is
+4.3, so they agree only if they differ by little."""
 MIN_ROUNDS = 3
 """Rounds that are enough even if they disagree. With fewer, a single disturbed call is a large part of what trimming
 leaves: a wide interval calls no difference but HOPELESS ones, and rounds go on however late it is."""
@@ -34,16 +35,18 @@ Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 
 class Round(NamedTuple):
-    """One ABBA round: two pairs in mirrored order, so that a steady drift cancels."""
+    """One ABBA round: two pairs in mirrored order, so that a steady drift cancels.
 
-    reference_ms: tuple[float, float]
-    candidate_ms: tuple[float, float]
+    The last round may have one pair.
+    """
+
+    reference_ms: tuple[float, ...]
+    candidate_ms: tuple[float, ...]
 
     @property
-    def log_ratios(self) -> tuple[float, float]:
+    def log_ratios(self) -> tuple[float, ...]:
         """log(reference / candidate) of each pair."""
-        first, second = (math.log(r / c) for r, c in zip(self.reference_ms, self.candidate_ms, strict=True))
-        return first, second
+        return tuple(math.log(r / c) for r, c in zip(self.reference_ms, self.candidate_ms, strict=True))
 
 
 class Speedup(NamedTuple):
@@ -88,7 +91,7 @@ def students_t(degrees: int) -> float:
 
 
 def verdict_of(
-    low: float, high: float, rounds: int, device: Device, reference_ms: float, *, launches: bool = False
+    low: float, high: float, rounds: float, device: Device, reference_ms: float, *, launches: bool = False
 ) -> Verdict:
     """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call.
 

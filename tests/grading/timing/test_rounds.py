@@ -171,14 +171,14 @@ def test_only_a_quick_grading_stops_early_for_a_hopeless_candidate(slower, stops
     assert len(reported["total"]) == 2 * rounds
 
 
-@pytest.mark.parametrize(("noise", "rounds"), [(0.0, 2), (0.2, 3)])
-def test_two_long_rounds_are_enough_if_they_agree(noise, rounds):
+@pytest.mark.parametrize(("noise", "rounds"), [(0.0, 1.5), (0.2, 3)])
+def test_three_long_pairs_are_enough_if_they_agree(noise, rounds):
     class Noisy(Pair):
         def time_pair(self, calls, reference_first, **how):
             self._slower = 1 + noise * (len(self.calls) % 3)
             return super().time_pair(calls, reference_first, **how)
 
-    _, reported = collect(Noisy(2.0), plan=replace(PLAN, max_rounds=5, seconds=0.0))
+    _, reported = collect(Noisy(2.0), plan=replace(PLAN, min_rounds=1.5, max_rounds=5, seconds=0.0))
     assert len(reported["total"]) == 2 * rounds
 
 
