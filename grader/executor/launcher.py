@@ -107,14 +107,19 @@ class Launcher:
         """A dismissed worker has not ended yet, and holds memory of the GPU."""
         return not all(worker.ended for worker in self._leaving)
 
-    def close(self) -> None:
-        """End all spare and dismissed workers, and close the template."""
-        for worker in self._leaving:
-            worker.close()
+    def dismiss_spares(self) -> None:
+        """End all spare workers without waiting for them."""
         for spares in self._spares.values():
             for spare in spares:
-                _close(spare)
+                with suppress(SandboxError):
+                    self.dismiss(spare.result())
         self._spares.clear()
+
+    def close(self) -> None:
+        """End all spare and dismissed workers, and close the template."""
+        self.dismiss_spares()
+        for worker in self._leaving:
+            worker.close()
         self._starter.shutdown()
         self.worker_template.close()
 

@@ -103,7 +103,7 @@ class Grading:
         launcher, apart = self.resources.launcher, self.backend.builds_apart
         with self.record.stage("start"):
             worker = launcher.take(Role.RUN, self.request.device)
-        with launcher.dismissing(worker) if self.backend.ends_in_background and self.upcoming else worker:
+        with launcher.dismissing(worker) if self.backend.ends_in_background else worker:
             with self.record.stage("start" if apart else "build"):
                 built = build.import_submission(
                     *(worker, self.request.submission, self.resources.cache),

@@ -70,6 +70,7 @@ class Resources:
         """End all processes."""
         for oracle in self._oracles.values():
             oracle.dismiss()
+        self.launcher.dismiss_spares()
         for oracle in self._oracles.values():
             oracle.close()
         self._oracles.clear()
