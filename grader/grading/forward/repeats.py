@@ -71,13 +71,7 @@ def right_again(message: str, case: Case) -> Diagnosis:
 
 
 def _race(what: str, case: Case, repeats: int) -> Diagnosis:
-    return diagnose(
-        "output_wrong",
-        what,
-        where=f"variant {case.name}",
-        remedy=VARIES,
-        detail={REPEATED: repeats},
-    )
+    return diagnose("output_wrong", what, where=case.place, remedy=VARIES, detail={REPEATED: repeats})
 
 
 def _differ(case: Case, result: JobResult, repeats: int) -> bool:

@@ -55,8 +55,7 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
         if wrong is not None:
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
             what = f"with an old value of zero, buffer `{name}` is wrong after one forward: {wrong}"
-            where = f"variant {case.name}"
-            return diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
+            return diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     return None
 
 
