@@ -39,7 +39,6 @@ Maker = Callable[[], Sequence[Any]]
 class Variant:
     """One set of sizes of a problem."""
 
-    name: str
     make_init_inputs: Maker
     """Positional arguments of `Model.__init__`."""
     make_inputs: Maker
@@ -122,7 +121,6 @@ def _variants(problem: Problem, module: ModuleType) -> dict[str, Variant]:
     variants = {name: _variant(problem, name, makers) for name, makers in _declared(problem, module).items()}
     if FULL not in variants:
         variants[FULL] = Variant(
-            FULL,
             make_init_inputs=_maker(problem, module, "get_init_inputs") if hasattr(module, "get_init_inputs") else list,
             make_inputs=_maker(problem, module, "get_inputs", tensors=True),
         )
@@ -149,7 +147,6 @@ def _variant(problem: Problem, name: str, makers: object) -> Variant:
     match makers:
         case (init_inputs, inputs) if callable(init_inputs) and callable(inputs):
             return Variant(
-                name,
                 make_init_inputs=_checked(problem, init_inputs, f"get_init_inputs of variant {name!r}"),
                 make_inputs=_checked(problem, inputs, f"get_inputs of variant {name!r}", tensors=True),
             )

@@ -53,12 +53,9 @@ class Edit:
     """Position in that output, in row-major order: an element that depends on what changed."""
 
 
-@probe(
-    "ignores_input_element",
-    question="Each block of the output changes when one input element that it depends on changes in place.",
-    rank=30,
-)
+@probe("ignores_input_element", rank=30)
 def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """Each block of the output changes when one input element that it depends on changes in place."""
     if not case.values_comparable:
         return None
     edits = _edits(oracle, case)

@@ -27,12 +27,9 @@ from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 
-@probe(
-    "buffers_not_updated",
-    question="A buffer's new value is right if the old one is zero too.",
-    rank=15,
-)
+@probe("buffers_not_updated", rank=15)
 def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """A buffer's new value is right if the old one is zero too."""
     matched = candidate.buffers(case)
     changed = sorted(case.updated_buffers & set(matched))
     updated = [name for name in changed if is_float(case.state[name]) and case.comparable("buffers", name)]
