@@ -8,10 +8,9 @@ import pytest
 from db.labels import LabelChoice
 from db.leaderboard import Leaderboard
 from db.summaries import Entry, Summary
-from grader.report.boards import leaderboard_table
+from grader.report.boards import leaderboard_markdown, leaderboard_table
 from grader.report.console import console
 from grader.report.machine import leaderboard_csv
-from grader.report.markdown import leaderboard_markdown
 from grader.verdict.models import Device, Status
 
 
