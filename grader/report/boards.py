@@ -1,4 +1,4 @@
-"""The leaderboard as text: tables for a terminal, lines for a pipe, Markdown for a README or an issue."""
+"""The leaderboard as text: tables for a terminal, lines for a pipe, Markdown, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from db.leaderboard import Leaderboard
 from db.standings import MAX_SHARE_OF_BOUND
 from db.summaries import Entry, Summary
 from grader.report.console import clean, one_line, plain_table
+from grader.report.json_csv import csv_lines, escaped_json
 from grader.report.listing import plain_lines
 from grader.report.text import style_of
 from grader.verdict.precision import Precision
@@ -80,6 +81,17 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     authors = list(map(summary_cells, board.summaries))
     summaries = _markdown_table(list(authors[0]), (list(cells.values()) for cells in authors))
     return f"{entries}\n\nBy author: {AUTHORS_RULE}.\n\n{summaries}{below}"
+
+
+def leaderboard_json(board: Leaderboard) -> str:
+    """The whole board as one indented JSON object."""
+    return escaped_json(board.model_dump_json(indent=2))
+
+
+def leaderboard_csv(board: Leaderboard) -> str:
+    """The board as CSV: a header, then one record per entry."""
+    rows = [entry.model_dump(mode="json") | {"labels": " ".join(entry.labels)} for entry in board.entries]
+    return "".join(csv_lines(tuple(Entry.model_fields), rows)).removesuffix("\n")
 
 
 def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
