@@ -20,7 +20,7 @@ from grader.grading.compare.outputs import check_buffers, check_output, differ, 
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
-from grader.grading.forward.repeats import REPEATED, race
+from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle

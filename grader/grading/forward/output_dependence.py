@@ -24,7 +24,7 @@ from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.probes import as_timed, of_mode, probe
-from grader.grading.forward.repeats import right_again, wrong_alone
+from grader.grading.forward.race import right_again, wrong_alone
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.input_structure import Structure

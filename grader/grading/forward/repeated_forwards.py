@@ -15,7 +15,7 @@ from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.forward.probes import as_timed, of_mode, probe
-from grader.grading.forward.repeats import race, right_again
+from grader.grading.forward.race import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle

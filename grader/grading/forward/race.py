@@ -1,4 +1,4 @@
-"""Repeats a forward alone, to tell a race and a wrong result from what earlier calls make wrong."""
+"""Tells a race and a wrong result from what earlier calls make wrong, by repeating a forward alone."""
 
 from __future__ import annotations
 
