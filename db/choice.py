@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
 from sqlalchemy import select
 from sqlmodel import col
 
@@ -55,11 +54,5 @@ def chosen(store: Store, choice: Choice) -> Iterator[Chosen]:
             return
         for verdict_id, document, path in rows:
             last = verdict_id
-            yield Chosen(_verdict(verdict_id, document), Path(path))
-
-
-def _verdict(verdict_id: int, document: str) -> Verdict | None:
-    try:
-        return Verdict.model_validate_json(document).model_copy(update={"verdict_id": verdict_id})
-    except ValidationError:
-        return None
+            verdict = Verdict.read(document)
+            yield Chosen(verdict and verdict.model_copy(update={"verdict_id": verdict_id}), Path(path))

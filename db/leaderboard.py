@@ -27,7 +27,7 @@ from sqlalchemy import text
 
 from db.against import Speedup, read_over_compile
 from db.labels import SOLUTIONS, LabelChoice
-from db.ranks import shared_ranks
+from db.metrics import shared_ranks
 from db.standings import MAX_SHARE_OF_BOUND
 from db.store import Store
 from db.summaries import Entry, Summary, attempts, summaries

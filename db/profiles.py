@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pydantic import ValidationError
 from sqlmodel import Session, col, select
 
 from db.records import flushed
@@ -44,11 +43,7 @@ def read_profile(store: Store, profile_id: int) -> Profile | None:
     """A profile by its id; None if there is none, or another version of the grader wrote it."""
     with store.reading() as session:
         row = session.get(ProfileRow, profile_id)
-        document = None if row is None else row.document
-    try:
-        return None if document is None else Profile.model_validate_json(document)
-    except ValidationError:
-        return None
+        return None if row is None else Profile.read(row.document)
 
 
 def _ids(session: Session) -> dict[_Key, int]:

@@ -6,7 +6,6 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlmodel import col
 
@@ -72,7 +71,7 @@ def at_work(store: Store) -> list[AtWork]:
                 process=grader.process,
                 priority=grader.priority,
                 started_at=run.started_at,
-                work=_work(grader.status),
+                work=Work.read(grader.status),
             )
             for grader, run in session.execute(query)
             if lives(grader)
@@ -99,11 +98,3 @@ def _state(run: RunRow, counts: list[tuple[str, int, str]]) -> RunState:
         statuses=tuple((status, count) for status, count, _ in counts),
         last_at=max((last for _, _, last in counts), default=None),
     )
-
-
-def _work(text: str | None) -> Work | None:
-    """None also for what another version of the grader said."""
-    try:
-        return None if text is None else Work.model_validate_json(text)
-    except ValidationError:
-        return None

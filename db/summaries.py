@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from db import metrics
-from db.ranks import shared_ranks
+from db.metrics import shared_ranks
 from grader.verdict.models import Device, Status
 from grader.verdict.value import Value
 

@@ -31,6 +31,12 @@ def plainly(fault: str) -> str:
     return fault.removeprefix("Value error, ").partition(", unable to parse")[0].replace("Input should be", "must be")
 
 
+def summary(error: BaseException) -> str:
+    """The exception's type and the first line of its text."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
 class GraderError(Exception):
     """Something of ours failed; the message is one line with subject, value and remedy."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grader.report.machine import json_line
+from grader.report.json_csv import json_line
 from grader.verdict.models import Diagnosis, Status
 from tests import samples
 

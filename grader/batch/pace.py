@@ -47,14 +47,5 @@ class Pace:
             failed=failed,
             rate=None if rate is None else float(f"{rate:.3g}"),
             left=left,
-            workers=tuple(
-                WorkerState(
-                    name=place.name,
-                    state=place.state,
-                    graded=place.graded,
-                    under_way=place.under_way,
-                    reason=place.reason,
-                )
-                for place in self.places()
-            ),
+            workers=tuple(WorkerState(**place.model_dump(exclude={"process"})) for place in self.places()),
         )

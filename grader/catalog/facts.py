@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader.catalog.problem_facts import Operand, ProblemFacts
 from grader.catalog.problem_module import FULL, ProblemModule, load_problem
-from grader.errors import ProblemError
+from grader.errors import ProblemError, summary
 from grader.verdict.models import Problem
 
 
@@ -30,10 +30,7 @@ def facts(problem: Problem) -> ProblemFacts:
     try:
         operands = _operands(module)
     except Exception as error:  # the problem's code may raise anything, and so may operators that need values
-        reason = next(iter(str(error).splitlines()), "")
-        return about.model_copy(
-            update={"backward": True, "why_not": f"not known before it runs: {type(error).__name__}: {reason}"}
-        )
+        return about.model_copy(update={"backward": True, "why_not": f"not known before it runs: {summary(error)}"})
     backward = any(operand.gradient for operand in operands if operand.kind != "output")
     return about.model_copy(
         update={

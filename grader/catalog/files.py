@@ -1,4 +1,4 @@
-"""Finds the files shipped with the grader, and reads source files."""
+"""Finds the grader's own files and folders, and reads source files."""
 
 from __future__ import annotations
 
@@ -78,6 +78,11 @@ def replace(path: Path, text: str) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
         file.write(text)
     Path(file.name).replace(path)
+
+
+def cache_folder(name: str) -> Path:
+    """The folder for what is kept between commands: `$XDG_CACHE_HOME/grader/NAME`, or under ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / name
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import os
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from grader._version import __version__
-from grader.catalog.files import replace, shipped
+from grader.catalog.files import cache_folder, replace, shipped
 from grader.catalog.problem_facts import ProblemFacts
 from grader.verdict.models import Problem
 from grader.verdict.value import digest
@@ -32,7 +30,8 @@ def known_facts(problem: Problem) -> ProblemFacts:
     shipped_facts = _shipped().get(problem.source_hash)
     if shipped_facts is not None:
         return shipped_facts.model_copy(update={"id": problem.id, "path": str(problem.path)})
-    file = _folder() / f"{_key(problem)}.json"
+    key = digest(f"{problem.source_hash}\n{__version__}\n{importlib.metadata.version('torch')}")
+    file = cache_folder("facts") / f"{key}.json"
     with contextlib.suppress(OSError, ValidationError):
         remembered = ProblemFacts.model_validate_json(file.read_bytes())
         return remembered.model_copy(update={"id": problem.id, "path": str(problem.path)})
@@ -50,11 +49,3 @@ def _shipped() -> Mapping[str, ProblemFacts]:
     """The facts about the shipped problems by the hash of their source, from `scripts/shipped_facts.py`."""
     file = shipped("problems") / FACTS_FILE
     return TypeAdapter(dict[str, ProblemFacts]).validate_json(file.read_bytes()) if file.exists() else {}
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / "facts"
-
-
-def _key(problem: Problem) -> str:
-    return digest(f"{problem.source_hash}\n{__version__}\n{importlib.metadata.version('torch')}")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from grader.errors import ProblemError
+from grader.errors import ProblemError, summary
 from grader.protocol import encode_value
 from grader.verdict.models import Problem
 
@@ -39,7 +39,6 @@ Maker = Callable[[], Sequence[Any]]
 class Variant:
     """One set of sizes of a problem."""
 
-    name: str
     make_init_inputs: Maker
     """Positional arguments of `Model.__init__`."""
     make_inputs: Maker
@@ -108,7 +107,7 @@ def _import(problem: Problem) -> ModuleType:
                 f"{package}), or make the file importable on its own"
             ) from error
         raise ProblemError(
-            f"{problem.path}: importing the problem raised {_one_line(error)}; make the file importable on its own"
+            f"{problem.path}: importing the problem raised {summary(error)}; make the file importable on its own"
         ) from error
     return module
 
@@ -122,7 +121,6 @@ def _variants(problem: Problem, module: ModuleType) -> dict[str, Variant]:
     variants = {name: _variant(problem, name, makers) for name, makers in _declared(problem, module).items()}
     if FULL not in variants:
         variants[FULL] = Variant(
-            FULL,
             make_init_inputs=_maker(problem, module, "get_init_inputs") if hasattr(module, "get_init_inputs") else list,
             make_inputs=_maker(problem, module, "get_inputs", tensors=True),
         )
@@ -135,7 +133,7 @@ def _declared(problem: Problem, module: ModuleType) -> Mapping[str, object]:
         declared: object = get_variants()
     except Exception as error:
         raise ProblemError(
-            f"{problem.path}: get_variants() raised {_one_line(error)}; return callables from it, not tensors"
+            f"{problem.path}: get_variants() raised {summary(error)}; return callables from it, not tensors"
         ) from error
     if not isinstance(declared, Mapping) or not all(isinstance(name, str) for name in declared):
         raise ProblemError(
@@ -149,7 +147,6 @@ def _variant(problem: Problem, name: str, makers: object) -> Variant:
     match makers:
         case (init_inputs, inputs) if callable(init_inputs) and callable(inputs):
             return Variant(
-                name,
                 make_init_inputs=_checked(problem, init_inputs, f"get_init_inputs of variant {name!r}"),
                 make_inputs=_checked(problem, inputs, f"get_inputs of variant {name!r}", tensors=True),
             )
@@ -174,7 +171,7 @@ def _checked(problem: Problem, maker: Maker, name: str, *, tensors: bool = False
         except torch.OutOfMemoryError:  # which says nothing about the problem
             raise
         except Exception as error:
-            raise ProblemError(f"{problem.path}: {name} raised {_one_line(error)}") from error
+            raise ProblemError(f"{problem.path}: {name} raised {summary(error)}") from error
         if not isinstance(values, list | tuple):
             raise ProblemError(
                 f"{problem.path}: {name} returned a {type(values).__name__}; return a list of positional arguments"
@@ -195,8 +192,3 @@ def _forward_arguments(model_class: type[nn.Module]) -> tuple[str, ...]:
     parameters = list(inspect.signature(model_class.forward).parameters.values())[1:]
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(parameter.name for parameter in parameters if parameter.kind in positional)
-
-
-def _one_line(error: BaseException) -> str:
-    first_line = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__

@@ -33,6 +33,7 @@ ListFormatOption = Annotated[
         help="By default a table on a terminal, else plain: cells between tabs. json: one object per line.",
     ),
 ]
+ShortForJson = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 _METAVARS = {"variant": "NAME", "build_cache": "DIR", "device_index": "N", "seconds": "N"}
 
 

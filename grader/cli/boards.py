@@ -14,10 +14,15 @@ from grader.cli._board_options import Everything, Having, Languages, OfPrecision
 from grader.cli._options import DATABASE, AgainstChoice, AnyDevice, BoardChoice, Database, Format, device_of
 from grader.errors import UserError
 from grader.options import AUTO
-from grader.report.boards import leaderboard_plain, leaderboard_table, left_out_line
+from grader.report.boards import (
+    leaderboard_csv,
+    leaderboard_json,
+    leaderboard_markdown,
+    leaderboard_plain,
+    leaderboard_table,
+    left_out_line,
+)
 from grader.report.console import console
-from grader.report.machine import leaderboard_csv, leaderboard_json
-from grader.report.markdown import leaderboard_markdown
 from grader.verdict.precision import Precision
 
 _MOST_NAMED = 20

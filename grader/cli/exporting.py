@@ -19,7 +19,7 @@ from grader.errors import UserError
 from grader.report.console import one_line
 from grader.report.export.flat import require_pyarrow, verdicts_csv, write_parquet
 from grader.report.export.kernelbench import eval_results
-from grader.report.machine import json_line
+from grader.report.json_csv import json_line
 from grader.verdict.models import Status, Verdict
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from grader.cli._options import DATABASE, ListFormatOption
+from grader.cli._options import DATABASE, ListFormatOption, ShortForJson
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def pool() -> None:
 def status(
     db: Annotated[str, typer.Option("--db", metavar="PATH|URL", help="The database that they use.")] = DATABASE,
     output: ListFormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    as_json: ShortForJson = False,
 ) -> None:
     """List the graders and servers at work with a database.
 

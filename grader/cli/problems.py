@@ -11,7 +11,7 @@ import typer
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.remembered_folders import forget, registry, remember
 from grader.cli._catalog import offered, to_check
-from grader.cli._options import ListFormatOption, ProblemFolders, takes_grader_options
+from grader.cli._options import ListFormatOption, ProblemFolders, ShortForJson, takes_grader_options
 from grader.errors import UserError, printable
 from grader.options import GraderOptions
 from grader.report.listing import ListFormat, print_listing
@@ -28,7 +28,7 @@ def list_problems(
     context: typer.Context,
     problems: ProblemFolders = None,
     output: ListFormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    as_json: ShortForJson = False,
 ) -> None:
     """List the problems, and whether they can be graded.
 
@@ -68,7 +68,7 @@ def check(
         bool, typer.Option("--shipped", help="Also check the shipped problems; without --problems, only these.")
     ] = False,
     output: ListFormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    as_json: ShortForJson = False,
     *,
     options: GraderOptions,
 ) -> None:

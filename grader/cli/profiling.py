@@ -52,7 +52,7 @@ def profile(
     from grader.api import open_grader
     from grader.catalog.requests import RequestReader
     from grader.report.console import console
-    from grader.report.machine import json_line
+    from grader.report.json_csv import json_line
     from grader.report.profile import profile_in_full
 
     catalog = offered(problems)

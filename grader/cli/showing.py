@@ -10,8 +10,8 @@ from db.read_only import open_to_read
 from grader.cli._options import DATABASE, Database, ListFormatOption
 from grader.errors import UserError
 from grader.report.console import console
+from grader.report.json_csv import json_line
 from grader.report.listing import print_listing
-from grader.report.machine import json_line
 from grader.report.text import verdict_in_full
 from grader.verdict.feedback import feedback
 from grader.verdict.feedback.text import FEWEST_TOKENS

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import protocol as p
-from grader.catalog.formats import Entry, format_named
+from grader.catalog.files import cache_folder
+from grader.catalog.formats import FORMATS, Entry
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.outcome import (
@@ -45,9 +46,10 @@ class BuildCache:
     whole (written aside, then renamed), and are opaque to the referee, which never reads them.
     """
 
-    def __init__(self, folder: Path, toolchain_hash: str) -> None:
-        """Raises UserError for a folder that cannot be written."""
-        self._folder, self._toolchain_hash = folder, toolchain_hash
+    def __init__(self, folder: Path | None, toolchain_hash: str) -> None:
+        """Without a folder, the user's cache. Raises UserError for one that cannot be written."""
+        self.folder = folder = folder or cache_folder("builds")
+        self._toolchain_hash = toolchain_hash
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             tempfile.TemporaryFile(dir=folder).close()
@@ -66,7 +68,7 @@ class BuildCache:
 
     def _path(self, source: Submission | Problem) -> Path:
         role = "\nreference" if isinstance(source, Problem) else ""
-        return self._folder / (digest(f"{source.source_hash}\n{self._toolchain_hash}{role}") + ".tar")
+        return self.folder / (digest(f"{source.source_hash}\n{self._toolchain_hash}{role}") + ".tar")
 
 
 def keep_file(path: Path, content: bytes) -> None:
@@ -103,7 +105,7 @@ def check_source(submission: Submission) -> None:
     except SyntaxError as error:
         what, where = f"the file is not valid Python: {error.msg}", f"line {error.lineno}" if error.lineno else None
         raise Stopped(diagnose("syntax_error", what, where=where, remedy="fix the syntax error")) from None
-    entry = format_named(submission.format).entry
+    entry = FORMATS[submission.format].entry
     bound = entry.name in submission.source if tree is None else any(_binds(node, entry) for node in ast.walk(tree))
     if not bound:
         raise _no_model_new(str(entry))
@@ -125,7 +127,7 @@ def import_submission(
     """
     cached = cache.get(submission)
     step = p.Import(
-        source=format_named(submission.format).worker_source(submission.source),
+        source=FORMATS[submission.format].worker_source(submission.source),
         file_name=f"{submission.problem_id}.py",
         class_name="ModelNew",
         dtype=precision.meaning.dtype,
@@ -213,7 +215,7 @@ def _judge(submission: Submission, evidence: p.Evidence) -> Built:
         kill = killed_child(last.log or failure.text, "compiling")
         raise BuildFailed(result, build_failed(last, failure.text), kill)
     if failure.kind == "missing_class":
-        raise _no_model_new(str(format_named(submission.format).entry))
+        raise _no_model_new(str(FORMATS[submission.format].entry))
     result = _result(failure.builds, StageStatus.PASSED, None)
     result = result.model_copy(update={"not_compiled": f"importing it raises {first_line(failure)}"})
     return Built(result, import_failure=failure)

@@ -18,7 +18,7 @@ from grader.grading.build import construction_failed
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching, match
 from grader.grading.compare.placement import Constructor, values_alike
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import (
     MAX_LISTED,
     lost,
@@ -108,7 +108,7 @@ class Candidate:
         One of the candidate's may be named for several of the reference's.
         """
         places = self.matching(case).places
-        inputs = {name: name for name in case.wrt if name.startswith("input[")}
+        inputs = {name: name for name in case.wrt if is_input(name)}
         return {name: inputs.get(name) or places[name].name for name in case.wrt if name in inputs or name in places}
 
     def wrt(self, case: Case, frozen: Collection[str] = ()) -> tuple[str, ...]:
@@ -127,11 +127,11 @@ class Candidate:
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """The shape in which the candidate keeps an operand or buffer."""
-        return tuple(case.operand(name).shape) if name.startswith("input[") else self.matching(case).places[name].shape
+        return tuple(case.operand(name).shape) if is_input(name) else self.matching(case).places[name].shape
 
     def taken(self, case: Case, name: str, value: torch.Tensor) -> torch.Tensor:
         """A value or gradient of the candidate's tensor in the reference's shape."""
-        if name.startswith("input["):
+        if is_input(name):
             return value.view(case.operand(name).shape)
         return self.matching(case).places[name].take(value)
 

@@ -19,7 +19,7 @@ from grader.grading.candidate import Candidate, forward_step
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case, export_outputs, is_input
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
@@ -42,7 +42,6 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
     if result is None:
         return None
     stage = "backward" if backward else "forward"
-    where = f"variant {case.name}"
     breaches = result.of(p.Guarded)[0].breaches
     if breaches:
         displayed = _display_names(candidate, case)
@@ -50,7 +49,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
         return diagnose(
             "out_of_bounds_write",
             f"the {stage} writes {shown}",
-            where=where,
+            where=case.place,
             remedy="check the index against the size",
             stage=stage,
         )
@@ -64,7 +63,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
         "reads_unwritten_memory",
         f"{wrong} is wrong when uninitialised memory and the memory around each tensor are filled with NaN, and right "
         "when they are filled with zeros",
-        where=where,
+        where=case.place,
         remedy="initialise accumulators, and check the index against the size",
         stage=stage,
     )
@@ -162,7 +161,7 @@ def _display_names(candidate: Candidate, case: Case) -> dict[str, str]:
     """Display names by the worker's names."""
     places = candidate.matching(case).places
     return {place.name: case.operand_names.get(ours, ours) for ours, place in places.items()} | {
-        name: shown for name, shown in case.operand_names.items() if name.startswith("input[")
+        name: shown for name, shown in case.operand_names.items() if is_input(name)
     }
 
 

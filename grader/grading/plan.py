@@ -50,7 +50,6 @@ SCOPES: tuple[Scope, ...] = (EVERY_SIZE, FULL_SIZE, ESSENTIAL, "half", "quarter"
 class Todo:
     """The checks of one grading."""
 
-    scope: Scope
     cases: tuple[Case, ...]
     """Small sizes first, so that a fault shows quickly. In eval() too, even if that is the same to the reference."""
     probed: tuple[Case, ...]
@@ -105,7 +104,6 @@ def make(
     probes = asks_more and not is_large(oracle, cases[0])
     differentiates = asks_more and any(case.wrt for case in cases[:2])
     return Todo(
-        scope=scope,
         cases=tuple(cases),
         probed=_probed(oracle, cases) if probes else (),
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
@@ -207,7 +205,7 @@ def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
     case = next(case for case in cases if case.values_comparable)
     found = questions.trivial_outputs(oracle, case)
     remedy = "have the problem's outputs vary with its inputs"
-    return () if found is None else (diagnose("trivial_outputs", found, where=f"variant {case.name}", remedy=remedy),)
+    return () if found is None else (diagnose("trivial_outputs", found, where=case.place, remedy=remedy),)
 
 
 def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnosis, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,8 +54,7 @@ class Resources:
         self.launcher = Launcher(
             self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
         )
-        self._folder = build_cache or default_build_cache()
-        self.cache = build.BuildCache(self._folder, self._toolchain.hash)
+        self.cache = build.BuildCache(build_cache, self._toolchain.hash)
         self.roofline = Roofline()
         self._oracles: dict[tuple[str, Device, Precision], Oracle] = {}
 
@@ -174,7 +172,7 @@ class Resources:
 
     @cached_property
     def _baselines(self) -> BaselineStore:
-        return BaselineStore(self._folder)
+        return BaselineStore(self.cache.folder)
 
     def build_apart(
         self,
@@ -215,11 +213,6 @@ def _apart(one: Warmed | None, other: Warmed) -> float:
     if one is None:
         return math.inf
     return max(abs(one.launch_ms / other.launch_ms - 1), abs(one.call_ms / other.call_ms - 1))
-
-
-def default_build_cache() -> Path:
-    """`$XDG_CACHE_HOME/grader/builds`, or under ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / "builds"
 
 
 def require_import(built: build.Built) -> None:

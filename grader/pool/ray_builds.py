@@ -68,7 +68,6 @@ def keep_bundle(reference: Any, submission: Submission, options: GraderOptions) 
     import ray
 
     from grader.grading.build import BuildCache
-    from grader.grading.resources import default_build_cache
 
     try:
         bundle: Bundle = ray.get(reference, timeout=options.limits.build + MARGIN_SECONDS)
@@ -78,7 +77,7 @@ def keep_bundle(reference: Any, submission: Submission, options: GraderOptions) 
     toolchain_hash = find_toolchain().hash
     if bundle.content is None or bundle.toolchain_hash != toolchain_hash:
         return False
-    cache = BuildCache(options.build_cache or default_build_cache(), toolchain_hash)
+    cache = BuildCache(options.build_cache, toolchain_hash)
     if cache.get(submission) is None:
         cache.put(submission, bundle.content)
     return cache.get(submission) is not None

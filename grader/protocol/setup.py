@@ -165,7 +165,6 @@ class Constructed(Result):
     did: Literal["constructed"] = "constructed"
     parameters: Annotated[tuple[TensorInfo, ...], Many] = ()
     buffers: Annotated[tuple[TensorInfo, ...], Many] = ()
-    builds: Annotated[tuple[BuildEvent, ...], Many] = ()
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Constructed:

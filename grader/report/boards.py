@@ -1,9 +1,9 @@
-"""The leaderboard as a table for the terminal."""
+"""The leaderboard as text: tables for a terminal, lines for a pipe, Markdown, JSON and CSV."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,9 +13,10 @@ from db.labels import NOT_SOLUTIONS
 from db.leaderboard import Leaderboard
 from db.standings import MAX_SHARE_OF_BOUND
 from db.summaries import Entry, Summary
-from grader.report.console import one_line
+from grader.report.console import clean, one_line, plain_table
+from grader.report.json_csv import csv_lines, escaped_json
 from grader.report.listing import plain_lines
-from grader.report.text import plain_table, style_of
+from grader.report.text import style_of
 from grader.verdict.precision import Precision
 
 AUTHORS_RULE = (
@@ -28,6 +29,7 @@ MAY_BE_UNKNOWN = ("vs best compile", "% of roofline")
 _FIGURES = ("speedup", "at least", *MAY_BE_UNKNOWN)
 COLUMNS = ("rank", "problem", "author", "device", *_FIGURES, "status", "verdict", "remarks")
 """Columns of a board in the terminal."""
+_IN_MARKDOWN = (*COLUMNS[:4], "speedup", "95% interval", "vs best compile", "status", "remarks")
 
 
 def leaderboard_table(board: Leaderboard) -> RenderableType:
@@ -65,6 +67,42 @@ def leaderboard_plain(board: Leaderboard) -> str:
         lines += ["", *plain_lines(list(authors[0]), (list(cells.values()) for cells in authors))]
     left_out = left_out_line(board)
     return "\n".join([*lines, *([left_out] if left_out else [])])
+
+
+def leaderboard_markdown(board: Leaderboard) -> str:
+    """A table of the entries and one of the authors, with what they rank by."""
+    left_out = left_out_line(board)
+    below = f"\n\n{_markdown_cell(left_out)}." if left_out else ""
+    if not board.entries:
+        return empty_line(board) + below
+    rows = list(map(entry_cells, board.entries))
+    columns = [one for one in _IN_MARKDOWN if one != "vs best compile" or any(cells[one] for cells in rows)]
+    entries = _markdown_table(columns, ([cells[column] for column in columns] for cells in rows))
+    authors = list(map(summary_cells, board.summaries))
+    summaries = _markdown_table(list(authors[0]), (list(cells.values()) for cells in authors))
+    return f"{entries}\n\nBy author: {AUTHORS_RULE}.\n\n{summaries}{below}"
+
+
+def leaderboard_json(board: Leaderboard) -> str:
+    """The whole board as one indented JSON object."""
+    return escaped_json(board.model_dump_json(indent=2))
+
+
+def leaderboard_csv(board: Leaderboard) -> str:
+    """The board as CSV: a header, then one record per entry."""
+    rows = [entry.model_dump(mode="json") | {"labels": " ".join(entry.labels)} for entry in board.entries]
+    return "".join(csv_lines(tuple(Entry.model_fields), rows)).removesuffix("\n")
+
+
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+
+
+def _markdown_cell(text: str) -> str:
+    """Foreign text escaped for one table cell: no markup and no line breaks."""
+    escaped = "".join(f"\\{letter}" if letter in r"\`*_{}[]<>#|!~" else letter for letter in clean(text))
+    return escaped.replace("\n", " ")
 
 
 def _has_summaries(board: Leaderboard) -> bool:

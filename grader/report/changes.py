@@ -9,9 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from db.changes import KINDS, Change, Comparison
-from grader.report.console import one_line
+from grader.report.console import one_line, plain_table
 from grader.report.listing import Listing
-from grader.report.text import plain_table
 
 _COLUMNS = ("change", "problem", "submission", "device", "before", "after", "source")
 _STYLES = {"fixed": "green", "faster": "green", "broken": "red", "slower": "red"}

@@ -1,4 +1,4 @@
-"""Consoles, and the removal of control characters from foreign text."""
+"""Consoles, tables, and the removal of control characters from foreign text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TextIO
 
 from rich.console import Console
+from rich.table import Table
 
 from grader.verdict.models import NO_DEVICE
 
@@ -36,6 +37,14 @@ def one_line(text: str) -> str:
 def device_text(device: str, name: str) -> str:
     """The name of a verdict's device, on one line."""
     return f"no {device} device" if name == NO_DEVICE else one_line(name)
+
+
+def plain_table(*columns: str) -> Table:
+    """An empty table without lines, with a header unless no columns are named."""
+    table = Table(box=None, show_header=bool(columns), pad_edge=False, title_justify="left", caption_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def console(stream: TextIO | None = None) -> Console:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from grader.errors import printable
 from grader.report.console import console
-from grader.report.csv_text import csv_lines
+from grader.report.json_csv import csv_lines
 
 Item = TypeVar("Item")
 

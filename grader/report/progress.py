@@ -12,7 +12,7 @@ from db.presence import Work
 from grader.batch.pace import Pace
 from grader.errors import NotGraded
 from grader.report.console import console, one_line
-from grader.report.machine import json_line
+from grader.report.json_csv import json_line
 from grader.report.text import plain_line, verdict_line
 from grader.report.work import about as about_work
 from grader.verdict.models import Status, Verdict

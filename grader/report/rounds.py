@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from grader.report.console import one_line
+from grader.report.console import one_line, plain_table
 from grader.verdict.stages import ClockReading, PhaseTiming, StageSeconds, TimingResult
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -17,7 +17,7 @@ _FULL_BAR = 30
 
 def samples_table(timing: TimingResult) -> Table | None:
     """A table of each phase's calls in order, two per round, and each round's ratio; None if empty."""
-    table = _table("figure", "side", "least", "median", "most", "in order")
+    table = plain_table("figure", "side", "least", "median", "most", "in order")
     for name in ("forward", "backward", "total"):
         phase: PhaseTiming | None = getattr(timing, name)
         if phase is not None and phase.candidate_samples_ms:
@@ -39,7 +39,7 @@ def ratios(phase: PhaseTiming) -> Iterator[float]:
 
 def clocks_table(readings: Sequence[ClockReading]) -> Table | None:
     """The clocks of each round; None without readings."""
-    table = _table("round", "SM MHz", "memory MHz", "slowed by")
+    table = plain_table("round", "SM MHz", "memory MHz", "slowed by")
     for reading in readings:
         reasons = one_line(", ".join(reading.throttle_reasons))
         table.add_row(str(reading.round), str(reading.sm_mhz), str(reading.memory_mhz), reasons)
@@ -50,7 +50,7 @@ def seconds_table(seconds: StageSeconds) -> Table | None:
     """Wall time of each stage; None if nothing was measured."""
     spent = seconds.model_dump()
     whole = sum(spent.values())
-    table = _table("stage", "seconds", "share", "")
+    table = plain_table("stage", "seconds", "share", "")
     for name, took in spent.items():
         share = took / whole if whole else 0.0
         table.add_row(name, f"{took:.2f}", f"{share:.0%}", "█" * round(_FULL_BAR * share))
@@ -67,10 +67,3 @@ def sparkline(values: Sequence[float]) -> str:
 def _add(table: Table, figure: str, side: str, values: Sequence[float]) -> None:
     least, middle, most = min(values), statistics.median(values), max(values)
     table.add_row(figure, side, f"{least:.5g}", f"{middle:.5g}", f"{most:.5g}", sparkline(values))
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from db.store import StoredVerdict
 from grader.report.baselines import BaselineLine, baseline_lines
-from grader.report.console import clean, device_text, one_line
+from grader.report.console import clean, device_text, one_line, plain_table
 from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 from grader.report.rounds import clocks_table, samples_table, seconds_table
 from grader.verdict.columns import SHOWN
@@ -133,7 +133,7 @@ def _indented(text: str) -> str:
 
 def _summary(verdict: Verdict) -> Table | None:
     """The shown columns of `grader.verdict.columns` that this verdict has."""
-    table = Table(box=None, show_header=False, pad_edge=False)
+    table = plain_table()
     for column in SHOWN:
         value = column.value(verdict)
         if value is not None and value != ():
@@ -268,19 +268,11 @@ def _build_log(verdict: Verdict) -> Text | None:
 
 
 def _pairs(value: Value) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
+    table = plain_table()
     for name, content in value.model_dump(mode="json").items():
         if content is not None:
             text = ", ".join(map(str, content)) if isinstance(content, list) else str(content)
             table.add_row(name.replace("_", " "), one_line(text))
-    return table
-
-
-def plain_table(*columns: str) -> Table:
-    """An empty table with a header and no lines."""
-    table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
     return table
 
 

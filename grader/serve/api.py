@@ -14,7 +14,7 @@ from db.labels import LabelChoice
 from db.leaderboard import Against, Board, Leaderboard, leaderboard
 from db.rows import Row
 from grader.errors import StoreError
-from grader.report.machine import json_line
+from grader.report.json_csv import json_line
 from grader.serve.snapshot import Snapshots
 from grader.verdict.columns import LISTED
 from grader.verdict.labels import LABELS, LANGUAGES

@@ -16,7 +16,7 @@ from db.labels import LabelChoice
 from grader._version import __version__
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.errors import GraderError
-from grader.report.machine import escaped_json
+from grader.report.json_csv import escaped_json
 from grader.report.site.pages import Frame
 from grader.serve import batches, live, metrics, profiles, submit
 from grader.serve.api import api

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from db.batches import Ended
-from grader.report.machine import escaped_json
+from grader.report.json_csv import escaped_json
 from grader.serve.intake import Intake
 from grader.serve.tokens import ANYONE
 from grader.verdict.batch_state import BatchState

@@ -15,8 +15,9 @@ from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
 from grader.report.site.filters import Filter, filtered_page
 from grader.report.site.pages import Frame, render, security_policy
-from grader.report.site.verdict_page import Other, VerdictPage, read_verdict, verdict_page
+from grader.report.site.verdict_page import Other, VerdictPage, verdict_page
 from grader.serve.snapshot import Snapshot, Snapshots
+from grader.verdict.models import Verdict
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         (profile_id,) = newest_profiles(store, [row])
         profile = None if profile_id is None else read_profile(store, profile_id)
         page = VerdictPage(row, document, _source(store, row), others, newer, frame, profile)
-        return html(verdict_page(page, read_verdict(document)))
+        return html(verdict_page(page, Verdict.read(document)))
 
     @router.get("/compare/{verdict_id:int}.html")
     def choose(verdict_id: int) -> HTMLResponse:

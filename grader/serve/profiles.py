@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from grader.errors import NotGraded, UserError
-from grader.report.machine import json_line
+from grader.report.json_csv import json_line
 from grader.serve.batches import Authorization
 from grader.serve.intake import RETRY_SECONDS, Intake
 from grader.serve.tokens import Owner

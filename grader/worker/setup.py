@@ -85,7 +85,6 @@ def _end_compilers() -> None:
 @handles(p.Construct)
 def construct(session: Session, step: p.Construct) -> p.Constructed:
     """Create a model on its device. Raises TypeError if the class is not a torch.nn.Module."""
-    first = len(session.builder.events)
     session.device = torch.device(step.device)
     torch.manual_seed(step.seed)
     model = _new_model(session, step)
@@ -104,7 +103,6 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     return p.Constructed(
         parameters=tuple(describe(name, value) for name, value in model.named_parameters()),
         buffers=tuple(describe(name, value) for name, value in model.named_buffers()),
-        builds=tuple(session.builder.events[first:]),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 
 from grader.catalog import formats
 from grader.catalog.facts import facts
-from grader.catalog.formats import FORMATS, format_named
+from grader.catalog.formats import FORMATS
 from grader.catalog.formats import _gpumode_adapter as adapter
 from grader.catalog.problem_module import load_problem
 from grader.catalog.problems import find_problems
@@ -21,7 +21,7 @@ from tests import expected as cases
 from tests import samples
 
 FOLDER = cases.CASES / "problems_gpumode"
-GPUMODE = format_named("gpumode")
+GPUMODE = FORMATS["gpumode"]
 
 TASK = """\
 lang: py
@@ -88,7 +88,7 @@ def test_a_kernelbench_problem_and_its_submissions_are_left_as_they_are():
     problem = find_problems().problem("conv2d_mul_leaky_relu_gelu")
     assert problem.format == "kernelbench"
     assert problem.source == problem.path.read_text()
-    assert format_named("kernelbench").worker_source(samples.SUBMISSION_SOURCE) == samples.SUBMISSION_SOURCE
+    assert FORMATS["kernelbench"].worker_source(samples.SUBMISSION_SOURCE) == samples.SUBMISSION_SOURCE
 
 
 # ------------------------------------------------------------------------------------------------- reading folders

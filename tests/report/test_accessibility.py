@@ -3,7 +3,6 @@
 axe-core is not part of this repository: `npm install --no-save axe-core` puts it where this looks; `.ci/run` does.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from grader.verdict.models import Diagnosis, Status
 from tests.report.serving import Server
 from tests.report.test_site import GPU, Site, full, timed_on_a_gpu
-from tests.report.test_site_in_browser import FLAGS
 
 pytestmark = pytest.mark.browser
 
@@ -33,16 +31,6 @@ def address(tmp_path_factory):
     site.store.close()
     with Server(folder / "grader.db") as server:
         yield server.address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 PAGES = (

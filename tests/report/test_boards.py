@@ -1,4 +1,4 @@
-"""The leaderboard as a table for the terminal and in Markdown."""
+"""The leaderboard as a table for the terminal, in Markdown, JSON and CSV."""
 
 import csv
 import io
@@ -8,10 +8,8 @@ import pytest
 from db.labels import LabelChoice
 from db.leaderboard import Leaderboard
 from db.summaries import Entry, Summary
-from grader.report.boards import leaderboard_table
+from grader.report.boards import leaderboard_csv, leaderboard_json, leaderboard_markdown, leaderboard_table
 from grader.report.console import console
-from grader.report.machine import leaderboard_csv
-from grader.report.markdown import leaderboard_markdown
 from grader.verdict.models import Device, Status
 
 
@@ -159,3 +157,16 @@ def test_csv_of_a_board_has_no_formulas():
     board = Leaderboard(board="total", entries=(entry(author="=1+1", ci_low=-1.5),), summaries=())
     (row,) = csv.DictReader(io.StringIO(leaderboard_csv(board)))
     assert (row["author"], row["ci_low"]) == ("'=1+1", "-1.5")
+
+
+def test_a_board_as_csv_has_a_header_and_empty_cells_for_absent():
+    board = Leaderboard(board="total", entries=(entry(author='a "b", c'), entry(rank=None)), summaries=())
+    first, second = csv.DictReader(leaderboard_csv(board).splitlines())
+    assert list(first) == list(Entry.model_fields)
+    assert first["author"] == 'a "b", c'
+    assert (second["rank"], second["label"]) == ("", "")
+
+
+def test_a_board_as_json_comes_back_equal():
+    board = Leaderboard(board="total", entries=(entry(),), summaries=())
+    assert Leaderboard.model_validate_json(leaderboard_json(board)) == board

@@ -1,13 +1,10 @@
 """The charts in a real browser, on a phone and on a desktop: no text is cut off, and none covers another."""
 
-import shutil
-
 import pytest
 
 from grader.verdict.models import Status
 from tests import samples
 from tests.report.test_site import GPU, Site
-from tests.report.test_site_in_browser import FLAGS
 
 pytestmark = pytest.mark.browser
 
@@ -48,16 +45,6 @@ def folder(tmp_path_factory):
     site.write()
     site.store.close()
     return site.folder / "out"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("width", [390, 1440])

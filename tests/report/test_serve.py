@@ -34,13 +34,6 @@ def shared(tmp_path_factory):
     site.store.close()
 
 
-@pytest.fixture
-def site(tmp_path):
-    site = Site(tmp_path)
-    yield site
-    site.store.close()
-
-
 # ------------------------------------------------------------------------------------------------------- pages
 
 

@@ -4,20 +4,12 @@ import pytest
 
 from grader.verdict.models import Status
 from tests.report.serving import Server
-from tests.report.test_site import PAYLOADS, Site, full, hostile
-from tests.report.test_site_in_browser import browser as browser
+from tests.report.test_site import PAYLOADS, full, hostile
 from tests.report.test_submit import PROBLEM, TOKEN
 
 pytestmark = pytest.mark.browser
 
 HARMLESS_TO_PRINT = "".join(one for one in PAYLOADS if one.isprintable())
-
-
-@pytest.fixture
-def site(tmp_path):
-    site = Site(tmp_path)
-    yield site
-    site.store.close()
 
 
 @pytest.fixture

@@ -122,13 +122,6 @@ class Site:
         }
 
 
-@pytest.fixture
-def site(tmp_path):
-    site = Site(tmp_path)
-    yield site
-    site.store.close()
-
-
 def check(pages):
     """What holds for every page of every site."""
     for name, page in pages.items():

@@ -1,15 +1,11 @@
 """The report in a real browser: opened from the folder, as a reader does."""
 
-import shutil
-
 import pytest
 
 from grader.verdict.models import Status
 from tests.report.test_site import GPU, PAYLOADS, Site, full, hostile
 
 pytestmark = pytest.mark.browser
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +19,6 @@ def folder(tmp_path_factory):
     site.write()
     site.store.close()
     return site.folder / "out"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

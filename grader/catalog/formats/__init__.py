@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+from grader.errors import summary
 from grader.verdict.models import Problem
 
 
@@ -99,10 +100,7 @@ def parsed(source: str, file_name: str) -> ast.Module:
         where = f" at line {error.lineno}" if error.lineno else ""
         raise NotAProblem(f"syntax error in {file_name}{where}: {error.msg}; correct it") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        first_line = next(iter(str(error).splitlines()), "")
-        raise NotAProblem(
-            f"{file_name} is not valid Python: {type(error).__name__}: {first_line}; correct it"
-        ) from None
+        raise NotAProblem(f"{file_name} is not valid Python: {summary(error)}; correct it") from None
 
 
 def top_level_names(tree: ast.Module) -> Iterator[str]:
@@ -117,9 +115,6 @@ def top_level_names(tree: ast.Module) -> Iterator[str]:
                 yield from (alias.asname or alias.name for alias in names)
 
 
-__all__ = ["FORMATS", "Entry", "NamedBy", "NotAProblem", "ProblemFormat", "format_named"]
-
-
 def declared() -> Mapping[str, ProblemFormat]:
     """The formats of the modules in this package, by name."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
@@ -129,8 +124,3 @@ def declared() -> Mapping[str, ProblemFormat]:
 
 FORMATS: Mapping[str, ProblemFormat] = declared()
 """By name, in the order in which they are asked whether a path is theirs."""
-
-
-def format_named(name: str) -> ProblemFormat:
-    """The format that a problem or submission names. Raises KeyError for one that is not installed."""
-    return FORMATS[name]

@@ -88,8 +88,7 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
     `remedy` is that of a pattern, if there is one.
     """
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
-    where = f"variant {case.name}"
-    seen = found[0].message.partition(f" ({where})")[0]
+    seen = found[0].message.partition(f" ({case.place})")[0]
     what = f"the gradients are right in {right} and wrong in {wrong}; {seen}"
     if remedy is None and case.training:
         remedy = (
@@ -98,4 +97,4 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
         )
     elif remedy is None:
         remedy = "honour self.training in the backward too; running statistics are constants there, without gradients"
-    return fold(diagnose("train_eval_mismatch", what, where=where, remedy=remedy, stage="backward"), found)
+    return fold(diagnose("train_eval_mismatch", what, where=case.place, remedy=remedy, stage="backward"), found)

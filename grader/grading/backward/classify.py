@@ -13,7 +13,7 @@ from grader.grading.compare import ties, tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.pattern import Pattern
 from grader.verdict.stages import TensorCheck
 
@@ -114,7 +114,7 @@ def _classify_one(
         if not bool(expected.reference64.any()):
             message = "zero in the reference, none here"
             return TensorCheck(name=label, status="passed", shape=expected.shape, message=message), None
-        code = "input_grad_none" if name.startswith("input[") else "param_grad_none"
+        code = "input_grad_none" if is_input(name) else "param_grad_none"
         fault = GradientFault(code, name, label, "None", "return it from the Function's backward")
         return TensorCheck(name=label, status="missing", shape=expected.shape), fault
     if check is None:

@@ -13,8 +13,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.rounded import confirmed_roundings
-from grader.grading.patterns.search import find_pattern
-from grader.grading.patterns.slipped import slip_patterns
+from grader.grading.patterns.search import find_pattern, slip_patterns
 from grader.verdict.models import Diagnosis
 
 

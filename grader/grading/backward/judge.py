@@ -216,7 +216,7 @@ def _keeps_an_operand(
                 if not _follows(oracle, earlier, name, moved):
                     what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
                     remedy = f"use `{operand}` in the backward too, as the reference's derivative does"
-                    return on_another_draw(diagnose("grad_wrong", what, where=f"variant {case.name}", remedy=remedy))
+                    return on_another_draw(diagnose("grad_wrong", what, where=case.place, remedy=remedy))
                 what = (
                     f"after forward A and forward B, {gradient} for B is that for an earlier `{operand}`: a change of "
                     "it has no effect"

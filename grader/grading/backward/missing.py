@@ -8,7 +8,7 @@ from typing import NamedTuple
 from grader import protocol as p
 from grader.grading.backward.vjp import add_forward
 from grader.grading.candidate import Candidate, names
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import diagnose, fold
 from grader.verdict.models import Diagnosis
 
@@ -47,15 +47,15 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
     if cut and not detached:
         diagnoses.append(_cut(case, cut))
     for code, group in (
-        ("input_grad_none", [name for name in lost if name.startswith("input[")]),
-        ("param_grad_none", [name for name in lost if not name.startswith("input[")]),
+        ("input_grad_none", [name for name in lost if is_input(name)]),
+        ("param_grad_none", [name for name in lost if not is_input(name)]),
     ):
         if group:
             diagnoses.append(
                 diagnose(
                     code,
                     "; ".join(_sentences(case, group, reasons)),
-                    where=f"variant {case.name}",
+                    where=case.place,
                     remedy="; ".join(dict.fromkeys(reasons[name].remedy for name in group)),
                     detail={"operands": _displayed(case, group), "variant": case.name},
                 )
@@ -70,7 +70,7 @@ def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagn
     return diagnose(
         "output_detached",
         f"{names(detached)} does not require grad (grad_fn is None){consequence}",
-        where=f"variant {case.name}",
+        where=case.place,
         remedy=WRAP_AND_RETURN,
         detail={"outputs": list(detached), "operands": shown},
     )
@@ -82,7 +82,7 @@ def _cut(case: Case, cut: Sequence[str]) -> Diagnosis:
         "output_detached",
         f"the output requires grad, but an op between it and {names(shown)} returns a detached tensor (grad_fn is "
         "None)",
-        where=f"variant {case.name}",
+        where=case.place,
         remedy=WRAP_AND_RETURN,
         detail={"operands": shown, "variant": case.name},
     )
@@ -122,7 +122,7 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     result = candidate.attempt(job, "backward", "following the graph")
     traced = next(iter(result.of(p.Traced)), p.Traced())
     reached = {reach.operand: reach for reach in traced.operands}
-    inputs = [operand for operand in operands if operand.startswith("input[")]
+    inputs = [operand for operand in operands if is_input(operand)]
     no_input_reached = bool(inputs) and not any(
         reached[operand].reached for operand in inputs if operand in reached and case.gradients[operand] is not None
     )
@@ -152,7 +152,7 @@ def _unreached(name: str, reach: p.Reach | None, traced: p.Traced, *, no_input_r
         )
     if no_input_reached:
         return Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
-    what = "input" if name.startswith("input[") else "parameter"
+    what = "input" if is_input(name) else "parameter"
     return Reason(
         "because no path leads from the output to it",
         f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it outside "

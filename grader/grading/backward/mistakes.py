@@ -69,8 +69,8 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
             none = [case.operand_names[name] for name in wrong if case.gradients[name] is None and name in expected]
             if none:
                 what += f"; the reference gives {names(none)} no gradient"
-            where, detail = f"variant {case.name}", {"operands": matching}
-            return [diagnose(code, what, where=where, remedy=remedy, stage="backward", detail=detail)]
+            detail = {"operands": matching}
+            return [diagnose(code, what, where=case.place, remedy=remedy, stage="backward", detail=detail)]
     return _rounded(case, wrong)
 
 
@@ -79,15 +79,8 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
         expected = case.gradients[name]
         narrow = expected and known_mistakes.rounded_to(value, expected)
         if narrow is not None:
-            return [
-                diagnose(
-                    "low_precision",
-                    f"gradient of `{case.operand_names[name]}` was rounded to {narrow}",
-                    where=f"variant {case.name}",
-                    remedy="compute it in float32",
-                    stage="backward",
-                )
-            ]
+            what, remedy = f"gradient of `{case.operand_names[name]}` was rounded to {narrow}", "compute it in float32"
+            return [diagnose("low_precision", what, where=case.place, remedy=remedy, stage="backward")]
     return []
 
 
@@ -102,8 +95,8 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
     what = f"gradient of `{operands[0]}` {pattern.text}"
     if others:
         what += f"; so {'do' if len(others) > 1 else 'does'} {names(operands[1:])}"
-    where, detail = f"variant {case.name}", {"operands": operands}
-    return [diagnose(pattern.code, what, where=where, remedy=pattern.remedy, stage="backward", detail=detail)]
+    detail = {"operands": operands}
+    return [diagnose(pattern.code, what, where=case.place, remedy=pattern.remedy, stage="backward", detail=detail)]
 
 
 def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Product) -> list[Diagnosis]:
@@ -143,14 +136,9 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
     result = candidate.attempt(ask(candidate, case, cotangents=alike(case.cotangents)), "backward", doing)
     if result.failure is not None or not _same(actual, product(candidate, case, result), wrong):
         return []
-    return [
-        diagnose(
-            "ignores_grad_output",
-            "the gradients are right for a grad_output of ones and wrong for any other",
-            where=f"variant {case.name}",
-            remedy="multiply by each element of grad_output, not by its mean or its first element",
-        )
-    ]
+    what = "the gradients are right for a grad_output of ones and wrong for any other"
+    remedy = "multiply by each element of grad_output, not by its mean or its first element"
+    return [diagnose("ignores_grad_output", what, where=case.place, remedy=remedy)]
 
 
 def _leaves_an_output_out(oracle: Oracle, case: Case, actual: Product, wrong: Sequence[str]) -> bool:

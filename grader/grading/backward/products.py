@@ -99,13 +99,9 @@ def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
     for name in case.outputs:
         check = check_output(case, result, name)
         if check.status == "failed":
-            yield diagnose(
-                "output_wrong",
-                f"with gradients enabled, {check.message}",
-                where=f"variant {case.name}",
-                stage="backward",
-                remedy="compute the same output with and without gradients",
-            )
+            what = f"with gradients enabled, {check.message}"
+            remedy = "compute the same output with and without gradients"
+            yield diagnose("output_wrong", what, where=case.place, stage="backward", remedy=remedy)
 
 
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
@@ -119,8 +115,8 @@ def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> lis
     if not reached:
         return []
     what = f"{names(undetached)} carries gradients to {names(reached)}, and none in the reference"
-    where, remedy, detail = f"variant {case.name}", f"detach {names(undetached)}", {UNDETACHED: list(undetached)}
-    return [diagnose("unexpected_gradient", what, where=where, remedy=remedy, detail=detail)]
+    remedy, detail = f"detach {names(undetached)}", {UNDETACHED: list(undetached)}
+    return [diagnose("unexpected_gradient", what, where=case.place, remedy=remedy, detail=detail)]
 
 
 def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list[Diagnosis]:
@@ -139,7 +135,7 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
         diagnose(
             "buffers_not_updated",
             f"{wrong} after one forward with gradients and its backward in {mode}, and not after a forward without",
-            where=f"variant {case.name}",
+            where=case.place,
             amount=amount,
             remedy="update buffers in the forward, once" if remedy == USUAL else remedy,
             stage="backward",
@@ -154,8 +150,8 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
         raise raised(failure, "backward", doing)
 
     def judged(code: str, status: Literal["failed", "missing"], what: str, remedy: str) -> JudgedProduct:
-        where, detail = f"variant {case.name}", {"traceback": failure.traceback, "variant": case.name}
-        diagnosis = diagnose(code, what, where=where, remedy=remedy, detail=detail)
+        detail = {"traceback": failure.traceback, "variant": case.name}
+        diagnosis = diagnose(code, what, where=case.place, remedy=remedy, detail=detail)
         operands = (case.operand_names[name] for name in case.wrt)
         rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in operands]
         return JudgedProduct(rows, [diagnosis])

@@ -69,10 +69,6 @@ class Mismatch:
     def expected(self) -> Expected:
         return self.case.outputs[self.name]
 
-    @property
-    def where(self) -> str:
-        return f"variant {self.case.name}"
-
 
 def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
     """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
@@ -83,7 +79,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
     if "NaN or infinity" not in output.wrong:
         return None
-    return diagnose("output_nan", output.wrong, where=output.where, remedy=usual_remedy("output_nan"))
+    return diagnose("output_nan", output.wrong, where=output.case.place, remedy=usual_remedy("output_nan"))
 
 
 def _parameters(output: Mismatch) -> Diagnosis | None:
@@ -95,11 +91,11 @@ def _parameters(output: Mismatch) -> Diagnosis | None:
             "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
         )
         what = f"{_unmatched(matching, missing)}; {output.wrong}"
-        return diagnose("parameters_unmatched", what, where=output.where, remedy=remedy)
+        return diagnose("parameters_unmatched", what, where=output.case.place, remedy=remedy)
     if missing:
         what = f"ModelNew has no parameter for the reference's {names(missing)}; {output.wrong}"
         return diagnose(
-            "parameters_missing", what, where=output.where, remedy="keep names and shapes of Model's parameters"
+            "parameters_missing", what, where=output.case.place, remedy="keep names and shapes of Model's parameters"
         )
     return None
 
@@ -120,7 +116,7 @@ def _rounded_output(output: Mismatch) -> Diagnosis | None:
     if narrow is None:
         return None
     what = f"{output.name} was rounded to {narrow}; {output.wrong}"
-    return diagnose("low_precision", what, where=output.where, remedy="compute and store it in float32")
+    return diagnose("low_precision", what, where=output.case.place, remedy="compute and store it in float32")
 
 
 def _other_gelu(output: Mismatch) -> Diagnosis | None:
@@ -131,7 +127,7 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
         nearer = alike and 2 * (alike.rel_rms_error or 0.0) < (output.check.rel_rms_error or math.inf)
         if alike and alike.status == "passed" and nearer:
             return diagnose(
-                code, f"{output.name} matches GELU {text}; {output.wrong}", where=output.where, remedy=remedy
+                code, f"{output.name} matches GELU {text}; {output.wrong}", where=output.case.place, remedy=remedy
             )
     return None
 
@@ -147,7 +143,7 @@ def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
         if tolerance.passes(expected[output.name], output.sealed):
             what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes their values"
-            return diagnose("output_wrong", what, where=output.where, remedy=remedy)
+            return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
     return None
 
 
@@ -175,7 +171,7 @@ def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
         return None
     what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
     remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
-    return diagnose("output_wrong", what, where=output.where, remedy=remedy)
+    return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
 
 
 def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
@@ -185,7 +181,7 @@ def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
     if narrow is None:
         return None
     remedy = "compute it for every value of the parameter, in the reference's order"
-    return diagnose("output_wrong", f"{output.wrong}; {narrow}", where=output.where, remedy=remedy)
+    return diagnose("output_wrong", f"{output.wrong}; {narrow}", where=output.case.place, remedy=remedy)
 
 
 def _is_small(output: Mismatch) -> bool:
@@ -197,7 +193,7 @@ def _scaled(output: Mismatch) -> Diagnosis | None:
     if factor is None:
         return None
     what = f"{output.name} is {factor_text(factor)} times the reference's; {output.wrong}"
-    return diagnose("output_wrong", what, where=output.where, remedy=scale_remedy(factor))
+    return diagnose("output_wrong", what, where=output.case.place, remedy=scale_remedy(factor))
 
 
 def _pattern(output: Mismatch) -> Diagnosis | None:
@@ -207,14 +203,15 @@ def _pattern(output: Mismatch) -> Diagnosis | None:
 
 def _of_pattern(output: Mismatch, pattern: Pattern) -> Diagnosis:
     code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
-    return diagnose(code, f"{output.name} {pattern.text}; {output.wrong}", where=output.where, remedy=pattern.remedy)
+    what = f"{output.name} {pattern.text}; {output.wrong}"
+    return diagnose(code, what, where=output.case.place, remedy=pattern.remedy)
 
 
 def _unexplained(output: Mismatch) -> Diagnosis:
     remedy = (
         "no pattern was found in the error; compare forward's intermediate results with the reference's, step by step"
     )
-    return diagnose("output_wrong", output.wrong, where=output.where, remedy=remedy)
+    return diagnose("output_wrong", output.wrong, where=output.case.place, remedy=remedy)
 
 
 EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (

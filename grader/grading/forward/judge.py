@@ -20,7 +20,7 @@ from grader.grading.compare.outputs import check_buffers, check_output, differ, 
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
-from grader.grading.forward.repeats import REPEATED, race
+from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
@@ -138,8 +138,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
     for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
-        where = f"variant {case.name}"
-        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=where, remedy=pattern.remedy)
+        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=case.place, remedy=pattern.remedy)
     if not case.values_comparable:
         other_distribution = judge_distribution(candidate, oracle, case)
         if other_distribution is not None:
@@ -153,8 +152,8 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
 def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobResult, wrong: TensorCheck) -> Diagnosis:
     sealed = result.sealed.get(f"output:a:{wrong.name}")
     if sealed is None:  # another tensor when it was exported than when it was described
-        what, where = wrong.message or f"{wrong.name} is missing", f"variant {case.name}"
-        return diagnose("output_structure", what, where=where, remedy="return a dense tensor on the input's device")
+        what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
+        return diagnose("output_structure", what, where=case.place, remedy=remedy)
     raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
     return raced or explain(candidate, oracle, case, wrong, sealed)
 
@@ -168,7 +167,6 @@ def _judge_buffers(
     if differ(checks) is not None:
         compared = questions.without_gradients(oracle, case)
         checks = check_buffers(candidate, compared, result)
-    where = f"variant {case.name}"
     stale = differ(checks)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
@@ -178,12 +176,12 @@ def _judge_buffers(
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
-        return checks, diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
+        return checks, diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
     if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
         what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
-        return checks, diagnose("buffers_not_updated", what, where=where, remedy="register it, and update it")
+        return checks, diagnose("buffers_not_updated", what, where=case.place, remedy="register it, and update it")
     return checks, None
 
 
@@ -201,10 +199,8 @@ def _other_mode(
         return None
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
     what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
-    seen, remedy = (
-        diagnosis.message.partition(f" (variant {case.name})")[0],
-        f"check what the forward computes in {wrong} only",
-    )
+    seen = diagnosis.message.partition(f" ({case.place})")[0]
+    remedy = f"check what the forward computes in {wrong} only"
     if _ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
     return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)

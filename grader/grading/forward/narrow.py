@@ -78,7 +78,6 @@ def narrow_inputs(
         wrong = {change: one for change, one in wrong.items() if change not in EPSILON_SHOWS | {SMALLER}}
     if not wrong:
         return None
-    where = f"variant {case.name}"
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
     larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL}
     if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
@@ -88,12 +87,12 @@ def narrow_inputs(
         if stage == "backward":
             code, remedy = "grad_wrong", f"{remedy}, in the backward too"
         detail = {ERROR: wrong[small].error, CHANGES: list(wrong)}
-        return diagnose(code, what, where=where, stage=stage, remedy=remedy, detail=detail)
+        return diagnose(code, what, where=case.place, stage=stage, remedy=remedy, detail=detail)
     what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
         "narrow_inputs",
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
-        where=where,
+        where=case.place,
         stage=stage,
         remedy="handle them too" if stage == "forward" else "handle them in the backward too",
         detail={CHANGES: list(wrong)},

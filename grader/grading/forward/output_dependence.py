@@ -24,7 +24,7 @@ from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.probes import as_timed, of_mode, probe
-from grader.grading.forward.repeats import right_again, wrong_alone
+from grader.grading.forward.race import right_again, wrong_alone
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.input_structure import Structure
@@ -53,12 +53,9 @@ class Edit:
     """Position in that output, in row-major order: an element that depends on what changed."""
 
 
-@probe(
-    "ignores_input_element",
-    question="Each block of the output changes when one input element that it depends on changes in place.",
-    rank=30,
-)
+@probe("ignores_input_element", rank=30)
 def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """Each block of the output changes when one input element that it depends on changes in place."""
     if not case.values_comparable:
         return None
     edits = _edits(oracle, case)

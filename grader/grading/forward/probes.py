@@ -24,7 +24,6 @@ class Probe:
 
     code: str
     """The code of its diagnosis."""
-    question: str
     run: Function
     rank: int
     """Probes run by ascending rank; the first error ends them."""
@@ -40,12 +39,12 @@ INFORMATION = frozenset({"assumes_contiguous_input"})
 _PROBES: dict[str, Probe] = {}
 
 
-def probe(code: str, *, question: str, rank: int) -> Callable[[Function], Function]:
+def probe(code: str, *, rank: int) -> Callable[[Function], Function]:
     """Register a function as a probe. It returns a diagnosis or None, and may raise Stopped."""
 
     def register(function: Function) -> Function:
         assert code not in _PROBES, f"{code} has a probe already"
-        _PROBES[code] = Probe(code, question, function, rank)
+        _PROBES[code] = Probe(code, function, rank)
         return function
 
     return register

@@ -15,7 +15,7 @@ from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.forward.probes import as_timed, of_mode, probe
-from grader.grading.forward.repeats import race, right_again
+from grader.grading.forward.race import race, right_again
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
@@ -40,15 +40,12 @@ class Turn:
     training: bool
 
 
-@probe(
-    "stale_output",
-    question="Outputs change with inputs and parameters, and the inputs stay as they were.",
-    rank=10,
-)
+@probe("stale_output", rank=10)
 def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """Runs the case, with a few elements changed, at new addresses, and with another draw's values.
+    """Outputs change with inputs and parameters, and the inputs stay as they were.
 
-    The other draw comes with its own inputs, then with the case's.
+    Runs the case, with a few elements changed, at new addresses, and with another draw's values. The other draw comes
+    with its own inputs, then with the case's.
 
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.
@@ -162,12 +159,9 @@ def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
     return {i: TensorSpec.like(value) for i, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
 
 
-@probe(
-    "output_overwritten",
-    question="The next forwards leave a returned output as it was, if the reference's do.",
-    rank=20,
-)
+@probe("output_overwritten", rank=20)
 def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """The next forwards leave a returned output as it was, if the reference's do."""
     if not case.values_comparable or not questions.keeps_outputs(oracle, case):
         return None
     job = candidate.script(case)
@@ -184,13 +178,9 @@ def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagno
     return None
 
 
-@probe(
-    "assumes_contiguous_input",
-    question="Strided inputs give the same outputs, if they do so for the reference. Information only.",
-    rank=40,
-)
+@probe("assumes_contiguous_input", rank=40)
 def strided_inputs_work(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """The same inputs with NaN between their elements.
+    """Strided inputs, with NaN between elements, give the same outputs, if the reference gives the same.
 
     Information only: the inputs that get_inputs makes are the contract, and a kernel may rely on their layout.
     """

@@ -27,12 +27,9 @@ from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 
-@probe(
-    "buffers_not_updated",
-    question="A buffer's new value is right if the old one is zero too.",
-    rank=15,
-)
+@probe("buffers_not_updated", rank=15)
 def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """A buffer's new value is right if the old one is zero too."""
     matched = candidate.buffers(case)
     changed = sorted(case.updated_buffers & set(matched))
     updated = [name for name in changed if is_float(case.state[name]) and case.comparable("buffers", name)]
@@ -55,8 +52,7 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
         if wrong is not None:
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
             what = f"with an old value of zero, buffer `{name}` is wrong after one forward: {wrong}"
-            where = f"variant {case.name}"
-            return diagnose("buffers_not_updated", what, where=where, amount=amount, remedy=remedy)
+            return diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     return None
 
 

@@ -18,6 +18,16 @@ from grader.grading.compare.expected import Expected
 Table = Literal["outputs", "gradients", "buffers"]
 
 
+def is_input(operand: str) -> bool:
+    """Whether an operand's name is `input[i]`; the others are parameters."""
+    return operand.startswith("input[")
+
+
+def input_index(operand: str) -> int:
+    """The i of `input[i]`."""
+    return int(operand[len("input[") : -1])
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One draw of a variant and the expected results.
@@ -89,11 +99,11 @@ class Case:
 
     def operand(self, name: str) -> torch.Tensor:
         """The reference's input or parameter of that name."""
-        if name.startswith("input["):
-            value = self.inputs[int(name[len("input[") : -1])]
-            assert isinstance(value, torch.Tensor)
-            return value
-        return self.state[name]
+        if not is_input(name):
+            return self.state[name]
+        value = self.inputs[input_index(name)]
+        assert isinstance(value, torch.Tensor)
+        return value
 
     @property
     def output_specs(self) -> dict[str, TensorSpec]:
@@ -109,6 +119,11 @@ class Case:
     def name(self) -> str:
         """The variant and, unless train(), the mode."""
         return self.variant if self.training else f"{self.variant} (eval)"
+
+    @property
+    def place(self) -> str:
+        """The case in messages: `variant small (eval)`."""
+        return f"variant {self.name}"
 
     @property
     def updated_buffers(self) -> frozenset[str]:

@@ -60,7 +60,7 @@ def with_fewer_rows(module: ProblemModule, inputs: Sequence[object]) -> Iterator
 
     for cuts in (cut_all, cut_first) if len(alike) > 1 else (cut_first,):
         sizes = {ROWS: kept, **{name: rows // divisor for name, divisor in PARTS.items()}}
-        fewer = {name: Variant(name, full.make_init_inputs, _maker(full, size, cuts)) for name, size in sizes.items()}
+        fewer = {name: Variant(full.make_init_inputs, _maker(full, size, cuts)) for name, size in sizes.items()}
         yield replace(module, variants=MappingProxyType({**fewer, FULL: full}))
 
 

@@ -15,6 +15,7 @@ from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import first_training, zeros_or_ones
+from grader.grading.outcome import first_line
 
 SEEDS = 40
 """Seeds that are tried. A branch that one run in ten drops is noticed with probability 98.5%, 1 - 0.9^40."""
@@ -159,10 +160,7 @@ def _forwards(
         if "leaf Variable" not in result.failure.text:
             break
     assert result.failure is not None
-    raise ReferenceRefused(
-        f"{reference.problem.path}: the reference raised {result.failure.type_name}: "
-        f"{(result.failure.text.splitlines() or [''])[0]}"
-    )
+    raise ReferenceRefused(f"{reference.problem.path}: the reference raised {first_line(result.failure)}")
 
 
 def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]) -> None:

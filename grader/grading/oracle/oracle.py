@@ -16,7 +16,7 @@ from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, input_index, is_input
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.drawing import draw_cotangent
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
@@ -262,9 +262,7 @@ class Oracle(ReferenceModels):
         return dict(first.cotangents) if draw and first and _shapes(first.cotangents) == _shapes(found) else found
 
     def _display(self, operand: str) -> str:
-        if operand.startswith("input["):
-            return self.module.argument_name(int(operand[len("input[") : -1]))
-        return operand
+        return self.module.argument_name(input_index(operand)) if is_input(operand) else operand
 
 
 def remembered(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from grader.grading.compare import known_mistakes
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, Pattern, Subject, number
@@ -101,7 +101,7 @@ def _changed_parameter(oracle: Oracle, subject: Subject) -> Pattern | None:
 def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
     """(name, change, remedy, changed value) of each parameter."""
     for name in case.wrt:
-        if name.startswith("input["):
+        if is_input(name):
             continue
         value = case.state[name]
         yield name, "replaced by ones", f"use `{name}` wherever the reference does", torch.ones_like(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import torch
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, input_index, is_input
 
 MAX_ELEMENTS = nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS)
 """Elements of the largest tensor that is searched for patterns: a search makes a hundred passes, on the CPU."""
@@ -143,7 +143,7 @@ class Subject:
 
     def label(self, name: str) -> str:
         """A tensor's name in messages."""
-        return self._inputs[int(name[len("input[") : -1])] if name.startswith("input[") else name
+        return self._inputs[input_index(name)] if is_input(name) else name
 
     def like(self) -> Iterator[Known]:
         """Known tensors of this shape: this operand first, then the others, then grad_outputs."""
@@ -184,7 +184,7 @@ def dimensions(dims: Sequence[int]) -> str:
     return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _floats(named: object) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, value in named:  # type: ignore[attr-defined]
+def _floats(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in named:
         if (value.is_floating_point() or value.dtype is torch.bool) and 0 < value.numel() <= MAX_ELEMENTS:
             yield name, value.detach().cpu().double()

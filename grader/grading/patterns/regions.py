@@ -167,7 +167,6 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
         centre = all(bool(kept[dim].sum() == 1) for dim in inner)
         text = f"in all but the centre along {dims}" if centre else f"on the border along {dims}, {width}"
         yield Region(text, inside, "check how padding enters: the elements that no padding touches are right")
-        return
 
 
 def _named_by_index(subject: Subject) -> Iterator[Region]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -11,10 +11,11 @@ from grader.grading.compare import nonsmooth, ties
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.slips import slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
-from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Search, Subject
+from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
 from grader.grading.patterns.regions import region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
@@ -76,6 +77,25 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
     return None
+
+
+def slip_patterns(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Pattern]:
+    """The patterns, by name, of gradients that one mistake in the reference explains."""
+    subjects = {
+        name: subject
+        for name, value in wrong.items()
+        if value is not None and (expected := case.gradients[name]) is not None and value.numel() >= FREE
+        if (subject := subject_of(oracle, case, name, value, expected)) is not None
+    }
+    found: dict[str, Pattern] = {}
+    for slip in slips(oracle, case) if subjects else ():
+        for name, subject in subjects.items():
+            value = slip.gradients.get(name)
+            if name not in found and value is not None and subject.explained(subject.actual - value.cpu().double()):
+                found[name] = Pattern(f"is that {slip.what}", slip.remedy)
+        if len(found) == len(subjects):
+            break
+    return found
 
 
 def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:

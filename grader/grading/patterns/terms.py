@@ -166,19 +166,14 @@ def _products(grad: Known, other: Known, shape: tuple[int, ...]) -> Iterator[Kno
     g, t = grad.value, other.value
     if g.dim() < 2 or t.dim() < 2:
         return
-    pairs = [(g, t)]
     if len(shape) == 2 and g.dim() > 2:
-        pairs = [(g.reshape(-1, g.shape[-1]), t.reshape(-1, t.shape[-1]))]
-    for left, right in pairs:
-        for (a, a_name), (b, b_name) in itertools.product(
-            ((left, grad.name), (left.mT, f"{grad.name}^T")), ((right, other.name), (right.mT, f"{other.name}^T"))
-        ):
-            for one, two, text in ((a, b, f"{a_name} @ {b_name}"), (b, a, f"{b_name} @ {a_name}")):
-                fits = one.shape[-1] == two.shape[-2] and (one.dim() == two.dim() or 2 in (one.dim(), two.dim()))
-                if fits and (one.shape[:-2] == two.shape[:-2] or 2 in (one.dim(), two.dim())):
-                    result = one @ two
-                    if tuple(result.shape) == shape:
-                        yield Known(text, result)
+        g, t = g.reshape(-1, g.shape[-1]), t.reshape(-1, t.shape[-1])
+    ways = itertools.product(((g, grad.name), (g.mT, f"{grad.name}^T")), ((t, other.name), (t.mT, f"{other.name}^T")))
+    for (a, a_name), (b, b_name) in ways:
+        for one, two, text in ((a, b, f"{a_name} @ {b_name}"), (b, a, f"{b_name} @ {a_name}")):
+            batched = one.shape[:-2] == two.shape[:-2] or 2 in (one.dim(), two.dim())
+            if one.shape[-1] == two.shape[-2] and batched and tuple((result := one @ two).shape) == shape:
+                yield Known(text, result)
 
 
 def _broadcasts(value: torch.Tensor, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:

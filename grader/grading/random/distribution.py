@@ -122,7 +122,7 @@ def _judge(
 
     key, difference = ("random outputs", case.seed, case.training, equal_rows), None
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
-    where = ", ".join((f"variant {case.name}", *filter(None, how)))
+    where = ", ".join((case.place, *filter(None, how)))
     # On values changed by a few rounding errors: the reference's own then show whether these matter.
     noisy = case if equal_rows else _perturbed(case)
     usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})

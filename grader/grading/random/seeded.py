@@ -118,7 +118,7 @@ def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
     return diagnose(
         "inconsistent_with_forward",
         f"gradient of `{case.operand_names[worst]}` is not the derivative of its own forward under one seed",
-        where=f"variant {case.name}",
+        where=case.place,
         amount=f"directional derivatives are off by {alone[worst]:.2g} of their size",
         remedy="use in backward what forward drew, with its scale, and check the derivative of what train() alone does",
     )
@@ -150,7 +150,7 @@ def reference_inconsistent(case: Case) -> Diagnosis:
 
 def _not_compared(case: Case, why: str, remedy: str) -> Diagnosis:
     what = f"the reference draws random numbers, and {why}: no gradient was compared with its own forward"
-    return diagnose("not_comparable", what, where=f"variant {case.name}", remedy=remedy, severity="warning")
+    return diagnose("not_comparable", what, where=case.place, remedy=remedy, severity="warning")
 
 
 def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], trials: int = TRIALS) -> float | None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from grader.errors import UserError
-from grader.report.csv_text import csv_lines
+from grader.report.json_csv import csv_lines
 from grader.verdict.columns import EXPORTED, Cell, Figure
 from grader.verdict.models import Verdict
 

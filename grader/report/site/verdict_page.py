@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from markupsafe import Markup
-from pydantic import ValidationError
 
 from db.rows import Row
 from grader.report.baselines import baseline_lines
-from grader.report.profile_tables import passes, peaks_line
+from grader.report.profile import passes, peaks_line
 from grader.report.site import names
 from grader.report.site.charts import bound_axis, bound_chart
 from grader.report.site.code import Diff, compare, highlight, numbered
@@ -56,17 +55,9 @@ class VerdictPage(NamedTuple):
 
 def write_verdict(out: Path, of: VerdictPage) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict."""
-    verdict = read_verdict(of.document)
+    verdict = Verdict.read(of.document)
     save(out / names.verdict_page(of.row.id), verdict_page(of, verdict))
     return verdict is None
-
-
-def read_verdict(document: str) -> Verdict | None:
-    """The verdict, or None if another version of the grader wrote it."""
-    try:
-        return Verdict.model_validate_json(document)
-    except ValidationError:
-        return None
 
 
 def verdict_page(of: VerdictPage, verdict: Verdict | None) -> str:

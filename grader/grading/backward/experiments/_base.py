@@ -44,6 +44,11 @@ class Cases:
         """These cases, then those in eval() if the reference does the same there."""
         return (self,) if self.in_eval is None else (self, self.in_eval)
 
+    def in_each_mode(self, check: Callable[[Cases], Diagnosis | None]) -> Diagnosis | None:
+        """The first diagnosis of a check that is made in each of the `modes`."""
+        found = ((mode, check(mode)) for mode in self.modes)
+        return next((self.of_mode(mode, one) for mode, one in found if one is not None), None)
+
     def of_mode(self, mode: Cases, diagnosis: Diagnosis | None) -> Diagnosis | None:
         """The diagnosis of one of the `modes`."""
         return diagnosis if diagnosis is None or mode is self else in_eval(diagnosis)

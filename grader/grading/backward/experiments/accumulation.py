@@ -129,12 +129,12 @@ def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         )
         if any(answer.result.failure is not None for (_, how), answer in answers.items() if how in ("plain", "added")):
             break
-    for mode in cases.modes:
+
+    def not_added_up(mode: Cases) -> Diagnosis | None:
         of_mode = {how: answers[case, how] for case, how in turns if case is mode.first and (case, how) in answers}
-        diagnosis = _not_added_up(candidate, mode.first, of_mode)
-        if diagnosis is not None:
-            return cases.of_mode(mode, diagnosis)
-    return None
+        return _not_added_up(candidate, mode.first, of_mode)
+
+    return cases.in_each_mode(not_added_up)
 
 
 def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Part]:

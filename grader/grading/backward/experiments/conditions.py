@@ -108,7 +108,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         count = sum(operand is not None for operand in wrong.values())
         what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"
-        return diagnose("nondeterministic_grad", what, where=f"variant {case.name}", amount=amount, remedy=VARIES)
+        return diagnose("nondeterministic_grad", what, where=case.place, amount=amount, remedy=VARIES)
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")

@@ -11,7 +11,7 @@ from grader.grading.backward.experiments._base import Cases, experiment, first_w
 from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
 from grader.grading.candidate import Candidate, export_buffers, names
 from grader.grading.compare.outputs import check_buffers, differ
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import MAX_LISTED, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
@@ -84,7 +84,7 @@ def _subsets(operands: Sequence[str], drawn: random.Random) -> tuple[list[tuple[
     If these are more than MAX_SUBSETS, a random choice of the latter, and random halves of the operands.
     """
     singles = [(name,) for name in operands]
-    groups = [tuple(name for name in operands if name.startswith("input[") is inputs) for inputs in (True, False)]
+    groups = [tuple(name for name in operands if is_input(name) is inputs) for inputs in (True, False)]
     others = [tuple(name for name in operands if name != left) for left in operands]
     subsets = [subset for subset in dict.fromkeys([*groups, *singles, *others]) if 0 < len(subset) < len(operands)]
     first = [subset for subset in groups if subset in subsets]
@@ -103,17 +103,13 @@ def _subsets(operands: Sequence[str], drawn: random.Random) -> tuple[list[tuple[
     rank=80,
 )
 def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    for mode in cases.modes:
-        diagnosis = _not_updated(candidate, mode.first)
-        if diagnosis is not None:
-            return cases.of_mode(mode, diagnosis)
-    return None
+    return cases.in_each_mode(lambda mode: _not_updated(candidate, mode.first))
 
 
 def _not_updated(candidate: Candidate, case: Case) -> Diagnosis | None:
     if not (case.updated_buffers and case.values_comparable):
         return None
-    inputs = tuple(name for name in case.wrt if name.startswith("input["))
+    inputs = tuple(name for name in case.wrt if is_input(name))
     parameters = tuple(name for name in case.wrt if name not in inputs)
     for what, frozen in (("inputs", inputs), ("parameters", parameters)):
         if not frozen or len(frozen) == len(case.wrt):

@@ -43,12 +43,12 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         parts += [one_product(candidate, mode.first, cotangents=cotangents) for cotangents in others]
         count = len(others)
     answers = attempt_each(candidate, parts, "backward with another grad_output")
-    for mode in cases.modes:
+
+    def wrong(mode: Cases) -> Diagnosis | None:
         ours = list(islice(answers, count))
-        diagnosis = _ignored(candidate, mode.first, ours[:-3]) or _kept(candidate, mode.first, ours[-2:])
-        if diagnosis is not None:
-            return cases.of_mode(mode, diagnosis)
-    return None
+        return _ignored(candidate, mode.first, ours[:-3]) or _kept(candidate, mode.first, ours[-2:])
+
+    return cases.in_each_mode(wrong)
 
 
 def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, torch.Tensor]:
@@ -264,11 +264,9 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         for name in outputs
     ]
     answers = attempt_each(candidate, parts, "backward through one of several outputs")
-    for mode in cases.modes:
-        diagnosis = _wrong_alone(candidate, mode.first, dict(zip(outputs, answers, strict=False)))
-        if diagnosis is not None:
-            return cases.of_mode(mode, diagnosis)
-    return None
+    return cases.in_each_mode(
+        lambda mode: _wrong_alone(candidate, mode.first, dict(zip(outputs, answers, strict=False)))
+    )
 
 
 def _wrong_alone(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:

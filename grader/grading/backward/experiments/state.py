@@ -74,7 +74,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     overwritten = list(dict.fromkeys(source.split(":", 2)[2] for source in changed(grad_outputs)))
     if overwritten:
         what = f"the backward changes the grad_output of {names(overwritten)} in place"
-        return diagnose("grad_output_modified", what, where=f"variant {case.name}", remedy=NEW_TENSOR)
+        return diagnose("grad_output_modified", what, where=case.place, remedy=NEW_TENSOR)
     mutated = [] if case.clone_inputs else list(dict.fromkeys(labels[source] for source in changed(before)))
     if not mutated:
         return None

@@ -1,4 +1,4 @@
-"""Repeats a forward alone, to tell a race and a wrong result from what earlier calls make wrong."""
+"""Tells a race and a wrong result from what earlier calls make wrong, by repeating a forward alone."""
 
 from __future__ import annotations
 
@@ -71,13 +71,7 @@ def right_again(message: str, case: Case) -> Diagnosis:
 
 
 def _race(what: str, case: Case, repeats: int) -> Diagnosis:
-    return diagnose(
-        "output_wrong",
-        what,
-        where=f"variant {case.name}",
-        remedy=VARIES,
-        detail={REPEATED: repeats},
-    )
+    return diagnose("output_wrong", what, where=case.place, remedy=VARIES, detail={REPEATED: repeats})
 
 
 def _differ(case: Case, result: JobResult, repeats: int) -> bool:

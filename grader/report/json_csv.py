@@ -1,18 +1,33 @@
-"""CSV in which foreign text is neither a formula nor reordered, for spreadsheets."""
+"""JSON and CSV in which foreign text neither ends a line nor is a formula."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from grader.errors import printable
 from grader.verdict.columns import Cell
+from grader.verdict.value import Value
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
+"""JSON escapes the control characters of ASCII itself, but the last."""
 
 _FORMULA = re.compile("(^|;)(?=\\s*[=+@\uff1d\uff0b\uff0d\uff20-])")
 """The start of a cell that Excel, LibreOffice or Google Sheets evaluate: its first character, or its full-width form
 (OWASP, "CSV Injection"). In some countries' settings a semicolon ends a cell. Tab and line ends are escaped."""
+
+
+def json_line(value: Value) -> str:
+    """A verdict, or another value, as one line of JSON."""
+    return escaped_json(value.model_dump_json())
+
+
+def escaped_json(text: str) -> str:
+    """JSON with an escape for each character that breaks or reorders lines where it is shown."""
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Iterator[str]:
