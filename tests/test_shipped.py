@@ -17,9 +17,9 @@ EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
 CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
 GIB = 2**30
 MOST_DEVICE_BYTES = 27 * GIB
-"""Of all processes up to the end of the backward. The largest problem's reference takes 18 GiB for its float64 backward,
-the referee 4 for values of 1 GiB each, shared memory 2 and three contexts 2. Where the submission is built meanwhile, the
-reference is ready before its grading begins, and the rest takes 22."""
+"""Of all processes up to the end of the backward. The largest problem's reference takes 18 GiB for its float64
+backward, the referee 4 for values of 1 GiB each, shared memory 2 and three contexts 2. Where the submission is built
+meanwhile, the reference is ready before its grading begins, and the rest takes 22."""
 DEEP = (
     "magpie/conv2d_mul_leaky_relu_gelu__cpu_erf.py",
     "osprey/conv_transpose3d_leaky_relu_mul_leaky_relu_max__cpu_forward_only.py",
