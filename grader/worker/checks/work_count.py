@@ -1,7 +1,8 @@
 """Counts the work that no implementation can avoid: floating-point operations and memory traffic.
 
 All figures are lower bounds, because they bound the time of any implementation: reductions, normalizations, random
-numbers and copies count as no operation, and intermediate results as no memory traffic.
+numbers and copies count as no operation, tiles of zeros in a matrix product neither, and intermediate results as no
+memory traffic.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode, vector_jacobian_product
 from grader.worker.checks.flops import flop_formulas
+from grader.worker.checks.zero_tiles import share_left
 from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -94,6 +96,7 @@ class Counter(OperatorMode):
         name = func.overloadpacket.__name__
         formula = self._formulas.get(func.overloadpacket)
         flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
+        flops = math.ceil(flops * share_left(name, args)) if flops else 0
         if "conv" in name:
             self._convolution += flops
         else:

@@ -44,3 +44,33 @@ if importlib.util.find_spec("triton"):
     import triton
 """
     subprocess.run([sys.executable, "-c", f"import importlib.util\n{code}"], check=True)
+
+
+class Product(torch.nn.Module):
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, a, b):
+        return self.change(a) @ b
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        (lambda a: a, 1.0),
+        (torch.relu, 1.0),  # strewn zeros fill no tile
+        (torch.zeros_like, 1.0),  # weights that begin at zero do not stay there
+        (torch.triu, 15 / 25),  # of 5 by 5 tiles
+        (lambda a: torch.triu(a.mT).mT, 15 / 25),
+        (lambda a: torch.diag(a[0]), 5 / 25),
+        (lambda a: torch.cat([a[:, :64], torch.zeros_like(a[:, 64:])], 1), 1 / 5),
+        (lambda a: torch.triu(a).expand(2, 300, 300), 15 / 25),
+    ],
+)
+def test_tiles_of_zeros_are_no_work(change, share):
+    torch.manual_seed(0)
+    given = [torch.randn(300, 300), torch.randn(300, 200)]
+    with work_count.Counter(given) as counter:
+        output = Product(change)(*given)
+    assert counter.work([output]).matmul == pytest.approx(2 * output.numel() * 300 * share, rel=1e-6)
