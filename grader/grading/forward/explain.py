@@ -89,7 +89,8 @@ def _parameters(output: Mismatch) -> Diagnosis | None:
     missing = [name for name in matching.missing if name not in output.case.buffers]
     if matching.guessed or (missing and matching.extra):
         remedy = (
-            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
+            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values; "
+            "keep each of Model's tensors whole"
         )
         what = f"{_unmatched(matching, missing)}; {output.wrong}"
         return diagnose("parameters_unmatched", what, where=output.case.place, remedy=remedy)

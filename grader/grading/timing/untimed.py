@@ -19,7 +19,7 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import one_forward
+from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import on_another_draw
 from grader.grading.timing.comparison import ExactCheck
@@ -30,13 +30,13 @@ from grader.verdict.models import Diagnosis
 def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list[Diagnosis]:
     """The diagnoses of an untimed call on the values of a wrong timed one.
 
-    Empty if that is right or returns something else, such as what another call left, or if it is too large to ask.
-    Raises Stopped.
+    Empty if that is right or returns something else, such as what another call left, if the case that was right before
+    is wrong by now, or if it is too large to ask. Raises Stopped.
     """
     case, draw, timed = wrong.case, wrong.draw, wrong.call.sealed
     expected = ExactCheck(oracle, case, draw, tf32=False)
     outputs = {name: of for name in case.outputs if (of := expected.of("outputs", name)) is not None}
-    if draw.few_bits or set(outputs) != set(case.outputs):
+    if draw.few_bits or case.released or set(outputs) != set(case.outputs):
         return []
     gradients = {name: expected.of("gradients", name) for name in case.gradients} if draw.cotangents else {}
     other = replace(
@@ -50,6 +50,8 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list
         buffers={},
     )
     candidate.forget(everything=True)
+    if not all(is_right(candidate, case, name, "forward of an earlier draw") for name in case.outputs):
+        return []
     result = candidate.run(one_forward(candidate, other), "forward", "forward of another draw")
     for name in outputs:
         check, sealed = check_output(other, result, name), result.sealed.get(f"output:a:{name}")
@@ -60,7 +62,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list
     if not draw.cotangents:
         return []
     judged = judge_products(candidate, other)
-    if judged.gradients_are_right or judged.product is None:
+    if judged.gradients_are_right or judged.product is None or judge_products(candidate, case).diagnoses:
         return []
     operands = candidate.operands(other)
     for fault in judged.faults:

@@ -29,7 +29,7 @@ cumprod's backward takes a step for each element along the dimension, which are 
 GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
-ASSERTS = {"binary_cross_entropy", "bernoulli", "bernoulli_", "multinomial"}
+ASSERTS = {"binary_cross_entropy", "bernoulli", "multinomial"}
 """Operators that refuse values out of a range: on a device by an assertion, which ends the process."""
 READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
