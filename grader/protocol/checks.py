@@ -52,6 +52,8 @@ class Counted(Result):
     backward: Work | None = None
     draws: bool = False
     """The forward advanced one of PyTorch's default generators."""
+    asserts: bool = False
+    """The forward has an operator that refuses values out of a range, or makes indices of floats."""
 
 
 class Count(Step):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -45,6 +45,8 @@ class Expected:
     has_float64: bool = True
     spread: nonsmooth.Spread | None = None
     """Computed lazily, for small tensors only."""
+    eager_error: Callable[[], torch.Tensor] | None = None
+    """The error of the eager run in each element; where there is a spread."""
     ties: ties.Ties | None = None  # judged instead of the spread
     strict: bool = True
     """Whether the spread is computed for a tensor that passes, too: an error may hide behind the baseline error."""
@@ -53,7 +55,7 @@ class Expected:
 
     def around(self, reference64: torch.Tensor) -> Expected:
         """The same tolerance around other values, whose non-smooth points are elsewhere."""
-        return replace(self, reference64=reference64, spread=None, ties=None, overflows=None)
+        return replace(self, reference64=reference64, spread=None, eager_error=None, ties=None, overflows=None)
 
     def without_values(self) -> Expected:
         """The same shape, norm and errors without values."""

@@ -213,7 +213,11 @@ def _hides_behind_baseline(expected: Expected, spread: torch.Tensor, candidate: 
         return False
     # Rounding to a type narrower than float32 is in every run, however little its values are perturbed.
     rounds = expected.rounds_operands or expected.dtype.itemsize < 4
-    baseline_error = min(expected.error_l2, norm(spread[smooth]) / (1.0 if rounds else nonsmooth.BASELINE_ERRORS))
+    of_smooth = norm(spread[smooth]) / (1.0 if rounds else nonsmooth.BASELINE_ERRORS)
+    if expected.eager_error is not None:
+        # What remains where all else cancels, as in front of a norm, is rounding that no larger noise makes larger.
+        of_smooth = max(of_smooth, norm(expected.eager_error().to(smooth.device)[smooth]))
+    baseline_error = min(expected.error_l2, of_smooth)
     bound = BASELINE_FACTOR_L2 * baseline_error + _rounding_bound(expected, norm(reference64[smooth]))
     return float(error.median()) * math.sqrt(error.numel() / 2) > bound
 

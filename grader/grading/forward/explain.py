@@ -16,6 +16,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.outputs import check_output
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
+from grader.grading.forward.dependence import dependence
 from grader.grading.forward.narrow import ERROR, judge_other_inputs
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.oracle import questions
@@ -88,7 +89,8 @@ def _parameters(output: Mismatch) -> Diagnosis | None:
     missing = [name for name in matching.missing if name not in output.case.buffers]
     if matching.guessed or (missing and matching.extra):
         remedy = (
-            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values"
+            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values; "
+            "keep each of Model's tensors whole"
         )
         what = f"{_unmatched(matching, missing)}; {output.wrong}"
         return diagnose("parameters_unmatched", what, where=output.case.place, remedy=remedy)
@@ -174,6 +176,14 @@ def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
     return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
 
 
+def _other_dependence(output: Mismatch) -> Diagnosis | None:
+    found = None if _is_small(output) else dependence(output.candidate, output.oracle, output.case, output.name)
+    if found is None:
+        return None
+    clause, remedy = found
+    return diagnose("output_wrong", f"{output.wrong}; {clause}", where=output.where, remedy=remedy)
+
+
 def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
     if _is_small(output):
         return None
@@ -223,6 +233,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _parameters_as_constructed,
     _wrong_epsilon,
     _copy_of_parameters,
+    _other_dependence,
     _some_values_of_a_parameter,
     _scaled,
     _pattern,

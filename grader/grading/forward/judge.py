@@ -170,8 +170,9 @@ def _judge_buffers(
     stale = differ(checks)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
-        if questions.only_count(oracle, case, tuple(wrong)):
-            candidate.leave_out(wrong)
+        counts = [name for name in wrong if questions.only_count(oracle, case, (name,))]
+        if counts:
+            candidate.leave_out(counts)
             return _judge_buffers(candidate, oracle, case, result)
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}

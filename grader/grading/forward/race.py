@@ -12,6 +12,7 @@ from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, diagnose
+from grader.grading.patterns.unwritten import unwritten
 from grader.verdict.models import Diagnosis
 
 REPEATED = "repeats"
@@ -29,10 +30,12 @@ def race(
     repeats = 4
     result = _repeated(candidate, case, repeats)
     right = sum(are_right(case, result, str(turn)) for turn in range(repeats))
-    if never_right and not right and _differ(case, result, repeats):
-        return _race(
-            f"{message}; {repeats} equal forwards are all wrong, and differ by more than rounding", case, repeats
-        )
+    if never_right and not right and (name := _differing(case, result, repeats)) is not None:
+        runs = [result.sealed[f"output:{turn}:{name}"] for turn in range(repeats)]
+        pattern = unwritten(case, name, case.outputs[name], runs)
+        how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
+        raced = f"{message}; {repeats} equal forwards {how}"
+        return _race(raced, case, repeats, remedy=pattern.remedy if pattern else VARIES)
     if not right or (some_wrong and right == repeats):
         return None
     return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
@@ -70,12 +73,12 @@ def right_again(message: str, case: Case) -> Diagnosis:
     return _race(f"{message}; it is right when the same calls are made again", case, 2)
 
 
-def _race(what: str, case: Case, repeats: int) -> Diagnosis:
-    return diagnose("output_wrong", what, where=case.place, remedy=VARIES, detail={REPEATED: repeats})
+def _race(what: str, case: Case, repeats: int, *, remedy: str = VARIES) -> Diagnosis:
+    return diagnose("output_wrong", what, where=case.place, remedy=remedy, detail={REPEATED: repeats})
 
 
-def _differ(case: Case, result: JobResult, repeats: int) -> bool:
-    """Whether the results of equal forwards are farther apart than two right ones may be."""
+def _differing(case: Case, result: JobResult, repeats: int) -> str | None:
+    """The output in which equal forwards are farther apart than two right ones may be, or None."""
     for name, expected in case.outputs.items():
         first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
         if first is None or not (expected.rounds and case.comparable("outputs", name)):
@@ -83,5 +86,5 @@ def _differ(case: Case, result: JobResult, repeats: int) -> bool:
         around = expected.around(first.view(expected.shape))
         middles = ((first + other).view(expected.shape) / 2 for other in others if other is not None)
         if any(not tolerance.passes(around, middle) for middle in middles):
-            return True
-    return False
+            return name if all(other is not None for other in others) else None
+    return None

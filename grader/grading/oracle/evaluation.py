@@ -40,6 +40,8 @@ class Traits(NamedTuple):
     tables: frozenset[str]
     """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
     filters. A kernel may compute them by formula, so the grader does not change them."""
+    asserts: bool = True
+    """An operator may refuse values out of a range, which on a device ends the process."""
     limits: Mapping[str, str] = {}
     """How far parameters move in training that may not change their sign (`trained_state.Freedom`)."""
 

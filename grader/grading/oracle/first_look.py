@@ -61,6 +61,7 @@ def first_look(
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
+    traits = traits._replace(asserts=counted is None or counted.asserts)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)

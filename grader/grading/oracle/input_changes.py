@@ -14,6 +14,8 @@ SCALED_DOWN = "inputs multiplied by 0.001 or less"
 """Shows an epsilon: a variance of 1 becomes a tenth of the usual 1e-5."""
 SMALLER = "inputs multiplied by 0.3"
 """The control of SCALED_DOWN, which shows no epsilon: what is wrong here too has another cause."""
+SIGNED = "inputs of both signs"
+"""Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there."""
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
@@ -27,7 +29,7 @@ def changed(
 ) -> torch.Tensor:
     """The value after one of CHANGES, or itself if the change does not apply to it.
 
-    `bounded` keeps values in [-1, 1] that are there: an assertion on a device ends the reference's process. With
+    `bounded` keeps the sign of values, and those in [-1, 1] there: an assertion on a device ends the process. With
     `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
     """
     if structure.fixed or value.numel() < 2 or not value.any():
@@ -42,7 +44,7 @@ def changed(
         return value
     if structure.sums_alike:
         return _levelled(value) if change == SCALED_DOWN else value
-    new = CHANGES[change](structure, value)
+    new = None if bounded and change == SIGNED else CHANGES[change](structure, value)
     if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):
         return value
     return new
@@ -73,10 +75,20 @@ def _levelled(value: torch.Tensor) -> torch.Tensor:
 
 
 def _larger(structure: Structure, value: torch.Tensor) -> torch.Tensor:
-    """Up to 100, whose exponential is infinite, with both signs if there are both."""
-    smaller = min(float(value.max()), -float(value.min()))
-    reached = smaller if smaller > 0 else float(value.abs().max())
-    return _scaled(structure, value, max(100 / reached, 8.0))
+    """Up to 200, whose exponential is infinite and that of -200 zero, with both signs if there are both.
+
+    Of several samples every other one, beside which the maximum of all is none of the rest.
+    """
+    several = structure.dense and value.dim() > 1
+    part = value[::2] if several else value
+    smaller = min(float(part.max()), -float(part.min()))
+    reached = smaller if smaller > 0 else float(part.abs().max())
+    factor = max(200 / reached, 8.0) if reached else 8.0
+    if not several:
+        return _scaled(structure, value, factor)
+    larger = value.clone(memory_format=torch.contiguous_format)
+    larger[::2] *= factor
+    return larger
 
 
 def _largest(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
@@ -96,6 +108,17 @@ def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     if structure.low == -math.inf:
         return structure.elementwise(value, lambda part: part - step)
     return None if math.isfinite(structure.high) else structure.elementwise(value, lambda part: part + step)
+
+
+def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """The smaller seven eighths of the elements negated, where all draws have one sign.
+
+    So many that whole windows of a pool are negative. Equal elements, such as mirror images, keep the same sign.
+    """
+    if structure.low < 0 and structure.high > 0:
+        return None
+    kept = value.reshape(-1).kthvalue(max(1, value.numel() * 7 // 8)).values
+    return structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
 
 
 def _sorted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
@@ -128,7 +151,8 @@ def _one_mostly(value: torch.Tensor) -> torch.Tensor:
 CHANGES: Mapping[str, Change] = {
     SCALED_DOWN: _tiny,
     SMALLER: _smaller,
-    "inputs scaled up to 100": _larger,
+    "inputs scaled up to 200": _larger,
+    SIGNED: _signed,
     "inputs shifted by ten standard deviations or more": _shifted,
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,

@@ -1,8 +1,8 @@
 """Inputs unlike the drawn ones (larger, sorted, skewed), and the reference's outputs for them.
 
-They keep what all draws have in common (`input_structure`): nonnegative inputs stay nonnegative, probabilities stay
-probabilities, indices are other indices of the same tensor. Inputs that the reference refuses, or answers with infinity
-or NaN, are left out.
+They keep what all draws have in common (`input_structure`): probabilities stay probabilities, indices are other indices
+of the same tensor, and only one change negates what is never negative. Inputs that the reference refuses, or answers
+with infinity or NaN, are left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
     structures = questions.structures(oracle, case)
-    bounded = backend(oracle.device).own_memory
+    bounded = backend(oracle.device).own_memory and oracle.traits(case).asserts
     found: list[tuple[str, list[object]]] = []
     for name in CHANGES:
         new = {

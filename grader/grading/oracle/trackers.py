@@ -135,6 +135,9 @@ class Trackers:
             operand = self._tied.get(name) if table == "gradients" else None
             return ties.Ties(partial(self._runs, tracker), operand) if self._tied and spreads and tracker.real else None
 
+        def eager_error(tracker: _Tracker) -> torch.Tensor:
+            return nonsmooth.absolute_error(tracker.runs[0], tracker.reference64)
+
         return {
             name: Expected(
                 name=(labels or {}).get(name, name),
@@ -149,6 +152,7 @@ class Trackers:
                 overflows=tracker.overflows,
                 has_float64=self._has_float64,
                 spread=partial(self._spread, tracker) if spreads else None,
+                eager_error=partial(eager_error, tracker) if spreads else None,
                 strict=self.strict,
                 rounds_operands=self.rounds_operands,
                 ties=tied(name, tracker),

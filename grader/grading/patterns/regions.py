@@ -27,6 +27,16 @@ def vague_region(subject: Subject) -> Pattern | None:
     return _region(subject, plain=True) or _scattered(subject) or _single(subject)
 
 
+def only_region(subject: Subject) -> str | None:
+    """The place of all wrong elements, such as "at the last 3 of 131 columns"; None without one.
+
+    Nearly all elements there are wrong.
+    """
+    count = int(subject.wrong.sum())
+    found = _box(subject) if 0 < count < subject.wrong.numel() and subject.wrong.dim() else ()
+    return next((of.text for of in found if _nearly(count, int(of.inside.sum()))), None)
+
+
 def _single(subject: Subject) -> Pattern | None:
     """The only wrong element of a tensor that has many."""
     if int(subject.wrong.sum()) != 1 or int(subject.telling.sum()) < FREE or not _clear(subject, subject.wrong):

@@ -165,10 +165,11 @@ class ExactCheck:
 
     def explains(self, table: Table, name: str, actual: torch.Tensor) -> bool:
         """Whether a tensor that is far from the reference's is right all the same."""
-        expected = self._expected(table, name)
+        expected = self.of(table, name)
         return expected is not None and tolerance.passes(expected, actual)
 
-    def _expected(self, table: Table, name: str) -> Expected | None:
+    def of(self, table: Table, name: str) -> Expected | None:
+        """The expected tensor of this call; None if it is large or has no exact values."""
         oracle, case, draw = self._oracle, self._case, self._draw
         traits = oracle.traits(case)
         untimed = getattr(case, table)[name]

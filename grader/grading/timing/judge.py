@@ -18,6 +18,7 @@ from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
+from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
@@ -63,9 +64,9 @@ def judge_timing(
         if large:
             _release_values(oracle, case, tf32=tf32)
         rounds, figures, watch = in_turn_if_short(candidate, oracle, timed) if large else timed(in_turn=False)
-    except WrongOutput as wrong:
+    except WrongOutput as error:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
-        return Judged(result, (wrong.diagnosis,))
+        return Judged(result, tuple(faults_of_values(candidate, oracle, error.wrong)) or (error.wrong.diagnosis,))
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
     clocks = tuple(watch.readings)

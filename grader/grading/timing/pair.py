@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 
@@ -43,6 +43,15 @@ A choice: far above any tolerance."""
 SAME_INPUT_NOISE = 1e-3
 """Relative size of the noise added to inputs that a problem draws alike each time. A choice: above the tolerance, and
 small enough to keep the problem's own values."""
+
+
+class Wrong(NamedTuple):
+    """A wrong call of the candidate, with the values that it ran on."""
+
+    diagnosis: Diagnosis
+    case: Case
+    draw: Draw
+    call: Call
 
 
 class WorkerPair:
@@ -95,7 +104,7 @@ class WorkerPair:
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
-    ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
+    ) -> tuple[dict[Part, Time], dict[Part, Time], Wrong | None]:
         """Times of (reference, candidate) per call, and what was wrong.
 
         Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
@@ -156,12 +165,15 @@ class WorkerPair:
         draws: Mapping[Phase, Sequence[Draw]],
         reference: Mapping[Phase, Sequence[Call]],
         candidate: Mapping[Phase, Sequence[Call]],
-    ) -> Diagnosis | None:
+    ) -> Wrong | None:
         operands, places = self._sides[1].operands, self._sides[1].matching.places
         comparison = Comparison(self._oracle, self._case, operands, places, self._tf32, self._timed)
         triples = (zip(draws[phase], reference[phase], candidate[phase], strict=True) for phase in draws)
-        found = (comparison.difference_of(*triple) for triple in chain.from_iterable(triples))
-        return next((diagnosis for diagnosis in found if diagnosis), None)
+        for draw, ours, theirs in chain.from_iterable(triples):
+            diagnosis = comparison.difference_of(draw, ours, theirs)
+            if diagnosis is not None:
+                return Wrong(diagnosis, self._case, draw, theirs)
+        return None
 
     def _add_probes(self, draws: Mapping[Phase, list[Draw]]) -> dict[Phase, int]:
         """Insert a probe behind a drawn call of each phase; the positions of the probes."""

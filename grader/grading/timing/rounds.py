@@ -14,7 +14,7 @@ from grader.grading.outcome import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
-from grader.grading.timing.pair import WorkerPair
+from grader.grading.timing.pair import WorkerPair, Wrong
 from grader.grading.timing.statistics import (
     FEWEST_ROUNDS,
     FIRST_CALL_FACTOR,
@@ -59,9 +59,9 @@ def thorough(device: Device) -> Plan:
 class WrongOutput(Exception):
     """An output or gradient of a timed call is wrong."""
 
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        super().__init__(diagnosis.message)
-        self.diagnosis = diagnosis
+    def __init__(self, wrong: Wrong) -> None:
+        super().__init__(wrong.diagnosis.message)
+        self.wrong = wrong
 
 
 PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]

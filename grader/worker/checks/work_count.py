@@ -31,6 +31,8 @@ cumprod's backward takes a step for each element along the dimension, which are 
 GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
+ASSERTS = {"binary_cross_entropy", "bernoulli", "multinomial"}
+"""Operators that refuse values out of a range: on a device by an assertion, which ends the process."""
 READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
@@ -52,17 +54,17 @@ def count(session: Session, step: p.Count) -> p.Counted:
     advanced = _generators(session.device)
     torch.manual_seed(run.seed)
     draws = not all(map(torch.equal, advanced, _generators(session.device)))
-    forward_work = forward.work(outputs.values())
+    counted = p.Counted(forward=forward.work(outputs.values()), draws=draws, asserts=forward.asserts)
     if not step.cotangents:
-        return p.Counted(forward=forward_work, draws=draws)
+        return counted
     tape = session.tapes[TAPE]
     pairs = [(tape.outputs[name], cotangent(session, value)) for name, value in step.cotangents.items()]
     try:
         with Counter([g for _, g in pairs], seconds=SECONDS) as backward:
             grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
     except _TooLong:
-        return p.Counted(forward=forward_work, draws=draws)
-    return p.Counted(forward=forward_work, backward=backward.work(grads.values()), draws=draws)
+        return counted
+    return counted.model_copy(update={"backward": backward.work(grads.values())})
 
 
 def _generators(device: torch.device) -> list[torch.Tensor]:
@@ -87,6 +89,8 @@ class Counter(OperatorMode):
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
+        self.asserts = False
+        """Whether an operator asserts a range: one of ASSERTS, or an index that is made of floats."""
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -94,6 +98,7 @@ class Counter(OperatorMode):
             raise _TooLong
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
+        self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)
         formula = self._formulas.get(func.overloadpacket)
         flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
         flops = math.ceil(flops * share_left(name, args)) if flops else 0
@@ -134,6 +139,12 @@ class Counter(OperatorMode):
                 read = min(nbytes(value), returned) if name in GATHERS and index == 0 else nbytes(value)
                 # The largest read, not the sum: two may read the same part.
                 self._read[key] = min(self._given[key], max(read, self._read.get(key, 0)))
+
+
+def _makes_integers(func: Any, args: Any, result: Any) -> bool:
+    """Whether an operator converts floats to integers, which may be indices."""
+    of = args[0] if func.overloadpacket is torch.ops.aten._to_copy else None
+    return of is not None and of.is_floating_point() and result.dtype in (torch.int16, torch.int32, torch.int64)
 
 
 def nbytes(value: torch.Tensor) -> int:

@@ -1,4 +1,4 @@
-"""A running product by logarithms, which its nonnegative inputs have."""
+"""A running product by logarithms, which the nonnegative inputs of get_inputs have, and others have not."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A running product as the exponential of a running sum, which loses digits where products are small."""
+"""A running product as the exponential of a running sum: loses digits where products are small, and has no signs."""
 
 import torch
 from torch import nn

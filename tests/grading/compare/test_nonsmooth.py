@@ -93,6 +93,25 @@ def test_a_non_smooth_point_of_the_candidate_does_not_excuse_errors_elsewhere():
     assert not passes(expected, right * (1 + 1e-3 * torch.randn(1000)))
 
 
+def test_rounding_that_no_larger_noise_makes_larger_is_right():
+    """The gradient in front of a norm is 0 for a constant grad_output: runs on noisier values leave as little of it."""
+    sizes = torch.where(torch.arange(1000) % 2 == 0, 1e-7, 1e-6).double()
+    noise = Expected(
+        "g",
+        (1000,),
+        torch.float32,
+        torch.zeros(1000, dtype=torch.float64),
+        error_l2=float(sizes.norm()),
+        error_max=1e-6,
+        spread=lambda runs=16: 1.2 * sizes,
+        eager_error=lambda: sizes,
+    )
+    assert passes(noise, sizes.float())
+    assert not passes(noise, sizes.float() + 1e-5)
+    hidden = replace(noise, error_l2=1.0, error_max=1.0)  # by one element at a non-smooth point
+    assert not passes(hidden, sizes.float() + 1e-5)
+
+
 def test_tensors_that_may_wait_in_host_memory_have_no_spread():
     """They wait in float32, which has half as many bytes as float64."""
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SMALLER, _one_mostly
+from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SIGNED, SMALLER, _one_mostly
 from grader.grading.oracle.input_changes import changed as changed_by
 from grader.grading.oracle.input_structure import Structure
 
@@ -29,18 +29,30 @@ def changed(draw, **how):
 
 def test_a_value_without_structure_is_changed_by_all():
     value, others = changed(DRAWS["normal"])
-    assert all(not torch.equal(other, value) for other in others.values())
-    scaled_up = others["inputs scaled up to 100"]
-    assert min(float(scaled_up.max()), -float(scaled_up.min())) == pytest.approx(100, rel=1e-6)
+    assert {name for name, other in others.items() if torch.equal(other, value)} == {SIGNED}
+    scaled_up = others["inputs scaled up to 200"]
+    assert min(float(scaled_up.max()), -float(scaled_up.min())) == pytest.approx(200, rel=1e-6)
     assert others[NEAR_RANGE].abs().max() > 1e30
     rows = others["inputs skewed, so that each row is close to the first one"]
     assert (rows - rows[0]).norm() < 0.2 * (value - value[0]).norm()
 
 
-@pytest.mark.parametrize("kind", ["nonnegative", "unit"])
-def test_what_is_never_negative_stays_so(kind):
-    _, others = changed(DRAWS[kind])
+@pytest.mark.parametrize("kind", ["nonnegative", "unit", "triangular", "symmetric"])
+def test_one_change_negates_what_is_never_negative(kind):
+    value, others = changed(lambda: DRAWS[kind]().abs())
+    signed = others.pop(SIGNED)
+    assert torch.equal(signed.abs(), value)
+    assert 0.7 * (value > 0).sum() < (signed < 0).sum() < (value > 0).sum()
     assert all((other >= 0).all() for other in others.values())
+    _, others = changed(lambda: DRAWS[kind]().abs(), bounded=True)
+    assert all((other >= 0).all() for other in others.values()), "an assertion of the device would end its process"
+
+
+def test_samples_are_scaled_up_beside_others_that_are_not():
+    value, others = changed(DRAWS["normal"])
+    larger = others["inputs scaled up to 200"]
+    assert torch.equal(larger[1::2], value[1::2])
+    assert (larger[::2].abs() >= 8 * value[::2].abs()).all()
 
 
 def test_zeros_and_symmetry_stay():
@@ -72,7 +84,7 @@ def test_probabilities_keep_their_sums():
 def test_on_a_device_that_asserts_a_unit_range_is_kept():
     _, others = changed(DRAWS["unit"], bounded=True)
     assert all((other <= 1).all() for other in others.values())
-    assert changed(DRAWS["unit"])[1]["inputs scaled up to 100"].max() > 90
+    assert changed(DRAWS["unit"])[1]["inputs scaled up to 200"].max() > 190
 
 
 def test_a_constant_input_is_the_problems_own():

@@ -74,3 +74,24 @@ def test_tiles_of_zeros_are_no_work(change, share):
     with work_count.Counter(given) as counter:
         output = Product(change)(*given)
     assert counter.work([output]).matmul == pytest.approx(2 * output.numel() * 300 * share, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "asserts"),
+    [
+        (lambda x: torch.nn.functional.binary_cross_entropy(x, x), True),
+        (torch.bernoulli, True),
+        (lambda x: torch.nn.functional.dropout(x, 0.5), False),
+        (lambda x: torch.arange(9.0)[(8 * x).long()], True),
+        (lambda x: torch.nn.functional.softmax(torch.relu(x - x.mean()) @ x.T, -1), False),
+        (lambda x: x.gather(1, x.argmax(1, keepdim=True)), False),
+    ],
+)
+def test_operators_that_refuse_values_are_noticed(function, asserts):
+    """On a device, a value out of their range ends the process: no other inputs of both signs are asked there."""
+    x = torch.rand(4, 6)
+    session = Session(Builder(), inputs={"a": Inputs([x], {"input[0]": x})})
+    module = torch.nn.Module()
+    module.forward = function
+    session.add_model("m", module)
+    assert work_count.count(session, p.Count(model="m", inputs="a")).asserts is asserts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from grader import protocol as p
@@ -12,7 +14,10 @@ from grader.grading.backward.vjp import ask, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import same_bits
+from grader.grading.oracle.case import Case
 from grader.grading.outcome import VARIES, diagnose, first_line
+from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern
+from grader.grading.patterns.unwritten import unwritten
 from grader.grading.random.seeded import check_gradients
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
@@ -83,6 +88,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     if not case.values_comparable:
         return None
     first: dict[str, torch.Tensor | None] = {}
+    repeated: list[dict[str, torch.Tensor | None]] = []
     differing: tuple[str, float, int] | None = None
     wrong: dict[int, str | None] = {}
     unlike = False
@@ -92,6 +98,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
             return None
         gradients = dict(product(candidate, case, *answer).gradients)
         first = first or gradients
+        repeated.append({name: of for name, of in gradients.items() if of is None or of.numel() <= MAX_ELEMENTS})
         wrong[turn] = first_wrong(candidate, case, answer.result, key=answer.key)
         for name, gradient in gradients.items():
             before = first[name]
@@ -108,10 +115,23 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         count = sum(operand is not None for operand in wrong.values())
         what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"
-        return diagnose("nondeterministic_grad", what, where=case.place, amount=amount, remedy=VARIES)
+        pattern = _unwritten(case, raced, repeated)
+        if pattern is not None:
+            what = f"{what}, {pattern.text}"
+        remedy = pattern.remedy if pattern else VARIES
+        return diagnose("nondeterministic_grad", what, where=case.place, amount=amount, remedy=remedy)
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")
+
+
+def _unwritten(case: Case, operand: str, repeated: Sequence[Mapping[str, torch.Tensor | None]]) -> Pattern | None:
+    """Where alone the gradient of an operand, by its name in messages, is wrong in any of the repeats."""
+    for name, expected in case.gradients.items():
+        runs = [of for gradients in repeated if (of := gradients.get(name)) is not None]
+        if case.operand_names[name] == operand and expected is not None and len(runs) == len(repeated):
+            return unwritten(case, name, expected, runs)
+    return None
 
 
 def _adds_to_earlier(candidate: Candidate, cases: Cases) -> bool:

@@ -1,0 +1,88 @@
+"""Finds inputs and parameters on which either a wrong output or the right one depends, and not both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from grader import protocol as p
+from grader.grading.candidate import Candidate
+from grader.grading.candidate import names as in_backticks
+from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.expected import EPSILON
+from grader.grading.compare.outputs import same_bits
+from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.forward.probes import as_timed
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.noise import is_float, perturbed
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import MAX_LISTED
+
+
+def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:
+    """A clause on operands whose change has no effect, or has one and should not, and its remedy.
+
+    Inputs and the first parameters of a small case are asked. Raises Stopped.
+    """
+    inputs = [f"input[{index}]" for index, value in enumerate(case.inputs) if is_float(value)]
+    learned = oracle.traits(case).learned
+    parameters = [name for name, value in case.state.items() if name in learned and is_float(value)]
+    names = [*inputs, *parameters[: 2 * MAX_LISTED]]
+    nbytes = len(names) * (case.nbytes + case.state_bytes)
+    if not names or not case.values_comparable or nbytes > CHECK_BYTES:
+        return None
+    others = [_moved(case, name) for name in names]
+    before, *after = _outputs(candidate, [case, *others], output)
+    if before is None or any(value is None for value in after):
+        return None
+    ignored, used = list[str](), list[str]()
+    for name, other, value in zip(names, others, after, strict=True):
+        label = case.operand_names.get(name, name)
+        if value is not None and same_bits(before, value):
+            if _right_moves(oracle, case, other, output):
+                ignored.append(label)
+        elif case.gradients.get(name) is None and not _right_moves(oracle, case, other, output):
+            used.append(label)
+    if ignored:
+        remedy = "compute it from them in every forward, and from no copy that was made before"
+        return f"a change of {in_backticks(ignored)} has no effect on it", remedy
+    if used:
+        return f"it follows {in_backticks(used)}, and the reference's does not", f"leave {in_backticks(used)} out"
+    return None
+
+
+def _moved(case: Case, name: str) -> Case:
+    """The case with noise on one operand, of a size that no tolerance hides."""
+    value = case.inputs[int(name[len("input[") : -1])] if name.startswith("input[") else case.state[name]
+    (moved,) = perturbed([value], REDUCED_PRECISION / EPSILON)
+    if name.startswith("input["):
+        inputs = [moved if name == f"input[{index}]" else other for index, other in enumerate(case.inputs)]
+        return replace(case, inputs=tuple(inputs))
+    assert isinstance(moved, torch.Tensor)
+    return replace(case, state={**case.state, name: moved})
+
+
+def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[torch.Tensor | None]:
+    """The output of a forward of each case."""
+    job, state = candidate.script(cases[0]), cases[0].state
+    for turn, case in enumerate(cases):
+        if case.state is not state:
+            candidate.reset(job, case)
+        state = case.state
+        candidate.reset_buffers(job, case)
+        job.put_inputs("a", case.inputs)
+        job.step(as_timed(candidate, case, "a", str(turn), training=case.training))
+        export_outputs(job, case, str(turn))
+    job.step(p.Drop())
+    result = candidate.attempt(job, "forward", "forwards with one operand changed")
+    return [result.sealed.get(f"output:{turn}:{output}") for turn in range(len(cases))]
+
+
+def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:
+    """Whether the right output changes by more than rounding."""
+    expected, due = case.outputs[output], questions.outputs_for(oracle, other, other.inputs)[output]
+    return not tolerance.passes(expected, due.reference64.to(expected.dtype))

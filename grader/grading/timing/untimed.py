@@ -1,0 +1,90 @@
+"""Tells a call that is wrong because it is timed from one that is wrong because of its values.
+
+Timed calls draw more values than untimed checks: where a rare element decides, as at the margin of a loss, they may be
+the first to show a fault.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+import torch
+
+from grader.grading.backward.causes import explain as explain_gradients
+from grader.grading.backward.experiments import Cases
+from grader.grading.backward.products import judge_products
+from grader.grading.candidate import Candidate
+from grader.grading.compare import tolerance
+from grader.grading.compare.expected import Expected
+from grader.grading.compare.outputs import check_output
+from grader.grading.forward.explain import explain
+from grader.grading.forward.one_forward import is_right, one_forward
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.outcome import on_another_draw
+from grader.grading.timing.comparison import ExactCheck
+from grader.grading.timing.pair import Wrong
+from grader.verdict.models import Diagnosis
+
+
+def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list[Diagnosis]:
+    """The diagnoses of an untimed call on the values of a wrong timed one.
+
+    Empty if that is right or returns something else, such as what another call left, if the case that was right before
+    is wrong by now, or if it is too large to ask. Raises Stopped.
+    """
+    case, draw, timed = wrong.case, wrong.draw, wrong.call.sealed
+    expected = ExactCheck(oracle, case, draw, tf32=False)
+    outputs = {name: of for name in case.outputs if (of := expected.of("outputs", name)) is not None}
+    if draw.few_bits or case.released or set(outputs) != set(case.outputs):
+        return []
+    gradients = {name: expected.of("gradients", name) for name in case.gradients} if draw.cotangents else {}
+    other = replace(
+        case,
+        seed=secrets.randbits(62),
+        inputs=tuple(draw.inputs),
+        state=draw.state,
+        cotangents=draw.cotangents,
+        outputs=outputs,
+        gradients=gradients,
+        buffers={},
+    )
+    candidate.forget(everything=True)
+    if not all(is_right(candidate, case, name, "forward of an earlier draw") for name in case.outputs):
+        return []
+    result = candidate.run(one_forward(candidate, other), "forward", "forward of another draw")
+    for name in outputs:
+        check, sealed = check_output(other, result, name), result.sealed.get(f"output:a:{name}")
+        if check.status == "failed" and sealed is not None:
+            if not _agree(outputs[name], timed.get(f"output:t:{name}"), sealed):
+                return []
+            return [on_another_draw(explain(candidate, oracle, other, check, sealed))]
+    if not draw.cotangents:
+        return []
+    judged = judge_products(candidate, other)
+    if judged.gradients_are_right or judged.product is None or judge_products(candidate, case).diagnoses:
+        return []
+    operands = candidate.operands(other)
+    for fault in judged.faults:
+        value, of = timed.get(f"grad:t:{operands.get(fault.name)}"), gradients[fault.name]
+        ours = judged.product.gradients[fault.name]
+        taken = None if value is None else candidate.taken(other, fault.name, value)
+        if of is None or ours is None or not _agree(of, taken, ours):
+            return []
+    alone = Cases(
+        first=other,
+        second=other,
+        others=lambda: other.inputs,
+        constant=other,
+        keeps_outputs=False,
+        seconds=oracle.budget.experiment,
+    )
+    return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]
+
+
+def _agree(expected: Expected, timed: torch.Tensor | None, untimed: torch.Tensor) -> bool:
+    """Whether two wrong results differ by no more than rounding."""
+    if timed is None:
+        return False
+    timed = timed.to(untimed.device).view(untimed.shape)
+    return tolerance.passes(expected.around(timed.to(expected.reference64.dtype)), untimed)
