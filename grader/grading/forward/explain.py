@@ -181,7 +181,7 @@ def _other_dependence(output: Mismatch) -> Diagnosis | None:
     if found is None:
         return None
     clause, remedy = found
-    return diagnose("output_wrong", f"{output.wrong}; {clause}", where=output.where, remedy=remedy)
+    return diagnose("output_wrong", f"{output.wrong}; {clause}", where=output.case.place, remedy=remedy)
 
 
 def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
