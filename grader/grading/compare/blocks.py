@@ -48,24 +48,22 @@ def _rows_each(
 ) -> list[Rows]:
     first = [columns[0][position] for position in chosen]
 
-    def rows(positions: list[int], parts: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-        few = sum(part.numel() for part in parts[0]) <= HOST_ELEMENTS
-        device = torch.device("cpu") if few else parts[0][0].device
-        figures = statistics(positions, *(Pack(part, device) for part in parts), finite=finite)
+    def rows(among: list[int], parts: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+        few = sum(first[at].numel() for at in among) <= HOST_ELEMENTS
+        device = torch.device("cpu") if few else first[among[0]].device
+        figures = statistics([chosen[at] for at in among], *(Pack(part, device) for part in parts), finite=finite)
         return torch.stack([figure.double() for figure in figures]).T
 
     def packed(among: list[int]) -> list[Rows]:
-        positions = [chosen[at] for at in among]
-        parts = [[column[position] for position in positions] for column in columns]
-        return [[row] for row in rows(positions, parts).tolist()]
+        parts = [[column[chosen[at]] for at in among] for column in columns]
+        return [[row] for row in rows(among, parts).tolist()]
 
-    def alone(among: int) -> Rows:
-        position, tensor = chosen[among], first[among]
-        if not tensor.numel():
+    def alone(at: int) -> Rows:
+        if not first[at].numel():
             return []
-        pieces = [torch.split(column[position].reshape(-1), chunk(tensor.device)) for column in columns]
-        found = [rows([position], [[piece] for piece in parts]) for parts in zip(*pieces, strict=True)]
-        return torch.cat(found).tolist()
+        pieces = [torch.split(column[chosen[at]].reshape(-1), chunk(first[at].device)) for column in columns]
+        # The last block may be few elements, and is compared where the others are.
+        return torch.cat([rows([at], [[piece] for piece in parts]) for parts in zip(*pieces, strict=True)]).tolist()
 
     return by_pack(first, alone, packed)
 

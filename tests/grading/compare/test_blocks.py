@@ -149,3 +149,16 @@ def test_bounds_of_elements_are_asked_wherever_one_may_be_exceeded(dtype, size, 
     for plain in (1e-4, 1e-2):
         assert (found.mixed_relative <= plain) == (mixed.max() <= plain)
     assert (found.worst, found.l2) == pytest.approx((float(off.max()), float(off.norm())), rel=1e-5)
+
+
+@pytest.mark.gpu
+def test_a_last_block_of_few_elements_is_compared_where_the_others_are(monkeypatch):
+    for module in (blocks, error_sizes):
+        monkeypatch.setattr(module, "chunk", lambda device: 1 << 15)
+    reference64 = torch.randn((1 << 16) + 3, device="cuda")
+    candidate = reference64.clone()
+    candidate[-1] += 1
+    found = difference(candidate, reference64)
+    assert found.worst_index == ((1 << 16) + 2,)
+    assert found.l2 == pytest.approx(1, rel=1e-3)
+    assert blocks.norm(reference64) == pytest.approx(float(reference64.norm()), rel=1e-5)
