@@ -36,8 +36,7 @@ class FakeGrader:
         pass
 
     def request(self, work: Work) -> Request:
-        device, precision = self._options.device, self._options.precision
-        return make_request(*work, device=device, default_device=Device.CPU, precision=precision)
+        return make_request(*work, self._options, default_device=Device.CPU)
 
     def settings_for(self, request: Request) -> Settings:
         return self._options.settings(request.device, request.precision)

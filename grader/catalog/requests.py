@@ -14,7 +14,7 @@ from grader.catalog.problems import Catalog
 from grader.catalog.source_analysis import Language, analyse
 from grader.catalog.submissions import check_names, check_sample, find_submissions
 from grader.errors import UserError, plainly
-from grader.options import AUTO
+from grader.options import AUTO, GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.precision import Precision
 
@@ -49,12 +49,7 @@ class Request:
 
 
 def make_request(
-    problem: Problem,
-    submission: Submission,
-    *,
-    device: str,
-    default_device: Device,
-    precision: Precision = Precision.FP32,
+    problem: Problem, submission: Submission, options: GraderOptions, *, default_device: Device
 ) -> Request:
     """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
     submission = _with_usable_source(submission)
@@ -62,8 +57,8 @@ def make_request(
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
         submission = submission.model_copy(update={"format": problem.format})
-    chosen = suited if device == AUTO else Device(device)
-    return Request(problem, submission, chosen, analysis.languages, submission.precision or precision)
+    chosen = suited if options.device == AUTO else Device(options.device)
+    return Request(problem, submission, chosen, analysis.languages, submission.precision or options.precision)
 
 
 class RequestReader:

@@ -16,10 +16,10 @@ from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt
 from grader.grading.backward.judge import judge_backward
 from grader.grading.backward.other_inputs import judge_other_gradients, other_inputs_left_out
-from grader.grading.builds import Builds, what_was_seen
+from grader.grading.builds_ahead import BuildsAhead, what_was_seen
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
-from grader.grading.forward.narrow import judge_other_inputs, wrong_changes
+from grader.grading.forward.other_inputs import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -47,7 +47,7 @@ class Grading:
     """
 
     resources: Resources
-    builds: Builds
+    builds: BuildsAhead
     options: GraderOptions
     request: Request
     record: Record

@@ -12,7 +12,7 @@ from grader.executor.interrupt import Interrupted, check, ended_when
 from grader.grading import build, plan, profiling
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.budget import Budget
-from grader.grading.builds import Builds
+from grader.grading.builds_ahead import BuildsAhead
 from grader.grading.one_submission import Grading
 from grader.grading.oracle.fewer_rows import PARTS
 from grader.grading.outcome import Stopped
@@ -36,7 +36,7 @@ class Pipeline:
         self.used_before = {of: backend(of).used_bytes() if backend(of).available() else None for of in Device}
         """Bytes of each device's memory that others use."""
         self.resources = Resources(options.sandbox, options.build_cache, options.limits, Budget(options.budget))
-        self.builds = Builds(self.resources)
+        self.builds = BuildsAhead(self.resources)
         self._unwanted: dict[int, Request] = {}
         """Stopped requests by identity."""
 
@@ -53,10 +53,7 @@ class Pipeline:
 
     def request(self, problem: Problem, submission: Submission) -> Request:
         """The request to grade a submission with these options; `auto` picks the device by its source."""
-        device, precision = self.options.device, self.options.precision
-        return make_request(
-            problem, submission, device=device, default_device=self._default_device, precision=precision
-        )
+        return make_request(problem, submission, self.options, default_device=self._default_device)
 
     def settings(self, request: Request) -> Settings:
         """The settings of the request's verdict."""

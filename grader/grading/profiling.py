@@ -14,7 +14,7 @@ from grader.catalog.requests import Request
 from grader.errors import ProblemError
 from grader.executor import JobBuilder
 from grader.grading import plan
-from grader.grading.builds import Builds
+from grader.grading.builds_ahead import BuildsAhead
 from grader.grading.candidate import MODEL
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -40,7 +40,7 @@ Bound = Callable[[Sequence[p.Work]], float]
 """Least milliseconds of some work."""
 
 
-def profile(resources: Resources, builds: Builds, options: GraderOptions, request: Request) -> Profile:
+def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, request: Request) -> Profile:
     """Both sides on the same inputs of the variant that is timed. Raises Stopped, ProblemError, UserError."""
     require_precision(request)
     device, precision = request.device, request.precision

@@ -158,10 +158,7 @@ class GraderPool(GradesMany):
         return Stream(map(self.request, work), self.submit, self.capacity).results()
 
     def _request(self, problem: Problem, submission: Submission) -> Request:
-        device, precision = self.options.device, self.options.precision
-        return make_request(
-            problem, submission, device=device, default_device=self._default_device, precision=precision
-        )
+        return make_request(problem, submission, self.options, default_device=self._default_device)
 
 
 def _places(

@@ -12,6 +12,7 @@ from grader.catalog.problems import find_problems
 from grader.catalog.requests import RequestReader, make_request
 from grader.catalog.submissions import find_submissions
 from grader.errors import UserError
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 from tests import samples
 
@@ -266,7 +267,7 @@ def test_a_text_that_cannot_be_stored_is_a_submission_that_says_so(folder, text,
     line = json.dumps({"problem": "scale", "source": text}).encode()
     by_hand = samples.submission(source=text)
     for problem, submission in (reader.pair(("scale", text)), reader.from_json(line, {}), reader.pair(by_hand)):
-        request = make_request(problem, submission, device="auto", default_device=Device.CPU)
+        request = make_request(problem, submission, GraderOptions(), default_device=Device.CPU)
         assert (request.submission.unreadable, request.submission.source) == (why, "")
 
 

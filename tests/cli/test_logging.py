@@ -9,6 +9,7 @@ from grader.catalog.requests import make_request
 from grader.cli._logging import start_logging
 from grader.errors import UserError
 from grader.grading.record import Record
+from grader.options import GraderOptions
 from grader.verdict.models import Device, Diagnosis, Settings
 from tests import samples
 
@@ -25,7 +26,9 @@ def logger():
 
 
 def record():
-    request = make_request(samples.problem(), samples.submission(), device="cpu", default_device=Device.CPU)
+    request = make_request(
+        samples.problem(), samples.submission(), GraderOptions(device="cpu"), default_device=Device.CPU
+    )
     return Record(request)
 
 

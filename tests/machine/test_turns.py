@@ -12,6 +12,7 @@ import pytest
 from grader.catalog.requests import make_request
 from grader.grading.record import Record
 from grader.machine import turns
+from grader.options import GraderOptions
 from grader.verdict.models import Device
 from tests import samples
 
@@ -100,6 +101,8 @@ def test_a_stage_times_alone_on_the_cpu_only(monkeypatch, device, stage, kind):
     taken = []
     for one in ("alone", "shared"):
         monkeypatch.setattr(turns, one, lambda one=one: taken.append(one) or nullcontext())
-    request = make_request(samples.problem(), samples.submission(), device=device, default_device=Device.CPU)
+    request = make_request(
+        samples.problem(), samples.submission(), GraderOptions(device=device), default_device=Device.CPU
+    )
     with Record(request).stage(stage):
         assert taken == [kind]

@@ -101,9 +101,9 @@ def test_what_is_submitted_while_its_caller_leaves_is_cancelled():
     goes_on, futures = threading.Event(), {"ann": Future(), "bob": Future()}
 
     def requests():
-        yield make_request(*work("ann"), device="cpu", default_device=Device.CPU)
+        yield make_request(*work("ann"), GraderOptions(device="cpu"), default_device=Device.CPU)
         goes_on.wait(PATIENCE_SECONDS)
-        yield make_request(*work("bob"), device="cpu", default_device=Device.CPU)
+        yield make_request(*work("bob"), GraderOptions(device="cpu"), default_device=Device.CPU)
 
     def submit(request):
         if request.submission.author == "ann":

@@ -109,7 +109,7 @@ def place(ray, tmp_path):
 def request(*commands, device="cpu"):
     lines = [f"# {command}" for command in commands]
     of = samples.submission(source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
-    return make_request(samples.problem(), of, device=device, default_device=Device.CPU)
+    return make_request(samples.problem(), of, GraderOptions(device=device), default_device=Device.CPU)
 
 
 def answer(place):
@@ -223,7 +223,9 @@ def test_only_what_compiles_apart_is_a_build_task(ray, monkeypatch):
     source = (
         'from torch.utils.cpp_extension import load_inline\nload_inline("m", cuda_sources="__global__ void f(){}")\n'
     )
-    cuda = make_request(samples.problem(), samples.submission(source=source), device="cuda", default_device=Device.CPU)
+    cuda = make_request(
+        samples.problem(), samples.submission(source=source), GraderOptions(device="cuda"), default_device=Device.CPU
+    )
     assert builds.start(cuda) == ["cuda"]
     assert builds.start(request()) == []
     assert builds.start(request(device="cuda")) == []

@@ -7,13 +7,16 @@ from concurrent.futures import Future
 import pytest
 
 from grader.catalog.requests import make_request
+from grader.options import GraderOptions
 from grader.pool.stream import Stream
 from grader.verdict.models import Device
 from tests import samples
 
 
 def test_a_signal_that_does_not_wake_the_waiting_thread_is_seen():
-    request = make_request(samples.problem(), samples.submission(), device=Device.CPU, default_device=Device.CPU)
+    request = make_request(
+        samples.problem(), samples.submission(), GraderOptions(device="cpu"), default_device=Device.CPU
+    )
     future = Future()
 
     def interrupt():

@@ -12,7 +12,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
-from grader.grading.forward.narrow import Wrong, difference, narrow_inputs
+from grader.grading.forward.other_inputs import Wrong, difference, narrow_inputs
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, first_comparable
 from grader.grading.oracle.control import reference_passes

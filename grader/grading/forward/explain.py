@@ -17,8 +17,8 @@ from grader.grading.compare.outputs import check_output
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
-from grader.grading.forward.narrow import ERROR, judge_other_inputs
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
+from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle

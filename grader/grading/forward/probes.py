@@ -33,7 +33,7 @@ FORWARDS_EACH = 16
 """Forwards of a probe, on average over all of them, on both sides and in both modes; a fourth as many are
 in float64."""
 NARROW = "narrow_inputs"
-"""The probe of inputs unlike the drawn ones, which runs last of all (`narrow.py`)."""
+"""The probe of inputs unlike the drawn ones, which runs last of all (`other_inputs.py`)."""
 INFORMATION = frozenset({"assumes_contiguous_input"})
 """Probes that decide nothing; they are left out where each new layout of an input is compiled for."""
 _PROBES: dict[str, Probe] = {}

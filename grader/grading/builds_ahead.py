@@ -38,7 +38,7 @@ AT_THE_LAUNCH = {
 """Languages whose compilers ask the GPU, at the first launch."""
 
 
-class Builds:
+class BuildsAhead:
     """Builds that are started and not yet collected, of several batches."""
 
     def __init__(self, resources: Resources) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from grader.catalog.requests import make_request
-from grader.grading.builds import LATER_NICENESS, Builds
+from grader.grading.builds_ahead import LATER_NICENESS, BuildsAhead
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Submission
@@ -27,7 +27,7 @@ class Resources:
 
 def request(author):
     made = Submission(author=author, problem_id="x", path="x.py", source=f"# {author}")
-    return make_request(samples.problem("x"), made, device="cuda", default_device=Device.CPU)
+    return make_request(samples.problem("x"), made, GraderOptions(device="cuda"), default_device=Device.CPU)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def resources(monkeypatch):
 
 
 def test_the_first_of_a_batch_has_the_cores_before_those_that_follow(resources):
-    builds = Builds(resources)
+    builds = BuildsAhead(resources)
     with builds.ahead() as start:
         for author in "abc":
             start(request(author))
@@ -56,7 +56,7 @@ def pipeline():
 
 def test_two_batches_of_one_grader_build_each_source_once(pipeline, resources, monkeypatch):
     """One ends while the other still starts builds."""
-    pipeline.builds = Builds(resources)
+    pipeline.builds = BuildsAhead(resources)
 
     def grade(of, upcoming):
         pipeline.builds.get(of)
@@ -76,7 +76,7 @@ def test_a_batch_that_ends_waits_for_its_own_builds_only(resources, monkeypatch)
     """Its other builds are given up, though the pool has not come to them."""
     released = threading.Event()
     monkeypatch.setattr(resources, "build_apart", lambda *_, **__: released.wait())
-    builds, one, other = Builds(resources), request("a"), request("b")
+    builds, one, other = BuildsAhead(resources), request("a"), request("b")
     with builds.ahead() as start:
         for author in range(builds.at_a_time):
             start(request(str(author)))
