@@ -28,9 +28,8 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
-from grader.grading.timing import workload
 from grader.grading.timing.judge import judge_timing
-from grader.grading.timing.roofline import above_roofline
+from grader.grading.timing.roofline import above_roofline, counted_work, narrow_operands
 from grader.machine.backends import DeviceBackend, backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions
@@ -249,7 +248,7 @@ class Grading:
         with record.stage("timing"):
             try:
                 oracle = resources.oracle(request.problem, request.device, request.precision)
-                work, narrow = workload.work(oracle, case), workload.narrow_operands(case)
+                work, narrow = counted_work(oracle, case), narrow_operands(case)
                 record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=tf32, narrow=narrow)
                 oracle.release()
                 if self.options.baselines:

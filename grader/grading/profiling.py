@@ -21,8 +21,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
 from grader.grading.resources import Resources, require_precision
-from grader.grading.timing import workload
-from grader.grading.timing.roofline import bound_ms
+from grader.grading.timing.roofline import bound_ms, counted_work, narrow_operands
 from grader.machine.backends import backend
 from grader.options import GraderOptions
 from grader.verdict.models import Device
@@ -48,13 +47,13 @@ def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, r
         builds.get(request)
     oracle = resources.oracle(request.problem, device, precision)
     case = oracle.case(plan.variants(oracle, options.variant)[-1])
-    peaks = resources.roofline.peaks(oracle, workload.narrow_operands(case))
+    peaks = resources.roofline.peaks(oracle, narrow_operands(case))
     tf32 = not options.strict_fp32
 
     def bound(works: Sequence[p.Work]) -> float:
         return bound_ms(works, peaks, device, tf32=tf32, everywhere=precision.meaning.tf32)
 
-    work = workload.work(oracle, case)
+    work = counted_work(oracle, case)
     reference = _side(_of_reference(oracle, case, tf32), work, bound)
     oracle.release()
     with resources.candidate(request.submission, device, precision) as candidate:

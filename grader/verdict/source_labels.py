@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from grader.verdict.array_labels import multiplies_arrays, name_of
 from grader.verdict.python_source import parse, split
 
 MOST_CODE = 32_000
@@ -30,6 +29,11 @@ _COMPILERS = {
 _JITS = {"triton", "numba", "cuda", "cupy", "pycuda", "tilelang", "cutlass", "cute", "warp"}
 _OPERATIONS = {"matmul", "mm", "bmm", "addmm", "einsum", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d"}
 _OPERATIONS |= {"conv_transpose3d", "relu", "gelu", "softmax", "layer_norm", "batch_norm", "tanh", "sigmoid", "sum"}
+
+_ARRAY_MODULES = {"numpy", "scipy"}
+_ARRAY_PRODUCTS = {"dot", "matmul", "einsum", "inner", "tensordot", "vdot", "multi_dot", "convolve", "sgemm", "sgemv"}
+_ARRAYS = {"numpy", "asarray", "array", "ascontiguousarray", "__array__"}
+"""Functions that make a NumPy array, whose `@` and `dot` call BLAS."""
 
 _NATIVE = re.compile(r"#\s*include|__global__|\btorch::|\bat::|\bextern\s+\"C\"|@triton")
 _COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
@@ -82,12 +86,12 @@ def read_source(source: str, reference: str) -> SourceReading | None:
         nodes = list(ast.walk(tree))
         native, compiled = _native_code(_strings(nodes)), _compiles(nodes)
         found = _native_labels(native, compiled=compiled)
-        found["vendor_library"] |= multiplies_arrays(nodes)
+        found["vendor_library"] |= _multiplies_arrays(nodes)
         found["wraps_reference"] = _wraps(tree, nodes, other)
         found["torch_fallback"] = _falls_back(nodes)
         found["reduced_precision"] |= any(_narrows(node) for node in nodes)
         found["cuda_graph"] |= any(_graphs(node) for node in nodes)
-        found["extra_streams"] |= any(name_of(node) == "Stream" for node in nodes)
+        found["extra_streams"] |= any(_name_of(node) == "Stream" for node in nodes)
     except (SyntaxError, RecursionError):
         return None
     return SourceReading(found, compiled)
@@ -151,7 +155,7 @@ def _strings(nodes: list[ast.AST]) -> Iterator[str]:
 def _compiles(nodes: list[ast.AST]) -> bool:
     """Whether something hands code to a compiler, or is compiled by a decorator."""
     for node in nodes:
-        if isinstance(node, ast.Call) and name_of(node.func) in _COMPILERS:
+        if isinstance(node, ast.Call) and _name_of(node.func) in _COMPILERS:
             return True
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_is_jit, node.decorator_list)):
             return True
@@ -160,16 +164,16 @@ def _compiles(nodes: list[ast.AST]) -> bool:
 
 def _is_jit(decorator: ast.expr) -> bool:
     names = {node.id for node in ast.walk(decorator) if isinstance(node, ast.Name)}
-    return bool(names & _JITS) or name_of(decorator.func if isinstance(decorator, ast.Call) else decorator) == "njit"
+    return bool(names & _JITS) or _name_of(decorator.func if isinstance(decorator, ast.Call) else decorator) == "njit"
 
 
 def _wraps(tree: ast.Module, nodes: list[ast.AST], reference: ast.Module) -> bool:
     model = _class(tree, "ModelNew")
     if model is None:
         return False
-    if any(name_of(base) == "Model" for base in model.bases):
+    if any(_name_of(base) == "Model" for base in model.bases):
         return True
-    if any(isinstance(node, ast.Call) and name_of(node.func) == "Model" for node in nodes):
+    if any(isinstance(node, ast.Call) and _name_of(node.func) == "Model" for node in nodes):
         return True
     original = _class(reference, "Model")
     same = original is not None and _forward(original) == _forward(model)
@@ -204,7 +208,7 @@ def _falls_back(nodes: list[ast.AST]) -> bool:
         node = pending.pop()
         if id(node) not in seen:
             seen.add(id(node))
-            if isinstance(node, ast.Call) and name_of(node.func) in _OPERATIONS:
+            if isinstance(node, ast.Call) and _name_of(node.func) in _OPERATIONS:
                 return True
             pending += ast.iter_child_nodes(node)
     return False
@@ -213,7 +217,7 @@ def _falls_back(nodes: list[ast.AST]) -> bool:
 def _fallback_branch(node: ast.AST) -> list[ast.stmt]:
     if isinstance(node, ast.ExceptHandler):
         return node.body
-    if isinstance(node, ast.If) and any(name_of(part) in ("is_cuda", "is_available") for part in ast.walk(node.test)):
+    if isinstance(node, ast.If) and any(_name_of(part) in ("is_cuda", "is_available") for part in ast.walk(node.test)):
         negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
         return node.body if negated else node.orelse
     return []
@@ -231,9 +235,9 @@ def _narrows(node: ast.AST) -> bool:
         case ast.Attribute(attr="float16" | "bfloat16" | "half" | "autocast"):
             return True
         case ast.Assign(targets=targets, value=ast.Constant(value=True)):
-            return any(name_of(target) == "allow_tf32" for target in targets)
+            return any(_name_of(target) == "allow_tf32" for target in targets)
         case ast.Call(args=[ast.Constant(value="high" | "medium"), *_]):
-            return name_of(node.func) == "set_float32_matmul_precision"
+            return _name_of(node.func) == "set_float32_matmul_precision"
     return False
 
 
@@ -250,3 +254,43 @@ def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:
     for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
+
+
+def _multiplies_arrays(nodes: Sequence[ast.AST]) -> bool:
+    """Whether NumPy or SciPy computes products: by a function, or by `@` in a source that makes arrays."""
+    names = {name for node in nodes for name in _array_names(node)}
+    if not names:
+        return False
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    products = [func for func in calls if _name_of(func) in _ARRAY_PRODUCTS]
+    if any(not names.isdisjoint(_roots(func)) for func in products):
+        return True
+    makes_arrays = any(_name_of(func) in _ARRAYS for func in calls)
+    at = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes)
+    method = any(isinstance(func, ast.Attribute) and func.attr == "dot" for func in products)
+    return makes_arrays and (at or method)
+
+
+def _array_names(node: ast.AST) -> Iterator[str]:
+    """Names that an import of NumPy or SciPy binds."""
+    match node:
+        case ast.Import(names=aliases):
+            found = (alias for alias in aliases if alias.name.split(".")[0] in _ARRAY_MODULES)
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in found)
+        case ast.ImportFrom(module=str(module), names=aliases) if module.split(".")[0] in _ARRAY_MODULES:
+            yield from (alias.asname or alias.name for alias in aliases)
+
+
+def _roots(func: ast.expr) -> set[str]:
+    """The first name of a dotted name."""
+    while isinstance(func, ast.Attribute):
+        func = func.value
+    return {func.id} if isinstance(func, ast.Name) else set()
+
+
+def _name_of(node: ast.AST) -> str | None:
+    """The last name of a dotted name; None for other expressions."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None

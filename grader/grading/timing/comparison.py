@@ -21,7 +21,7 @@ from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.outcome import diagnose
-from grader.grading.timing import shipped_flags, workload
+from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Draw
 from grader.verdict.models import Diagnosis
 
@@ -97,7 +97,7 @@ class Comparison:
             yield Row(table, name, getattr(self.case, table)[name], reference.sealed[ours], actual)
 
     def _shipped(self) -> Mapping[str, float]:
-        return workload.shipped_error(self.oracle, self.case, tf32=self.tf32)
+        return shipped_flags.shipped_error(self.oracle, self.case, tf32=self.tf32)
 
     def _errors(self, draw: Draw, outputs: Mapping[str, Distance]) -> Mapping[str, float] | None:
         """The baseline errors of gradients by name, by the distances of outputs.

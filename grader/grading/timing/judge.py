@@ -12,11 +12,12 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import Judged, diagnose
 from grader.grading.shortage import is_own_shortage, is_shortage
-from grader.grading.timing import shipped_flags, workload
+from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
+from grader.grading.timing.roofline import counted_work
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
@@ -102,8 +103,8 @@ def _skipped(case: Case) -> Judged[TimingResult]:
 
 def _release_values(oracle: Oracle, case: Case, *, tf32: bool) -> None:
     """Leave the device's memory to the timed calls, which draw values of their own."""
-    workload.work(oracle, case)  # remembered for the bounds, which are computed without the values
-    workload.shipped_error(oracle, case, tf32=tf32)
+    counted_work(oracle, case)  # remembered for the bounds, which are computed without the values
+    shipped_flags.shipped_error(oracle, case, tf32=tf32)
     case.release_values()
     oracle.forget(case.variant)
     oracle.release()

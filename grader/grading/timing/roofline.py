@@ -21,9 +21,12 @@ from typing import Literal
 import torch
 
 from grader import protocol as p
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.compare.narrow_types import is_narrow
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.evaluation import MODEL
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
-from grader.grading.timing import workload
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import PhaseTiming, TimingResult
@@ -69,7 +72,7 @@ class Roofline:
     ) -> TimingResult:
         """The timing with the bounds of its phases, where there are any.
 
-        `narrow` is as of `workload.narrow_operands`.
+        `narrow` is as of `narrow_operands`.
         """
         device = oracle.device
         how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
@@ -86,7 +89,10 @@ class Roofline:
     def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         before = self._peaks.get((oracle.device, narrow))
         names: dict[torch.dtype | None, Literal["bfloat16", "float16"]] = {torch.float16: "float16"}
-        measured = workload.measure_peaks(oracle, None if narrow is None else names.get(narrow, "bfloat16"))
+        name = None if narrow is None else names.get(narrow, "bfloat16")
+        oracle.release()
+        measured = oracle.step(p.Gauge(device=backend(oracle.device).torch_device, narrow=name))
+        assert isinstance(measured, p.Gauged)
         # With operands of half the size, a tensor core has twice the rate.
         rate = measured.narrow and measured.narrow * 2 / (narrow.itemsize if narrow else 2)
         best = Peaks(measured.float32, measured.tf32, measured.bytes, backend(oracle.device).cache_bytes(), rate)
@@ -95,6 +101,33 @@ class Roofline:
             best = replace(best, **{name: max(getattr(best, name), getattr(before, name)) for name in names_of})
         self._peaks[oracle.device, narrow] = best
         return best
+
+
+@remembered
+def counted_work(oracle: Oracle, case: Case) -> p.Counted:
+    """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
+    job = questions.script(oracle, case)
+    job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
+    job.step(
+        p.Count(
+            model=MODEL,
+            inputs="a",
+            cotangents=job.cotangents(case.cotangents) if case.wrt else {},
+            wrt=case.wrt,
+            training=case.training,
+            clone_inputs=case.clone_inputs,
+        )
+    )
+    job.step(p.Drop())
+    counted: p.Counted = oracle.run(job).of(p.Counted)[0]
+    return counted
+
+
+def narrow_operands(case: Case) -> torch.dtype | None:
+    """The narrowest floating type among inputs, parameters and outputs, if it has 16 bits or less."""
+    tensors = [value for value in (*case.inputs, *case.state.values()) if isinstance(value, torch.Tensor)]
+    dtypes = [value.dtype for value in tensors] + [expected.dtype for expected in case.outputs.values()]
+    return min((of for of in dtypes if is_narrow(of)), key=lambda of: of.itemsize, default=None)
 
 
 def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: bool, everywhere: bool = False) -> float:

@@ -18,21 +18,49 @@ from typing import Any
 
 import torch
 
-from grader.grading.compare import error_sizes, nonsmooth, tolerance
+from grader.grading.compare import blocks, error_sizes, nonsmooth, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import Evaluation, Pass, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.noise import cut_each, is_float, values_of_each
-from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import perturbed_runs
-from grader.grading.timing import workload
+from grader.grading.timing.roofline import counted_work
 from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS
 
 Errors = Mapping[str, float]
 """Relative errors in the Euclidean norm by the name of a tensor in messages."""
+
+
+@remembered
+def shipped_error(oracle: Oracle, case: Case, *, tf32: bool) -> Errors:
+    """Relative error of eager PyTorch by tensor name; `tf32` allows TensorFloat-32 in cuDNN, its default."""
+    if oracle.has_fewer_rows and case.variant in WHOLE:
+        return shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32)
+    plain = Pass.of(case)
+    passes = [replace(plain, tf32=tf32)]
+    counted, everywhere = counted_work(oracle, case).forward, oracle.precision.meaning.tf32
+    if tf32 and backend(oracle.device).tf32 and (counted.convolution or (everywhere and counted.matmul)):
+        # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
+        # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
+        passes.append(plain.in_tf32())
+    errors: dict[str, float] = {}
+    for run in oracle.ask(case, passes):
+        tables = ((case.outputs, run.outputs), (case.gradients, run.gradients))
+        pairs = [
+            (expected, value)
+            for table, values in tables
+            for name, expected in table.items()
+            if (value := values[name]) is not None and expected is not None and expected.dtype.is_floating_point
+        ]
+        found = blocks.baseline_errors([value for _, value in pairs], [expected.reference64 for expected, _ in pairs])
+        for (expected, _), (error, _) in zip(pairs, found, strict=True):
+            relative = max(error, expected.error_l2) / max(expected.norm, 1e-300)
+            errors[expected.name] = max(errors.get(expected.name, 0.0), relative)
+    return errors
 
 
 @dataclass(frozen=True)
@@ -67,7 +95,7 @@ def matter(oracle: Oracle, case: Case) -> bool:
 
 
 def _matter(oracle: Oracle, case: Case) -> bool:
-    if workload.work(oracle, case).forward.convolution:
+    if counted_work(oracle, case).forward.convolution:
         return True
     few = _few_rows(oracle, case)
     plain = Pass.of(few, backward=False)
@@ -79,7 +107,7 @@ def applies(oracle: Oracle, case: Case) -> bool:
     """Whether the reference convolves, and may do so in TensorFloat-32 in timed calls only."""
     if not backend(oracle.device).tf32 or oracle.precision.meaning.tf32:
         return False
-    return bool(workload.work(oracle, case).forward.convolution)
+    return bool(counted_work(oracle, case).forward.convolution)
 
 
 def errors(oracle: Oracle, case: Case) -> FlagErrors:

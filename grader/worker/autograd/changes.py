@@ -1,13 +1,18 @@
-"""Changes how one forward or backward computes."""
+"""Changes how one forward or backward computes: with a mistake (`slips.py`), or in a narrower type."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Any
 
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
 from grader import protocol as p
-from grader.worker.autograd.rounded_results import RoundedResults
-from grader.worker.autograd.slips import Operators, Options, Recorded, Sources
+from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.slips import FILLS, Operators, Options, Recorded, Sources
+from grader.worker.checks.flops import flop_formulas
 
 
 def changed_forward(change: p.Change | None) -> contextlib.AbstractContextManager[Any]:
@@ -29,3 +34,42 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     if change is None or change.within == "forward":
         return contextlib.nullcontext()
     return Operators(change.number, sources)
+
+
+class RoundedResults(OperatorMode):
+    """Rounds operands of products or results of one kind of operator, as a kernel in a narrower type."""
+
+    def __init__(self, rounding: p.Rounding) -> None:
+        super().__init__()
+        self._rounding = rounding
+        self._products = flop_formulas()
+        self._kinds: list[str] = []
+        self.name = ""
+        """The operator that was rounded; empty if none was."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, turn = kwargs or {}, self._rounding.turn
+        name = function.overloadpacket.__name__
+        if turn is None:
+            if function.overloadpacket in self._products:
+                self.name = name
+                args, kwargs = tree_map_only(torch.Tensor, self._shortened, (args, kwargs))
+            return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        floats = [of for of in tree_leaves(result) if isinstance(of, torch.Tensor) and of.is_floating_point()]
+        if floats and not function.is_view and not name.startswith(FILLS):
+            if name not in self._kinds:
+                self._kinds.append(name)
+            if self._kinds.index(name) == turn:
+                self.name = name
+                for value in floats:
+                    value.copy_(self._shortened(value))
+        return result
+
+    def _shortened(self, value: torch.Tensor) -> torch.Tensor:
+        """The nearest numbers with so many significant bits, or those nearest to zero."""
+        if not value.is_floating_point():
+            return value
+        return of_bits(value, self._rounding.bits, "cut" if self._rounding.cut else "to even")

@@ -16,11 +16,12 @@ from torch._decomp import decomposition_table
 from torch.overrides import TorchFunctionMode
 
 from grader.worker.autograd.engine import OperatorMode
-from grader.worker.autograd.rounded_results import FILLS
 from grader.worker.autograd.spelled_out import STEPS
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype")
 """Options that say how a function computes, and not what."""
+FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
+"""Begin the names of operators whose results no input decides."""
 DERIVATIVES = ("_backward", "_backward_data")
 """End the names of derivatives, which are several steps in a kernel."""
 Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]

@@ -12,8 +12,7 @@ from grader.grading import plan, selftest
 from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.models import WORKERS_KEPT
-from grader.grading.resources import Resources
-from grader.grading.timing import workload
+from grader.grading.resources import Resources, launches_show
 from grader.grading.timing.rounds import QUICK
 from grader.protocol import Warmed
 from grader.verdict.models import Device, Problem
@@ -54,7 +53,7 @@ class Worker:
 
 def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_tolerance=0.03, comparable=True):
     """Paces of the processes that the reference was moved to, and how many were started for it."""
-    monkeypatch.setattr(workload, "launches_show", lambda oracle, case, short_ms: shows)
+    monkeypatch.setattr("grader.grading.resources.launches_show", lambda oracle, case, short_ms: shows)
     held, started, coming = [Worker(*found) for found in held], [], iter(fresh)
 
     def take(role, device):
@@ -113,7 +112,7 @@ def test_launches_show_only_in_calls_of_short_kernels(resources):
     slow = Problem(id="slow", path=SHORT.path, source=SHORT.source + WAITS)
     for problem, shows in ((SHORT, True), (slow, False)):
         oracle = resources.oracle(problem, Device.CPU)
-        assert workload.launches_show(oracle, oracle.case(plan.variants(oracle)[-1]), short_ms) is shows
+        assert launches_show(oracle, oracle.case(plan.variants(oracle)[-1]), short_ms) is shows
 
 
 def test_answers_of_a_reference_stand_after_a_move(resources):

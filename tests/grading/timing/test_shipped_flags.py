@@ -8,7 +8,7 @@ import torch
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.noise import cut_each
 from grader.grading.resources import Resources
-from grader.grading.timing import shipped_flags, workload
+from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Draw
 from grader.grading.timing.comparison import Comparison
 from grader.grading.timing.judge import judge_timing
@@ -114,7 +114,7 @@ def compared(oracle, error, *, timed=True, before=None):
 def test_an_error_of_one_percent_is_seen_behind_non_smooth_points(resources, with_tf32, tmp_path, act):
     oracle = resources.oracle(written(tmp_path, f"conv_{act[-4:]}", ACTIVATIONS.format(act=act)), Device.CPU)
     case = oracle.case("full")
-    assert workload.shipped_error(oracle, case, tf32=True)["conv.weight"] > 0.0025, "what an error hides behind"
+    assert shipped_flags.shipped_error(oracle, case, tf32=True)["conv.weight"] > 0.0025, "what an error hides behind"
     assert compared(oracle, 0.0) is None
     wrong = compared(oracle, 0.01)
     assert wrong is not None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from grader.protocol import Rounding
-from grader.worker.autograd.rounded_results import RoundedResults
+from grader.worker.autograd.changes import RoundedResults
 
 
 def values():
@@ -69,7 +69,7 @@ def test_rounding_does_not_import_the_compiler():
     code = """
 import sys, torch
 from grader.protocol import Rounding
-from grader.worker.autograd.rounded_results import RoundedResults
+from grader.worker.autograd.changes import RoundedResults
 with RoundedResults(Rounding(turn=0, bits=8)):
     torch.randn(4, 4) @ torch.randn(4, 4)
 print([name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])

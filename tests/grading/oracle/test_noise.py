@@ -1,4 +1,4 @@
-"""Facts about the reference's work."""
+"""Rounding of tensors to the bits of TensorFloat-32."""
 
 import torch
 
