@@ -21,7 +21,7 @@ from grader.grading.timing.roofline import counted_work
 from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
 from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis
+from grader.verdict.models import Diagnosis
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
 _Times = TypeVar("_Times")
@@ -56,7 +56,7 @@ def judge_timing(
         with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
             rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
             with quiet():
-                return rounds, *_figures(rounds, plan, oracle.device)
+                return rounds, *_figures(rounds)
 
     try:
         if few_bits:
@@ -132,14 +132,14 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
             raise WrongOutput(wrong)
 
 
-def _figures(rounds: Rounds, plan: Plan, device: Device) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+def _figures(rounds: Rounds) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
     """Figures by name, as `timing_of` returns them.
 
     All rounds are repeated once if the clocks disagree: a disturbance of the machine may last for some rounds.
     """
     for _ in range(2):
-        watch = ClockWatch(DeviceClocks.of(device))
-        figures = {name: timing_of(samples) for name, samples in collect(rounds, watch, plan, device).items()}
+        watch = ClockWatch(DeviceClocks.of(rounds.device))
+        figures = {name: timing_of(samples) for name, samples in collect(rounds, watch).items()}
         if not any(disputed for _, disputed in figures.values()):
             break
     return figures, watch

@@ -88,44 +88,55 @@ class Rounds:
         self, pair: WorkerPair, phases: Sequence[Phase], device: Device, known_calls: dict[Phase, int], plan: Plan
     ) -> None:
         """`known_calls`: calls in one sample by phase, as learned from earlier candidates; filled in here."""
+        self.device, self.plan = device, plan
         self._pair = pair
         self._groups = (tuple(phases),) if pair.together else tuple((phase,) for phase in phases)
         """Phases that one sample times together."""
         self._calls = dict.fromkeys(phases, 1)
+        """Calls in one sample."""
         self._first_calls: dict[Group, Mapping[Part, Time]] = {}
         """The candidate's times, where these may count."""
         self._begun: dict[Group, Begun] = {}
         self._rounds_until_probe = 0
         """Rounds before the one whose pairs have a probe; drawn by `begin`."""
-        traits = backend(device).timing
-        for group in self._groups:  # keeps lazy initialisation and autotuning out of the samples
-            times = self._time_pair(group, random.random() < 0.5, counts=False)
-            long = all(known_calls.get(phase) == 1 for phase in group)
-            if plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
-                self._first_calls[group] = times[1]
-            # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
-            if backend(device).on_host:
-                limit_ms = FIRST_CALL_FACTOR * traits.sample_ms
-                known_calls.update({phase: 1 for phase in group if _total(times[0], PARTS[phase]) > limit_ms})
+        self._make_first_calls(known_calls)
         pair.start = "queued"
-        for group in self._groups:
-            short = tuple(phase for phase in group if known_calls.get(phase) != 1)
-            if short:  # one warm-up is enough for a long call
-                reference_first = random.random() < 0.5
-                try:
-                    times = self._time_pair(short, reference_first)
-                    found = {phase: repeats(_total(times[0], PARTS[phase]), device) for phase in short}
-                    known_calls.update(found)
-                    if short == group and set(found.values()) == {1}:
-                        self._begun[group] = Begun(times, reference_first)
-                except NotQueued as missed:
-                    if plan.stops_when_hopeless:  # each try takes half a second
-                        self.begin_otherwise(missed)
+        self._learn_calls(known_calls)
         self._calls = {phase: known_calls.get(phase, 1) for phase in phases}
 
-    def begin(self, plan: Plan) -> None:
+    def _make_first_calls(self, known_calls: dict[Phase, int]) -> None:
+        """Keep lazy initialisation and autotuning out of the samples."""
+        for group in self._groups:
+            times = self._time_pair(group, random.random() < 0.5, counts=False)
+            long = all(known_calls.get(phase) == 1 for phase in group)
+            if self.plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
+                self._first_calls[group] = times[1]
+            # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
+            if backend(self.device).on_host:
+                limit_ms = FIRST_CALL_FACTOR * backend(self.device).timing.sample_ms
+                known_calls.update({phase: 1 for phase in group if _total(times[0], PARTS[phase]) > limit_ms})
+
+    def _learn_calls(self, known_calls: dict[Phase, int]) -> None:
+        """Time a second call of each phase unless it is known to be long: one warm-up is enough for those."""
+        for group in self._groups:
+            short = tuple(phase for phase in group if known_calls.get(phase) != 1)
+            if not short:
+                continue
+            reference_first = random.random() < 0.5
+            try:
+                times = self._time_pair(short, reference_first)
+            except NotQueued as missed:
+                if self.plan.stops_when_hopeless:  # each try takes half a second
+                    self.begin_otherwise(missed)
+                continue
+            found = {phase: repeats(_total(times[0], PARTS[phase]), self.device) for phase in short}
+            known_calls.update(found)
+            if short == group and set(found.values()) == {1}:
+                self._begun[group] = Begun(times, reference_first)
+
+    def begin(self) -> None:
         """Begin rounds that replace all earlier ones: one of the first has pairs with a probe."""
-        self._rounds_until_probe = secrets.randbelow(math.ceil(min(plan.min_rounds, FEWEST_ROUNDS)))
+        self._rounds_until_probe = secrets.randbelow(math.ceil(min(self.plan.min_rounds, FEWEST_ROUNDS)))
 
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
@@ -191,49 +202,52 @@ class Rounds:
         return reference, candidate
 
 
-def collect(rounds: Rounds, watch: ClockWatch, plan: Plan, device: Device) -> dict[str, Samples]:
+def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
     """Samples by figure, until all figures are precise enough or the plan ends."""
     samples: dict[str, Samples] = {}
-    rounds.begin(plan)
+    rounds.begin()
     started, missed = time.monotonic(), False
-    while _count(samples) < plan.max_rounds:
-        so_far = samples
+    while _count(samples) < rounds.plan.max_rounds:
         try:
-            for times in rounds.run_round(watch.look):
-                so_far = _with_pair(so_far, times, begins=so_far is samples, device=device)
-                if _count(so_far) >= plan.min_rounds and _are_precise(so_far):
-                    break
+            longer = _with_next_round(samples, rounds, watch)
         except NotQueued as error:
             if missed:  # one miss may be the machine's
                 rounds.begin_otherwise(error)
-                rounds.begin(plan)
+                rounds.begin()
                 samples = {}
             missed = True
             continue
-        late = time.monotonic() - started > plan.seconds
-        enough = precise = False
         if watch.counts():
-            samples, precise = so_far, _are_precise(so_far)
-            ranking = samples.get("total") or samples["forward"]
-            enough = _count(samples) >= plan.min_rounds and precise
-            enough |= plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS
-        if enough or (late and _count(samples) >= (FEWEST_ROUNDS if precise else MIN_ROUNDS)):
+            samples = longer
+        if _are_enough(samples, rounds.plan, late=time.monotonic() - started > rounds.plan.seconds):
             break
-    for of_figure in samples.values():
-        of_figure.launches = rounds.launches
     return samples
 
 
-def _with_pair(
-    samples: Mapping[str, Samples], times: FigureTimes, *, begins: bool, device: Device
-) -> dict[str, Samples]:
-    """The samples with one more pair, which begins a round or ends one."""
-    found = {}
-    for name, pair in times.items():
-        whole = list(samples[name].rounds) if name in samples else []
-        last = () if begins else whole.pop()
-        found[name] = Samples(device, [*whole, (*last, pair)])
-    return found
+def _with_next_round(samples: Mapping[str, Samples], rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
+    """The samples with one more round, or with its first pair if that is enough. Raises NotQueued."""
+    pairs: list[FigureTimes] = []
+    for times in rounds.run_round(watch.look):
+        pairs.append(times)
+        longer = {}
+        for name in times:
+            earlier = samples[name].rounds if samples else []
+            longer[name] = Samples(rounds.device, [*earlier, tuple(pair[name] for pair in pairs)], rounds.launches)
+        if _count(longer) >= rounds.plan.min_rounds and _are_precise(longer):
+            break
+    return longer
+
+
+def _are_enough(samples: Mapping[str, Samples], plan: Plan, *, late: bool) -> bool:
+    """Whether no further round is needed; `late` once the plan's time is over."""
+    if not samples:
+        return False
+    count, precise = _count(samples), _are_precise(samples)
+    if late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
+        return True
+    ranking = samples.get("total") or samples["forward"]
+    hopeless = plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS
+    return hopeless or (precise and count >= plan.min_rounds)
 
 
 def _count(samples: Mapping[str, Samples]) -> float:
