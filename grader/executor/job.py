@@ -39,8 +39,6 @@ READ_SECONDS = 120.0
 REGION_BYTES = 1 << 30
 """Largest inbox or outbox of an untimed job, unless a single tensor needs more."""
 CotangentLayout = Literal["contiguous", "expanded", "transposed", "sliced"]
-
-
 WAIT = p.Export(items={})
 """Has the worker wait for its device before it answers: the next segment overwrites what it may still read."""
 

@@ -73,11 +73,11 @@ def frozen(group: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def paused(members: Members) -> Iterator[None]:
     """Stop processes by SIGSTOP during the block. Raises NeverStill."""
-    stopped = _stop(lambda _: states(members()))
+    pids = _stop(lambda _: states(members()))
     try:
         yield
     finally:
-        _signal(stopped, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -87,13 +87,13 @@ def paused_tree(roots: set[int], likely: set[int]) -> Iterator[None]:
     `likely` are the pids of the last time, which saves one look at all processes; it is updated. The first process of a
     pid namespace, one of the roots, adopts every orphan, so every process of the sandbox is in this tree.
     """
-    stopped = _stop(lambda count: tree(roots, likely | roots if likely and count == 0 else None))
+    pids = _stop(lambda count: tree(roots, likely | roots if likely and count == 0 else None))
     likely.clear()
-    likely.update(stopped)
+    likely.update(pids)
     try:
         yield
     finally:
-        _signal(stopped, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,6 @@ NARROW_RMS = (1e-9, 1e14)
 and their squares must not underflow (1e-38) or overflow (3e38)."""
 Rows = list[list[float]]
 """The figures of one tensor: a row for each `chunk` of it, none if it is empty."""
-
-
 Statistics = Callable[..., list[torch.Tensor]]
 """Figures of tensors, each a row of the packs: called with their positions, a pack of each column, and `finite`.
 

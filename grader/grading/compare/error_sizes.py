@@ -36,11 +36,16 @@ class ErrorSize(NamedTuple):
     """The candidate's element there; the magnitude of a complex one."""
     worst_reference: float = 0.0
     bound_ratio: float = 0.0
-    """The largest error relative to its element's bound. 0 if the smallest bound allows the largest error."""
+    """The largest error relative to its element's bound; above 1 fails rule 3 (`tolerance.py`). 0 if the smallest bound
+    allows the largest error."""
     mixed_relative: float = 0.0
     """The largest error relative to 1 + |g|. 0 if no error exceeds the tightest plain tolerance."""
     same_specials: bool = True
     """Whether NaN and infinities stand in the same places."""
+
+    def within_plain(self, tolerance: float) -> bool:
+        """Whether each element passes a plain tolerance, relative and absolute."""
+        return self.same_specials and self.mixed_relative <= tolerance
 
 
 def error_sizes(questions: Sequence[Compared], plain: float) -> list[ErrorSize]:

@@ -33,8 +33,8 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
 def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, Expected]]]:
     """Yields (names, the float64 outputs with these parameters and buffers as constructed).
 
-    Only names that `trained_state.as_trained` has changed: each of the first
-    MAX_LISTED alone, then all parameters, all buffers, and all.
+    Only names that `trained_state.as_trained` has changed: each of the first MAX_LISTED alone, then all parameters, all
+    buffers, and all.
     """
     traits, before = oracle.traits(case), oracle.constructed(case)
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]

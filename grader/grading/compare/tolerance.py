@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -44,27 +43,8 @@ BASELINE_FACTOR_MAX = 8.0
 ROUNDING_UNITS = 32.0
 """Rounding that any chain of operations may accumulate, in units of EPSILON, relative to the norm. A choice."""
 
-
 Pair = tuple[Expected, torch.Tensor]
 """What a tensor should be, and a candidate of its shape and dtype."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The size of a difference, over the elements that are finite in both tensors."""
-
-    l2: float
-    max: float
-    reference_l2: float
-    worst_index: tuple[int, ...] | None
-    worst_candidate: float | None
-    worst_reference: float | None
-    excess: float
-    """Largest |E_c| over its elementwise bound; above 1 fails rule 3."""
-    passes_1e_4: bool
-    passes_1e_2: bool
-    same_specials: bool
-    """NaN and infinities stand in the same places."""
 
 
 def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
@@ -80,7 +60,7 @@ def passes(expected: Expected, candidate: torch.Tensor) -> bool:
 def check_each(pairs: Sequence[Pair]) -> Iterator[TensorCheck]:
     """Yields the `check` of each pair; small tensors are compared together."""
     rounded = [(expected, _excused(expected, candidate)) for expected, candidate in pairs if expected.rounds]
-    judged = (_judged(*pair, actual) for pair, actual in zip(rounded, differences(rounded), strict=True))
+    judged = (_judged(*pair, size) for pair, size in zip(rounded, differences(rounded), strict=True))
     for expected, candidate in pairs:
         yield next(judged) if expected.rounds else _check_exact(expected, candidate)
 
@@ -93,44 +73,46 @@ def _excused(expected: Expected, candidate: torch.Tensor) -> torch.Tensor:
     return torch.where(excused, expected.reference64.to(candidate), candidate)
 
 
-def _judged(expected: Expected, candidate: torch.Tensor, actual: Difference) -> TensorCheck:
-    """The verdict on a floating-point or complex tensor that differs so much."""
+def _judged(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> TensorCheck:
+    """The verdict on a floating-point or complex tensor whose error has this size."""
     dtype = str(expected.dtype).removeprefix("torch.")
-    passed = _passes(expected, candidate, actual)
+    error, baseline_error = (relative(length, size.reference_l2) for length in (size.l2, expected.error_l2))
+    at, value, right = None, None, None
+    if size.worst:
+        at, value, right = unravel(size.worst_at, expected.shape), size.worst_candidate, size.worst_reference
+    passed = _passes(expected, candidate, size)
     small = message = _small_elements(expected, candidate) if passed else None
-    if not actual.same_specials:
+    if not size.same_specials:
         message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
     elif not passed:
         message = (
-            f"{expected.name} is off by {actual.max:.3g} at {index(actual.worst_index)} "
-            f"({number(actual.worst_candidate)} for {number(actual.worst_reference)}), "
-            f"relative RMS error {relative(actual.l2, actual.reference_l2):.2g} "
-            f"where {dtype} eager PyTorch has {relative(expected.error_l2, actual.reference_l2):.2g}"
+            f"{expected.name} is off by {size.worst:.3g} at {index(at)} ({number(value)} for {number(right)}), "
+            f"relative RMS error {error:.2g} where {dtype} eager PyTorch has {baseline_error:.2g}"
         )
     return TensorCheck(
         name=expected.name,
         status="passed" if passed and small is None else "failed",
         shape=expected.shape,
         dtype=dtype,
-        max_abs_error=actual.max,
-        rel_rms_error=relative(actual.l2, actual.reference_l2),
-        baseline_rel_rms_error=relative(expected.error_l2, actual.reference_l2),
-        worst_index=actual.worst_index,
-        worst_candidate=actual.worst_candidate,
-        worst_reference=actual.worst_reference,
-        passes_1e_4=actual.passes_1e_4,
-        passes_1e_2=actual.passes_1e_2,
+        max_abs_error=size.worst,
+        rel_rms_error=error,
+        baseline_rel_rms_error=baseline_error,
+        worst_index=at,
+        worst_candidate=value,
+        worst_reference=right,
+        passes_1e_4=size.within_plain(1e-4),
+        passes_1e_2=size.within_plain(1e-2),
         message=message,
     )
 
 
-def _passes(expected: Expected, candidate: torch.Tensor, actual: Difference) -> bool:
+def _passes(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> bool:
     """Whether rules 1 to 4 hold, but for what ties and non-smooth points explain."""
-    if not actual.same_specials:
+    if not size.same_specials:
         return False
-    bound = _l2_bound(expected, actual.reference_l2)
-    beyond_rounding = actual.l2 > _rounding_bound(expected, actual.reference_l2)
-    right = actual.l2 <= bound and actual.excess <= 1.0
+    bound = _l2_bound(expected, size.reference_l2)
+    beyond_rounding = size.l2 > _rounding_bound(expected, size.reference_l2)
+    right = size.l2 <= bound and size.bound_ratio <= 1.0
     if expected.ties is not None:
         if beyond_rounding or not right:
             right = expected.ties.explain(
@@ -146,8 +128,8 @@ def _passes(expected: Expected, candidate: torch.Tensor, actual: Difference) -> 
     return right
 
 
-def differences(pairs: Sequence[Pair]) -> list[Difference]:
-    """All figures of each pair from one pass over the elements, which synchronizes with the GPU once."""
+def differences(pairs: Sequence[Pair]) -> list[ErrorSize]:
+    """The size of each error, from one pass over the elements, which synchronizes with the GPU once."""
     know_norms([expected for expected, _ in pairs])
     questions = []
     for expected, candidate in pairs:
@@ -158,22 +140,7 @@ def differences(pairs: Sequence[Pair]) -> list[Difference]:
         if len(pairs) == 1 and candidate.numel() <= HOST_ELEMENTS:
             candidate, reference64 = candidate.cpu(), expected.on_host
         questions.append(Compared(candidate, reference64, floor, slope))
-    return [_difference(*one) for one in zip(pairs, error_sizes(questions, 1e-4), strict=True)]
-
-
-def _difference(pair: Pair, size: ErrorSize) -> Difference:
-    return Difference(
-        l2=size.l2,
-        max=size.worst,
-        reference_l2=size.reference_l2,
-        worst_index=unravel(size.worst_at, pair[0].shape) if size.worst else None,
-        worst_candidate=size.worst_candidate if size.worst else None,
-        worst_reference=size.worst_reference if size.worst else None,
-        excess=size.bound_ratio,
-        passes_1e_4=size.same_specials and size.mixed_relative <= 1e-4,
-        passes_1e_2=size.same_specials and size.mixed_relative <= 1e-2,
-        same_specials=size.same_specials,
-    )
+    return error_sizes(questions, 1e-4)
 
 
 def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
@@ -195,7 +162,7 @@ def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate:
     for runs in nonsmooth.RUNS:
         rest = (error - _nonsmooth_allowance(expected, spread(runs).to(error.device))).clamp_min(0)
         (remaining,) = differences([(expected, torch.where(reference64.isfinite(), reference64 + rest, reference64))])
-        if remaining.l2 <= bound and remaining.excess <= 1.0:
+        if remaining.l2 <= bound and remaining.bound_ratio <= 1.0:
             return True
     return False
 

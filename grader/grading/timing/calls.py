@@ -40,7 +40,7 @@ _CLEAR = p.Drop(keep_bytes=None)
 """Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Side:
     """One side of a comparison: the reference or the candidate."""
 

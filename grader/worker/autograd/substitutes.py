@@ -65,9 +65,9 @@ def _rounded(value: torch.Tensor) -> torch.Tensor:
 def substituted(name: str) -> Iterator[None]:
     """Replace torch functions while the block runs.
 
-    `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `no_no_grad`:
-    no_grad() does. `tf32`: convolutions round their operands. `spelled_out`: norms and attention are
-    their steps. `none`: no replacement.
+    `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `no_no_grad`: no_grad()
+    does. `tf32`: convolutions round their operands. `spelled_out`: norms and attention are their steps. `none`: no
+    replacement.
     """
     modes: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
         "gelu_tanh": lambda: _Gelu("tanh"),

@@ -64,11 +64,11 @@ def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale
     both = difference(torch.cat([candidate, more]), torch.cat([reference64, more.double()]))
     assert alone.same_specials
     assert both.same_specials
-    assert both.worst_index == alone.worst_index
-    of_both, of_one = ([d.l2, d.max, d.reference_l2, d.worst_candidate, d.worst_reference] for d in (both, alone))
+    assert both.worst_at == alone.worst_at
+    of_both, of_one = ([d.l2, d.worst, d.reference_l2, d.worst_candidate, d.worst_reference] for d in (both, alone))
     assert of_both == of_one
-    assert both.excess == pytest.approx(alone.excess, rel=0.01), "its bound has the mean square over a few more"
-    assert (both.passes_1e_4, both.passes_1e_2) == (alone.passes_1e_4, alone.passes_1e_2)
+    assert both.bound_ratio == pytest.approx(alone.bound_ratio, rel=0.01), "its bound has the mean square of more"
+    assert all(both.within_plain(plain) == alone.within_plain(plain) for plain in (1e-4, 1e-2))
 
 
 @pytest.mark.parametrize("place", [0, 150, 999])
