@@ -17,8 +17,8 @@ from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
 from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.compare import nonsmooth
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, reduction_lengths
-from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
+from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.worker.checks.work_count import Counter as WorkCounter

@@ -15,8 +15,8 @@ from grader.grading.backward.products import judge_products
 from grader.grading.candidate import Candidate
 from grader.grading.forward.judge import judge_case
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.outcome import on_another_draw
 from grader.verdict.models import Diagnosis
 

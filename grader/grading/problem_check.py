@@ -15,8 +15,8 @@ from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, nbytes_of
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import is_float
 from grader.grading.plan import ALWAYS_RANDOM, CPU, variants
 from grader.grading.resources import Resources
 from grader.machine.backends import backend, default_device

@@ -14,7 +14,7 @@ from grader.catalog.problem_module import load_problem
 from grader.catalog.problems import find_problems
 from grader.catalog.submissions import find_submissions
 from grader.errors import ProblemError, UserError
-from grader.grading.oracle.drawing import draw_inputs
+from grader.grading.oracle.values import draw_inputs
 from grader.verdict.models import Device, Status
 from grader.verdict.stages import StageStatus
 from tests import expected as cases

@@ -25,8 +25,8 @@ from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import is_float, perturbed
 from grader.grading.outcome import (
     MAX_LISTED,
     Judged,

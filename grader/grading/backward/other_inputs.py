@@ -18,7 +18,6 @@ from grader.grading.oracle.case import Case, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
@@ -29,6 +28,7 @@ from grader.grading.oracle.other_inputs import (
     other_inputs,
     room,
 )
+from grader.grading.oracle.values import is_float
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 

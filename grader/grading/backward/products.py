@@ -17,7 +17,7 @@ from grader.grading.candidate import MODEL, Candidate, export_buffers, names
 from grader.grading.compare.buffers import USUAL, explain_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ
 from grader.grading.oracle.case import Case, export_outputs
-from grader.grading.oracle.drawing import draw_cotangents
+from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status

@@ -15,8 +15,8 @@ from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import is_float
 
 USUAL = "update buffers as the reference does"
 

@@ -18,8 +18,8 @@ from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
-from grader.grading.oracle.noise import is_float, perturbed
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import is_float, perturbed
 from grader.grading.outcome import MAX_LISTED
 
 

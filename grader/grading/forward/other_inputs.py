@@ -21,9 +21,9 @@ from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
-from grader.grading.oracle.noise import is_float, values_of
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import EPSILON_SHOWS, OtherInputs, other_inputs
+from grader.grading.oracle.values import is_float, values_of
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
 

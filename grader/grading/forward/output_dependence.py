@@ -28,8 +28,8 @@ from grader.grading.forward.race import right_again, wrong_alone
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, values_of
 from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.values import is_float, values_of
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 

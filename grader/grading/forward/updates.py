@@ -20,9 +20,9 @@ from grader.grading.compare.tolerance import ROUNDING_UNITS
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import room
+from grader.grading.oracle.values import is_float
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 

@@ -13,8 +13,8 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.noise import rounded_each
 from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.grading.oracle.values import rounded_each
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float, is_mask, values_of
+from grader.grading.oracle.values import is_float, is_mask, values_of
 
 SCALED_DOWN = "inputs multiplied by 0.001 or less"
 """Shows an epsilon: a variance of 1 becomes a tenth of the usual 1e-5."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
-from grader.grading.oracle.noise import is_float, is_mask, values_of
+from grader.grading.oracle.values import is_float, is_mask, values_of
 
 EDITS = 3
 """Elements that change in an edited input. A choice: too few for a checksum over a sample of the elements to notice."""

@@ -13,11 +13,11 @@ from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
 from grader.executor import JobBuilder, TensorSpec, WorkerClient
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_inputs
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
+from grader.grading.oracle.values import draw_inputs
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.precision import Precision

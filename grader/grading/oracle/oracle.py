@@ -18,14 +18,13 @@ from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case, input_index, is_input
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.drawing import draw_cotangent
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
-from grader.grading.oracle.noise import is_differentiable
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
+from grader.grading.oracle.values import draw_cotangent, is_differentiable
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.precision import Precision

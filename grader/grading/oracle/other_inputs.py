@@ -21,9 +21,9 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SMALLER, changed, unit
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trained_state import SMALL
+from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
 
 SMALL_PARAMETERS = "parameters multiplied by 0.001"

@@ -14,13 +14,12 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, export_outputs
-from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import Trackers, perturbed_runs
+from grader.grading.oracle.values import OTHER_DRAWS, is_float
 
 
 @remembered

@@ -17,8 +17,8 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import MODEL64, Pass
-from grader.grading.oracle.noise import is_float
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import is_float
 from grader.protocol.fewer_bits import of_bits
 
 

@@ -18,7 +18,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
-from grader.grading.oracle.noise import is_float, perturbed, perturbed_state, ties_broken
+from grader.grading.oracle.values import is_float, perturbed, perturbed_state, ties_broken
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 

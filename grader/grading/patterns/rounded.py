@@ -18,9 +18,9 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.drawing import OTHER_DRAWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import Format, Rounded, roundings
+from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.patterns.pattern import (
     CORRELATION,
     FREE,

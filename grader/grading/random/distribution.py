@@ -25,8 +25,8 @@ from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, Table, export_outputs
-from grader.grading.oracle.noise import is_float, perturbed, perturbed_state
 from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.values import is_float, perturbed, perturbed_state
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread

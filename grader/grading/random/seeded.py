@@ -20,9 +20,9 @@ from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import Evaluation
-from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers
+from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis

@@ -21,9 +21,9 @@ from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading.build import BuildCache, bundles, keep_file, keep_kernels
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.drawing import draw_cotangents
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
+from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import MAX_QUOTED
 from grader.grading.timing.calls import PARTS, Part, Phase
 from grader.grading.timing.rounds import QUICK

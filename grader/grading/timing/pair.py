@@ -25,9 +25,8 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, nbytes_of
-from grader.grading.oracle.drawing import draw_cotangents
-from grader.grading.oracle.noise import Values, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import Values, draw_cotangents, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.outcome import lost
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Caller, Draw, NotQueued, Part, Phase, Side

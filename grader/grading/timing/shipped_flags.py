@@ -24,9 +24,9 @@ from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import Evaluation, Pass, differing
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.noise import cut_each, is_float, values_of_each
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import perturbed_runs
+from grader.grading.oracle.values import cut_each, is_float, values_of_each
 from grader.grading.timing.roofline import counted_work
 from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS

@@ -10,8 +10,8 @@ from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
-from grader.grading.oracle.noise import perturbed, perturbed_state
 from grader.grading.oracle.trackers import Trackers
+from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
 

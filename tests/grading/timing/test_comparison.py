@@ -7,7 +7,7 @@ from grader.catalog.problems import find_problems
 from grader.grading.compare import error_sizes
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.noise import perturbed, perturbed_state
+from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
 from grader.grading.timing.calls import Draw
 from grader.grading.timing.comparison import ExactCheck, Row

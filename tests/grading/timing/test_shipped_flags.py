@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.noise import cut_each
+from grader.grading.oracle.values import cut_each
 from grader.grading.resources import Resources
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call, Draw

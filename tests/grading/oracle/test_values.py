@@ -1,10 +1,10 @@
-"""Noise on inputs and parameters keeps what a reference may require of them."""
+"""Noise keeps what a reference may require of its inputs and parameters, and rounding keeps TensorFloat-32's bits."""
 
 import pytest
 import torch
 
-from grader.grading.oracle import noise
-from grader.grading.oracle.noise import perturbed, perturbed_state, values_of, values_of_each
+from grader.grading.oracle import values
+from grader.grading.oracle.values import perturbed, perturbed_state, rounded_each, values_of, values_of_each
 from grader.grading.timing.pair import _noisy_each
 
 NEARLY_ONE = 1 - 2.0**-24
@@ -45,7 +45,7 @@ def test_kinds_of_values(value, expected):
 
 def test_a_tensors_kind_is_read_once_and_again_when_it_changes(monkeypatch):
     reads = []
-    monkeypatch.setattr(noise, "_kinds", lambda part: reads.append(part) or [part == part] * 3)
+    monkeypatch.setattr(values, "_kinds", lambda part: reads.append(part) or [part == part] * 3)
     value = torch.tensor([0.0, 1.0])
     for _ in range(5):
         values_of(value)
@@ -79,3 +79,17 @@ def test_many_tensors_are_known_and_moved_as_each_alone():
     assert float(moved["cosines"].abs().max()) <= 1
     off = (moved["weights"] / tensors["weights"] - 1).std() / (1e4 * torch.finfo(torch.float32).eps)
     assert 0.9 < float(off) < 1.1
+
+
+def test_rounding_to_tensorfloat32_keeps_ten_bits_of_mantissa():
+    values = torch.tensor([1 + 2**-10, 1 + 2**-11, 1 + 2**-12, -(1 + 2**-11), 2**-130 * 1.0, 0.0, float("inf")])
+    expected = torch.tensor([1 + 2**-10, 1 + 2**-10, 1.0, -(1 + 2**-10), 2**-130 * 1.0, 0.0, float("inf")])
+    assert torch.equal(rounded_each([values])[0], expected)
+    drawn = torch.randn(10_000)
+    error = (rounded_each([drawn])[0] / drawn - 1).abs().max()
+    assert 2**-12 < error <= 2**-11
+
+
+def test_only_float32_tensors_are_rounded():
+    for value in (torch.randn(4, dtype=torch.float64), torch.arange(4), 1.5, None):
+        assert rounded_each([value])[0] is value
