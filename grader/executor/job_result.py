@@ -14,7 +14,6 @@ import torch
 
 from grader import protocol as p
 from grader.executor.worker_process import WorkerLost
-from grader.protocol import Step
 
 
 class TensorSpec(NamedTuple):
@@ -153,7 +152,7 @@ def joined(first: p.Evidence, second: p.Evidence) -> p.Evidence:
 LOG = logging.getLogger("grader.executor")
 
 
-def log_job(role: str, steps: Sequence[Step], started: float, bytes_in: int, bytes_out: int) -> None:
+def log_job(role: str, steps: Sequence[p.Step], started: float, bytes_in: int, bytes_out: int) -> None:
     """Log a job that began at `started`, by `time.perf_counter`, and has just ended."""
     if LOG.isEnabledFor(logging.DEBUG):
         ms, kinds = round((time.perf_counter() - started) * 1e3, 3), compressed_kinds(steps)
@@ -161,7 +160,7 @@ def log_job(role: str, steps: Sequence[Step], started: float, bytes_in: int, byt
         LOG.debug("%s: %s, %.1f ms, %d bytes in, %d bytes out", *fields.values(), extra=fields)
 
 
-def compressed_kinds(steps: Sequence[Step]) -> str:
+def compressed_kinds(steps: Sequence[p.Step]) -> str:
     """Return the kinds of the steps in order, such as `SetState PutInputs*2 Forward Export`."""
     runs = [(name, len(list(run))) for name, run in groupby(type(step).__name__ for step in steps)]
     return " ".join(name if count == 1 else f"{name}*{count}" for name, count in runs)

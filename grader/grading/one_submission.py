@@ -23,13 +23,13 @@ from grader.grading.forward.other_inputs import judge_other_inputs, wrong_change
 from grader.grading.forward.probes import NARROW
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.other_draws import wrong_untimed
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.roofline import above_roofline, counted_work, narrow_operands
+from grader.grading.timing.untimed import faults_of_draws
 from grader.machine.backends import DeviceBackend, backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions
@@ -186,7 +186,7 @@ class Grading:
         if judged.result.status is StageStatus.FAILED:
             right = self.record.status is Status.CORRECT
             run_on = self.todo.experiments if right else ()
-            untimed = wrong_untimed(self.candidate, self.oracle, self.todo.timed, run_on)
+            untimed = faults_of_draws(self.candidate, self.oracle, self.todo.timed, run_on)
             self.record.fail_timing(untimed or judged.diagnoses)
             self.oracle.release()
             return False

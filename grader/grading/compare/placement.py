@@ -15,7 +15,6 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient
 from grader.grading.oracle.case import Case
-from grader.protocol import TensorInfo
 from grader.verdict.models import Device
 
 
@@ -48,7 +47,7 @@ class Place:
     block: Block | None = None
 
     @staticmethod
-    def whole(ours: TensorInfo, theirs: TensorInfo) -> Place:
+    def whole(ours: p.TensorInfo, theirs: p.TensorInfo) -> Place:
         """The place in a tensor with as many elements in the same order."""
         return Place(theirs.name, theirs.shape or (), ours.shape or ())
 

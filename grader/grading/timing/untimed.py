@@ -1,12 +1,14 @@
 """Tells a call that is wrong because it is timed from one that is wrong because of its values.
 
-Timed calls draw more values than untimed checks: where a rare element decides, as at the margin of a loss, they may be
-the first to show a fault.
+Timed calls draw more values than untimed checks: where a rare element decides, as at the margin of a loss, or a class
+that the first draw lacks, they may be the first to show a fault. So an untimed call is asked on the very values of the
+wrong one, then on other draws.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -19,8 +21,11 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.outputs import check_output
 from grader.grading.forward.explain import explain
+from grader.grading.forward.judge import judge_case
 from grader.grading.forward.one_forward import is_right, one_forward
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.outcome import on_another_draw
 from grader.grading.timing.comparison import ExactCheck
 from grader.grading.timing.pair import Wrong
@@ -80,6 +85,31 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list
         seconds=oracle.budget.experiment,
     )
     return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]
+
+
+def faults_of_draws(
+    candidate: Candidate, oracle: Oracle, case: Case, experiment_cases: Sequence[Cases]
+) -> list[Diagnosis]:
+    """The faults of the first of OTHER_DRAWS draws that has any, if the first draw is still right.
+
+    Raises Stopped.
+    """
+    if case.released or oracle.is_slow(case):
+        return []
+    if judge_case(candidate, oracle, case)[1] is not None:
+        return []  # earlier calls are at fault, and no value of another draw
+    for draw in range(1, OTHER_DRAWS + 1):
+        other = oracle.case(case.variant, draw=draw)
+        _, wrong = judge_case(candidate, oracle, other)
+        if wrong is not None:
+            return [on_another_draw(wrong)]
+        if not other.wrt or not experiment_cases:
+            continue
+        judged = judge_products(candidate, other)
+        if judged.diagnoses:
+            run_on = replace(experiment_cases[0], first=other, in_eval=None)
+            return list(map(on_another_draw, explain_gradients(candidate, oracle, (), other, judged, run_on)))
+    return []
 
 
 def _agree(expected: Expected, timed: torch.Tensor | None, untimed: torch.Tensor) -> bool:
