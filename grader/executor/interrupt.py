@@ -14,20 +14,17 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def ended_when(wanted: Callable[[], bool]) -> Iterator[None]:
-    """End the grading of this thread at the next job in the block once `wanted` returns True.
-
-    Interrupted is raised instead.
-    """
-    _of_thread.wanted = wanted
+def ended_when(is_unwanted: Callable[[], bool]) -> Iterator[None]:
+    """Raise Interrupted in place of this thread's next job in the block once `is_unwanted` returns True."""
+    _of_thread.is_unwanted = is_unwanted
     try:
         yield
     finally:
-        del _of_thread.wanted
+        del _of_thread.is_unwanted
 
 
 def check() -> None:
     """Raise Interrupted if the grading of this thread is to end."""
-    wanted = getattr(_of_thread, "wanted", None)
-    if wanted is not None and wanted():
+    is_unwanted = getattr(_of_thread, "is_unwanted", None)
+    if is_unwanted is not None and is_unwanted():
         raise Interrupted

@@ -8,7 +8,7 @@ from itertools import islice
 
 from grader.catalog.requests import Request, make_request
 from grader.errors import Cancelled, UserError
-from grader.executor.interrupt import Interrupted, check, ended_when
+from grader.executor import interrupt
 from grader.grading import build, plan, profiling
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.budget import Budget
@@ -73,9 +73,9 @@ class Pipeline:
         Workers for the `upcoming` request start in the background. Raises UserError, and Cancelled after `stop`.
         """
         try:
-            with ended_when(lambda: id(request) in self._unwanted):
+            with interrupt.ended_when(lambda: id(request) in self._unwanted):
                 return self._graded(request, upcoming)
-        except Interrupted:
+        except interrupt.Interrupted:
             # Its reference may have been left in the middle of something.
             self.resources.drop_oracle(request.problem, request.device, request.precision)
             raise Cancelled(f"{request.submission.name}: cancelled") from None
@@ -84,7 +84,7 @@ class Pipeline:
 
     def _graded(self, request: Request, upcoming: Request | None) -> Verdict:
         """The verdict of the last attempt. Raises Interrupted after `stop`."""
-        check()
+        interrupt.check()
         following: Attempt | None = Attempt()
         self._spares_ended = self.resources.launcher.spares_ended
         while following is not None:
