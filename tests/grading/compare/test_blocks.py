@@ -159,6 +159,6 @@ def test_a_last_block_of_few_elements_is_compared_where_the_others_are(monkeypat
     candidate = reference64.clone()
     candidate[-1] += 1
     found = difference(candidate, reference64)
-    assert found.worst_index == ((1 << 16) + 2,)
+    assert found.worst_at == (1 << 16) + 2
     assert found.l2 == pytest.approx(1, rel=1e-3)
     assert blocks.norm(reference64) == pytest.approx(float(reference64.norm()), rel=1e-5)
