@@ -120,6 +120,7 @@ def test_cuda_solution_compiles(graders, catalog, problem):
 
 @pytest.mark.gpu
 @pytest.mark.slow
+@pytest.mark.alone  # the memory of the device is that of all processes there
 @pytest.mark.parametrize("path", sorted((ROOT / "reference_solutions").glob("*.py")), ids=lambda path: path.stem)
 def test_cuda_solution(graders, catalog, path):
     verdict = grade(graders("cuda"), catalog, path)
