@@ -19,20 +19,18 @@ from grader.executor.launcher import Launcher, Role
 from grader.grading import build
 from grader.grading.budget import Budget
 from grader.grading.candidate import Candidate
-from grader.grading.compare.blocks import is_large
-from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised
 from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
+from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline
 from grader.grading.timing.rounds import Plan
 from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain
 from grader.options import SandboxChoice
-from grader.protocol import CompileAhead, Count, Counted, Drop, Time, Timed, Warmed
+from grader.protocol import CompileAhead, Warmed
 from grader.sandbox import choose
 from grader.verdict.models import Device, Environment, Problem, Submission, TimeLimits
 from grader.verdict.precision import Precision
@@ -229,27 +227,3 @@ def require_precision(request: Request) -> None:
     if request.precision.meaning.tf32 and not backend(request.device).tf32:
         what = f"TensorFloat-32 is a format of GPUs, and this was to be graded on {request.device.value}"
         raise Stopped(diagnose("needs_cuda", what, remedy="grade it with --precision fp32, or on a GPU"))
-
-
-def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
-    """Whether launch costs show in the reference's time: its kernels take less than `short_ms` on average."""
-    if any(map(is_large, case.inputs)):
-        return False
-    return _ms_each(oracle, case) < short_ms
-
-
-@remembered
-def _ms_each(oracle: Oracle, case: Case) -> float:
-    """Mean milliseconds of one operation of a forward; infinite if operations cannot be counted."""
-    job = questions.script(oracle, case)
-    job.put_inputs("t", case.inputs)
-    # Not `counted_work`, whose backward needs memory that the candidate may hold now.
-    job.step(Count(model=MODEL, inputs="t", training=case.training, clone_inputs=case.clone_inputs))
-    for _ in range(3):
-        job.step(Time(**case.timed("inference", model=MODEL)))
-    job.step(Drop())
-    result = oracle.run(job, tolerate_failure=True)
-    if result.failure is not None:
-        return math.inf
-    operations = result.of(Counted)[0].forward.operations
-    return float(min(timed.ms for timed in result.of(Timed)) / max(operations, 1))

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
@@ -23,10 +21,10 @@ from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate import Candidate
 from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import EPSILON
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
+from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import is_float, perturbed
+from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import (
     MAX_LISTED,
     Judged,
@@ -202,7 +200,7 @@ def _keeps_an_operand(
     floats = [name for name in case.wrt if is_float(case.operand(name))][:MAX_LISTED]
     # Noise that carries an element over a non-smooth point changes a gradient that keeps the operand too: ask again.
     for moved in floats * 4:
-        other = _moved(case, moved)
+        other = with_moved(case, moved)
         due = known_mistakes.gradients(oracle, other, "none")
         result = candidate.attempt(ask(candidate, other), "backward", f"backward with another {moved}")
         after = product(candidate, other, result).gradients
@@ -228,16 +226,8 @@ def _keeps_an_operand(
 
 def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
     """Whether the right gradient changes with an operand."""
-    expected, due = case.gradients[name], known_mistakes.gradients(oracle, _moved(case, moved), "none").get(name)
+    expected, due = case.gradients[name], known_mistakes.gradients(oracle, with_moved(case, moved), "none").get(name)
     return bool(expected and due and change(expected.reference64, due.reference64) > ROUNDING_RESIDUAL)
-
-
-def _moved(case: Case, name: str) -> Case:
-    """The case with noise of REDUCED_PRECISION on one operand."""
-    (value,) = perturbed([case.operand(name)], REDUCED_PRECISION / EPSILON)
-    assert isinstance(value, torch.Tensor)
-    inputs = tuple(value if name == f"input[{index}]" else other for index, other in enumerate(case.inputs))
-    return replace(case, inputs=inputs, state={key: value if key == name else of for key, of in case.state.items()})
 
 
 def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
@@ -245,14 +235,7 @@ def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProdu
     judged = judge_products(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged
-    run_on = Cases(
-        first=case,
-        second=case,
-        others=lambda: case.inputs,
-        constant=case,
-        keeps_outputs=False,
-        seconds=oracle.budget.experiment,
-    )
+    run_on = Cases.of_one(case, oracle.budget.experiment)
     # The experiment that compares gradients with each other instead of the reference's.
     linear = [one for one in experiments("post-check", "train") if one.code == "ignores_grad_output"]
     return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

@@ -13,7 +13,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate import Candidate, exports, forward_step
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, nbytes_of
 
 MAX_SHARED_GRADIENTS = 1024
 """Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and
@@ -164,7 +164,7 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
 
 
 def _bytes_of_one(case: Case) -> int:
-    return sum(value.nbytes for value in (*case.cotangents.values(), *map(case.operand, case.wrt)))
+    return nbytes_of((*case.cotangents.values(), *map(case.operand, case.wrt)))
 
 
 def gradients_of(candidate: Candidate, case: Case) -> Mapping[str, torch.Tensor | None]:

@@ -101,7 +101,7 @@ class Pack:
     def norms(self, value: torch.Tensor) -> torch.Tensor:
         """The row of Euclidean norms."""
         if not self._single:
-            return torch.stack(torch._foreach_norm(torch.split(value, self.counts)))
+            return torch.stack(torch._foreach_norm(torch.split(value.double(), self.counts)))
         parts = torch.split(value, SUMMED_ELEMENTS[value.device.type == "cpu"])
         lengths = torch.stack([torch.linalg.vector_norm(part) for part in parts]).double()
         return lengths if len(parts) == 1 else torch.linalg.vector_norm(lengths)[None]

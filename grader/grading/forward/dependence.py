@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -12,14 +11,12 @@ from grader.grading.candidate import Candidate
 from grader.grading.candidate import names as in_backticks
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import same_bits
-from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import is_float, perturbed
+from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import MAX_LISTED
 
 
@@ -35,7 +32,7 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     nbytes = len(names) * (case.nbytes + case.state_bytes)
     if not names or not case.values_comparable or nbytes > CHECK_BYTES:
         return None
-    others = [_moved(case, name) for name in names]
+    others = [with_moved(case, name) for name in names]
     before, *after = _outputs(candidate, [case, *others], output)
     if before is None or any(value is None for value in after):
         return None
@@ -53,17 +50,6 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     if used:
         return f"it follows {in_backticks(used)}, and the reference's does not", f"leave {in_backticks(used)} out"
     return None
-
-
-def _moved(case: Case, name: str) -> Case:
-    """The case with noise on one operand, of a size that no tolerance hides."""
-    value = case.inputs[int(name[len("input[") : -1])] if name.startswith("input[") else case.state[name]
-    (moved,) = perturbed([value], REDUCED_PRECISION / EPSILON)
-    if name.startswith("input["):
-        inputs = [moved if name == f"input[{index}]" else other for index, other in enumerate(case.inputs)]
-        return replace(case, inputs=tuple(inputs))
-    assert isinstance(moved, torch.Tensor)
-    return replace(case, state={**case.state, name: moved})
 
 
 def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[torch.Tensor | None]:

@@ -105,6 +105,13 @@ class Case:
         assert isinstance(value, torch.Tensor)
         return value
 
+    def with_operand(self, name: str, value: torch.Tensor) -> Case:
+        """The same case with another value of one input or parameter; its expected values stay."""
+        if is_input(name):
+            inputs = (*self.inputs[: input_index(name)], value, *self.inputs[input_index(name) + 1 :])
+            return replace(self, inputs=inputs)
+        return replace(self, state={**self.state, name: value})
+
     @property
     def output_specs(self) -> dict[str, TensorSpec]:
         """The expected shape and dtype of each output, by name."""

@@ -16,7 +16,7 @@ from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle.case import Case, input_index, is_input
+from grader.grading.oracle.case import Case, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
@@ -244,7 +244,7 @@ class Oracle(ReferenceModels):
         slower = few.get(MODEL64, 0.0) / few.get(MODEL, 1.0)
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         largest = max((value.nbytes for value in tensors), default=0)
-        needed = 2 * self.worker.peak_device_bytes + sum(value.nbytes for value in tensors) + 4 * largest
+        needed = 2 * self.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
         in_time = slower * whole <= FLOAT64_SECONDS
         return not own.own_memory or (in_time and not self.spares_memory and needed <= own.free_bytes())
 

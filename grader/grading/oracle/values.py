@@ -17,7 +17,9 @@ from grader.grading.compare import ties
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
+from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, elementwise
+from grader.grading.oracle.case import Case
 from grader.machine.backends import backend
 from grader.protocol.fewer_bits import Way, of_bits
 from grader.verdict.models import Device
@@ -86,6 +88,13 @@ def perturbed(inputs: Sequence[object], ulps: float = PERTURBATION_ULPS) -> list
             torch.view_as_complex(value.clone()) if isinstance(of, torch.Tensor) and of.is_complex() else value
         )
     return found
+
+
+def with_moved(case: Case, operand: str) -> Case:
+    """The case with noise of REDUCED_PRECISION on one operand, a size that no tolerance hides."""
+    (moved,) = perturbed([case.operand(operand)], REDUCED_PRECISION / EPSILON)
+    assert isinstance(moved, torch.Tensor)
+    return case.with_operand(operand, moved)
 
 
 def perturbed_state(state: Mapping[str, torch.Tensor], ulps: float = PERTURBATION_ULPS) -> dict[str, torch.Tensor]:

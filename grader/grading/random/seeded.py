@@ -17,7 +17,7 @@ from grader.grading.candidate import MODEL, Candidate, export_buffers
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.compare.outputs import same_bits
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.oracle import Oracle
@@ -132,7 +132,7 @@ def check_other_sizes(
         return []
     for case in cases:
         tensors = (*case.cotangents.values(), *map(case.operand, case.wrt))
-        large = sum(value.nbytes for value in tensors) > LARGE_BYTES
+        large = nbytes_of(tensors) > LARGE_BYTES
         if case.values_comparable or case.variant == checked.variant or large:
             continue
         check = partial(check_gradients, case=replace(case, forward_seed=secrets.randbits(62)))

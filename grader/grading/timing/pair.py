@@ -214,8 +214,9 @@ class WorkerPair:
     def _fits(self, *, phases: int) -> bool:
         """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
 
-        Each worker took what it does in the checks at full size. A region holds one way of one part at a time; the
-        referee has the values drawn for all phases of a sample, and the results of both sides.
+        Each worker took what it does in the checks at full size. Its inbox holds the inputs or the grad_outputs of a
+        part, its outbox the outputs or the gradients. The referee has the values drawn for all phases of a sample, and
+        the results of both sides.
         """
         own, case = backend(self._oracle.device), self._case
         if not own.own_memory:

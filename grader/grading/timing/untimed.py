@@ -76,14 +76,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list
         taken = None if value is None else candidate.taken(other, fault.name, value)
         if of is None or ours is None or not _agree(of, taken, ours):
             return []
-    alone = Cases(
-        first=other,
-        second=other,
-        others=lambda: other.inputs,
-        constant=other,
-        keeps_outputs=False,
-        seconds=oracle.budget.experiment,
-    )
+    alone = Cases.of_one(other, oracle.budget.experiment)
     return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]
 
 

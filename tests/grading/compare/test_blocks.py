@@ -134,6 +134,17 @@ def test_norms_errors_and_distances_of_many_are_those_of_each():
     assert error_sizes.distances(runs, rounded) == near
 
 
+def test_distances_of_tensors_together_are_right_to_five_digits():
+    """A CPU sums millions of squares in float32 to four."""
+    torch.manual_seed(0)
+    references = [torch.rand(1_900_000) + 0.5 for _ in range(2)]
+    candidates = [one * (1 + 1e-3 * torch.randn(len(one))) for one in references]
+    exact = [
+        (float((c.double() - g).norm()), float(g.double().norm())) for c, g in zip(candidates, references, strict=True)
+    ]
+    assert error_sizes.distances(candidates, references) == [pytest.approx(one, rel=1e-5) for one in exact]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1e-12, 1e-3, 1.0, 1e6])
 @pytest.mark.parametrize("error", [0.0, 1e-8, 1e-6, 2e-5, 1e-3, 0.1])

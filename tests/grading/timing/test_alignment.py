@@ -12,7 +12,8 @@ from grader.grading import plan, selftest
 from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.models import WORKERS_KEPT
-from grader.grading.resources import Resources, launches_show
+from grader.grading.resources import Resources
+from grader.grading.timing.launches import launches_show
 from grader.grading.timing.rounds import QUICK
 from grader.protocol import Warmed
 from grader.verdict.models import Device, Problem

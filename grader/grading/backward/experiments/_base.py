@@ -39,6 +39,12 @@ class Cases:
     """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
     where it can: a submission may tell the modes apart."""
 
+    @classmethod
+    def of_one(cls, case: Case, seconds: float) -> Cases:
+        """Of a case without other draws: experiments ask what it can show alone."""
+        inputs = case.inputs
+        return cls(case, case, others=lambda: inputs, constant=case, keeps_outputs=False, seconds=seconds)
+
     @property
     def modes(self) -> tuple[Cases, ...]:
         """These cases, then those in eval() if the reference does the same there."""
