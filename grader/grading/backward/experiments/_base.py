@@ -41,7 +41,7 @@ class Cases:
 
     @classmethod
     def of_one(cls, case: Case, seconds: float) -> Cases:
-        """Of a case without other draws: experiments ask what it can show alone."""
+        """Cases for experiments on one case, which has no other draws."""
         inputs = case.inputs
         return cls(case, case, others=lambda: inputs, constant=case, keeps_outputs=False, seconds=seconds)
 
