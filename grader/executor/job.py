@@ -151,14 +151,14 @@ class JobBuilder:
             given[name] = p.Cotangent(slot=self.place(value), layout="contiguous" if layout == "expanded" else layout)
         return given
 
-    def export(self, specs: Mapping[str, TensorSpec], *, widen: bool = False) -> None:
-        """Append an `Export`; with `widen`, floats of a narrower dtype are converted to the spec's."""
+    def export(self, specs: Mapping[str, TensorSpec], *, convert: bool = False) -> None:
+        """Append an `Export`; with `convert`, floats are converted to the spec's dtype."""
         if not self._at_once and self._outbox.nbytes + sum(spec.nbytes for spec in specs.values()) > REGION_BYTES:
-            self._deferred.update({source: (spec, widen) for source, spec in specs.items()})
+            self._deferred.update({source: (spec, convert) for source, spec in specs.items()})
             return
         slots = {source: self._outbox.place(spec.dtype, spec.shape) for source, spec in specs.items()}
         self._exports.update(slots)
-        self._steps.append(p.Export(items=slots, queued=self._queues, widen=widen))
+        self._steps.append(p.Export(items=slots, queued=self._queues, convert=convert))
 
     def place(self, value: torch.Tensor) -> p.Slot:
         """Return the tensor's slot in the inbox; a tensor that is placed twice is sent once."""
@@ -263,10 +263,10 @@ class JobBuilder:
 
 
 def _read_one(
-    worker: WorkerClient, device: Device, source: str, spec: TensorSpec, widen: bool, seconds: float
+    worker: WorkerClient, device: Device, source: str, spec: TensorSpec, convert: bool, seconds: float
 ) -> JobResult:
     job = SingleExport(worker, device)
-    job.export({source: spec}, widen=widen)
+    job.export({source: spec}, convert=convert)
     return job.run(seconds)
 
 

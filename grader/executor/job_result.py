@@ -124,10 +124,10 @@ class Deferred(Mapping[str, torch.Tensor]):
         for source in list(self._later):
             self.get(source)
 
-    def _read(self, source: str, spec: TensorSpec, widen: bool) -> None:
+    def _read(self, source: str, spec: TensorSpec, convert: bool) -> None:
         started = time.monotonic()
         try:
-            result = self._read_one(source, spec, widen, self._seconds_left)
+            result = self._read_one(source, spec, convert, self._seconds_left)
         except WorkerLost as lost:
             raise self.error_for(lost) from lost
         self._seconds_left -= time.monotonic() - started

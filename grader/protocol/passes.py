@@ -234,8 +234,8 @@ class Export(Step):
     items: dict[str, Slot]
     queued: bool = False
     """Do not wait for the device; a `Signal` says when the tensors are there."""
-    widen: bool = False
-    """Convert floats of a narrower dtype to the slot's, for a float64 model whose forward rounds."""
+    convert: bool = False
+    """Convert floats to the slot's dtype, for a float64 model whose forward rounds or whose results are large."""
 
     def requested_names(self) -> Collection[str]:
         """The sources."""

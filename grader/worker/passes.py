@@ -144,7 +144,7 @@ def export(session: Session, step: p.Export) -> p.Exported:
     outbox = session.regions["outbox"]
     for source, value in session.found(step.items):
         slot = step.items[source]
-        if step.widen and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+        if step.convert and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             value = value.to(getattr(torch, slot.dtype))
         if isinstance(value, torch.Tensor) and _fits(value, slot):
             targets.append(outbox.slot(slot))

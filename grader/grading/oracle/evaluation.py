@@ -10,7 +10,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
@@ -175,7 +175,7 @@ def _in_one_job(
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
         changes = returned.changed, next(backwards).changed if one.wrt else ""
-        found: list[Mapping[str, Any]] = [Streamed(result, table, one.in_float64) for table in tables]
+        found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
         yield Evaluation(outputs, gradients, buffers, max(changes), returned.tensors)
 
@@ -217,7 +217,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
         {name: (f"state:{model}:{name}", spec) for name, spec in traits.buffer_specs().items()},
     )
     exports = {source: widened(spec, one.in_float64) for table in wanted for source, spec in table.values()}
-    job.export(exports, widen=one.in_float64)
+    job.export(exports, convert=one.in_float64)
     return wanted
 
 
@@ -235,13 +235,12 @@ def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
 class Streamed(Mapping[str, Any]):
     """One table of a run: its sealed tensors by name, or None. Reading a tensor removes it."""
 
-    def __init__(self, result: JobResult, wanted: _Wanted, wide: bool) -> None:
-        self._result, self._wanted, self._wide = result, wanted, wide
+    def __init__(self, result: JobResult, wanted: _Wanted) -> None:
+        self._result, self._wanted = result, wanted
 
     def __getitem__(self, name: str) -> torch.Tensor | None:
-        source, spec = self._wanted[name]
-        value = self._result.take(source)
-        return rounded(value, spec.dtype) if value is not None and self._wide else value
+        source, _ = self._wanted[name]
+        return self._result.take(source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._wanted)
@@ -250,20 +249,18 @@ class Streamed(Mapping[str, Any]):
         return len(self._wanted)
 
 
-def rounded(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A large float64 result in float32; other results unchanged.
+def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
+    """The spec of the same tensor of the float64 model, if `wide`: of a large real one in float32.
 
     This halves the memory and the time of the comparison. It adds 0.3 rounding errors to the 32 that `tolerance` allows
     for a norm, and half a rounding error to an element.
     """
-    return exact.to(torch.promote_types(dtype, torch.float32)) if is_large(exact) and dtype.is_floating_point else exact
-
-
-def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
-    """The spec of the same tensor of the float64 model, if `wide`."""
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec
-    return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))
+    exact = TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))
+    if spec.dtype.is_complex or exact.nbytes < LARGE_BYTES:
+        return exact
+    return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float32))
 
 
 def reduction_lengths(
