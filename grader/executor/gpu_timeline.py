@@ -26,8 +26,8 @@ from grader.verdict.models import Device, Status
 Start = Literal["queued", "full queue", "at once"]
 """When the gate opens: when all of a call is queued; when the GPU has had time to fill its queue of about a thousand
 launches, behind which a worker's host stays ahead of it; or before the call, so that its launches are timed."""
-RELEASE_SECONDS = 0.5
-"""Longest wait for the worker to queue a call, whose launches take milliseconds."""
+RELEASE_SECONDS = 0.25
+"""Longest wait for the worker to queue a call, whose launches take milliseconds. A choice."""
 FILL_SECONDS = 0.05
 """Time in which a worker's host fills the queue: on an H200, a thousand launches of eager PyTorch take 15 ms."""
 ANSWER_SECONDS = 5.0

@@ -57,12 +57,14 @@ def chosen(gpus: GpuChoice, names: Sequence[str]) -> tuple[str, ...]:
 def shared_cores(cores: Collection[int], places: int, threads: int) -> list[Cores]:
     """The cores of each place: builds have their own, and so have timed processes if there are enough.
 
-    Enough are `threads` for each place, and two more for its builds. With fewer, builds keep to half of the cores.
+    Enough are `threads` for each place, and two more for its builds, which get a quarter of all. With fewer, builds
+    keep to half of the cores.
     """
     ordered = sorted(cores)
     if len(ordered) >= places * (threads + 2):
-        own = [tuple(ordered[place * threads : (place + 1) * threads]) for place in range(places)]
-        return [Cores(own=mine, builds=tuple(ordered[places * threads :]), sharers=places) for mine in own]
+        each = max(threads, len(ordered) * 3 // 4 // places)
+        own = [tuple(ordered[place * each : (place + 1) * each]) for place in range(places)]
+        return [Cores(own=mine, builds=tuple(ordered[places * each :]), sharers=places) for mine in own]
     builds = tuple(ordered[len(ordered) // 2 :])
     return [Cores(builds=builds, sharers=places) for _ in range(places)]
 

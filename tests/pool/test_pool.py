@@ -449,9 +449,11 @@ def test_gpus_are_chosen_by_index_or_uuid():
 def test_builds_and_timed_processes_have_cores_of_their_own_where_there_are_enough():
     eight = shared_cores(range(128), 8, threads=8)
     own = [set(cores.own) for cores in eight]
-    assert [len(cores) for cores in own] == [8] * 8
-    assert len(set.union(*own)) == 64
-    assert set(eight[0].builds) == set(range(64, 128))
+    assert [len(cores) for cores in own] == [12] * 8
+    assert len(set.union(*own)) == 96
+    assert set(eight[0].builds) == set(range(96, 128))
+    (alone,) = shared_cores(range(10), 1, threads=8)
+    assert (set(alone.own), alone.builds) == (set(range(8)), (8, 9))
     (few, _) = shared_cores(range(16), 2, threads=8)
     assert few.own is None
     assert set(few.builds) == set(range(8, 16))

@@ -35,6 +35,8 @@ class Traits(NamedTuple):
     has_float64: bool
     flops: float
     """Operations of one forward's matrix products and convolutions; 0 if they cannot be counted."""
+    convolves: bool
+    """A forward has a convolution, to which PyTorch's default flags apply."""
     scanned: int
     """Elements of the longest running sum or product; 0 if they cannot be counted."""
     tables: frozenset[str]

@@ -60,7 +60,10 @@ def first_look(
     )
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
-    traits = Traits(outputs, parameters, buffers, clone_inputs, False, has_float64, flops, work.scanned, tables)
+    convolves = work.convolution > 0
+    traits = Traits(
+        outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
+    )
     traits = traits._replace(asserts=counted is None or counted.asserts)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:

@@ -23,6 +23,7 @@ from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time
+from grader.grading.timing.draws import Draw
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -49,17 +50,6 @@ class Side:
     """This side's operand names by the reference's."""
     matching: Matching
     """Where this side keeps the reference's parameters and buffers."""
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The values that one call runs on. Both sides get the same."""
-
-    inputs: Sequence[object]
-    state: Mapping[str, torch.Tensor]
-    cotangents: Mapping[str, torch.Tensor]
-    few_bits: bool = False
-    """Inputs and parameters have few bits (`shipped_flags`)."""
 
 
 @dataclass(frozen=True)

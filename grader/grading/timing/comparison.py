@@ -22,7 +22,8 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.outcome import diagnose
 from grader.grading.timing import shipped_flags
-from grader.grading.timing.calls import Call, Draw
+from grader.grading.timing.calls import Call
+from grader.grading.timing.draws import Draw
 from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3

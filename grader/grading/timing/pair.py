@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, Self
-
-import torch
 
 from grader.errors import ReferenceRefused
 from grader.executor import WorkerLost
@@ -23,25 +21,16 @@ from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import Candidate
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
-from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import Values, draw_cotangents, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.outcome import lost
-from grader.grading.timing import shipped_flags
-from grader.grading.timing.calls import Call, Caller, Draw, NotQueued, Part, Phase, Side
+from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
+from grader.grading.timing.draws import Draw, Draws
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
 from grader.verdict.models import Device, Diagnosis
-
-PARAMETER_NOISE = 0.05
-"""Relative size of the noise added to the parameters for each call, so that nothing computed from old ones is of use.
-A choice: far above any tolerance."""
-SAME_INPUT_NOISE = 1e-3
-"""Relative size of the noise added to inputs that a problem draws alike each time. A choice: above the tolerance, and
-small enough to keep the problem's own values."""
 
 
 class Wrong(NamedTuple):
@@ -72,7 +61,7 @@ class WorkerPair:
         With `few_bits`, training steps run on values that are exact in it. `timed` is False at another size. With
         `in_turn`, each side gives its memory back before the other is called, whether both seem to fit or not.
         """
-        self._few_bits, self._timed = few_bits, timed
+        self._timed = timed
         self._tf32, self._candidate, self._oracle, self._case = tf32, candidate, oracle, case
         matching = candidate.prepare(case)
         oracle.ready(case)
@@ -88,18 +77,28 @@ class WorkerPair:
         """Whether one sample may hold the values of all phases."""
         self._in_turn = in_turn or not self._fits(phases=1)
         """Each side gives its memory back before the other is called."""
+        self._holder: int | None = None
+        """The side that holds memory for its calls, where they take turns."""
         if self._in_turn:
             self._release_memory()
         self.start: Start = "at once"
         """When a GPU begins a call. First calls, which load and allocate, cannot be queued."""
-        self._same_inputs = self._draws_the_same()
-        self._tables = oracle.traits(case).tables
+        self._draws = Draws(oracle, case, few_bits=few_bits)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._caller.close()
+        if kind is None and self._holder is not None:
+            self._caller.give_back(self._holder)
+
+    def reference_first(self) -> bool:
+        """Whether the next pair should begin with the reference: by chance; in turn, if it holds the memory.
+
+        What a side gives back, the driver overwrites; timed calls wait for that, up to a tenth of a second.
+        """
+        return random.random() < 0.5 if self._holder is None else self._holder == 0
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
@@ -115,7 +114,10 @@ class WorkerPair:
         both = () if self._in_turn else (0, 1)
         if counts and not self._renewed:
             self._caller.renew_pages(*both)
-        draws = {phase: [self._draw(phase) for _ in range(count)] for phase, count in calls.items()}
+        draws = {
+            phase: [self._draws.new(training=phase == "training") for _ in range(count)]
+            for phase, count in calls.items()
+        }
         # The reference first: inputs that it refuses say nothing about a candidate.
         probed = self._add_probes(draws) if probe and reference_first and self._can_probe() else {}
         self._caller.await_pages()
@@ -146,18 +148,20 @@ class WorkerPair:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
             with self._other_paused(0):
-                self._caller.calls(0, {phase: [self._draw(phase)]}, self.start, quiet=True)
+                self._caller.calls(0, {phase: [self._draws.new(training=phase == "training")]}, self.start, quiet=True)
 
     def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], *, counts: bool) -> dict[Phase, list[Call]]:
         """The calls of one side, undisturbed by the other."""
+        takes_over = self._in_turn and self._holder != index
+        if takes_over:
+            if self._holder is not None:
+                self._caller.give_back(self._holder)
+            self._holder = index
         with self._other_paused(index), _out_of_the_way(self._oracle.device):
-            if counts and self._in_turn:
+            if counts and takes_over:
                 self._caller.renew_pages(index)
                 self._caller.await_pages()
-            made = self._caller.calls(index, draws, self.start, quiet=counts)
-        if self._in_turn:
-            self._caller.give_back(index)
-        return made
+            return self._caller.calls(index, draws, self.start, quiet=counts)
 
     def _first_wrong(
         self,
@@ -178,38 +182,12 @@ class WorkerPair:
         """Insert a probe behind a drawn call of each phase; the positions of the probes."""
         positions = {phase: secrets.randbelow(len(of_phase)) + 1 for phase, of_phase in draws.items()}
         for phase, position in positions.items():
-            draws[phase].insert(position, self._edited(draws[phase][position - 1]))
+            draws[phase].insert(position, self._draws.edited(draws[phase][position - 1]))
         return positions
-
-    def _draw(self, phase: Phase) -> Draw:
-        case = self._case
-        _, inputs = self._oracle.draw(case.variant)
-        if self._same_inputs:
-            moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
-            noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
-            for index, value in zip(moved, noisy, strict=True):
-                inputs[index] = value
-        state = dict(case.state)
-        names = [name for name, value in state.items() if name not in self._tables and is_float(value)]
-        state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
-        if phase != "training":
-            return Draw(inputs, state, {})
-        draw = Draw(inputs, state, draw_cotangents(case.cotangents, self._oracle.device))
-        return self._with_few_bits(draw) if self._few_bits else draw
-
-    def _with_few_bits(self, draw: Draw) -> Draw:
-        inputs = shipped_flags.inputs_of_few_bits(draw.inputs)
-        state = shipped_flags.state_of_few_bits(draw.state, self._tables)
-        return Draw(inputs, state, draw.cotangents, few_bits=True)
 
     def _can_probe(self) -> bool:
         """Whether another call fits into the memory and the time of a sample."""
         return not (self._in_turn or self._case.released or any(map(is_large, self._case.inputs)))
-
-    def _edited(self, draw: Draw) -> Draw:
-        of = questions.structures(self._oracle, self._case)
-        other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
-        return self._with_few_bits(other) if draw.few_bits else other
 
     def _fits(self, *, phases: int) -> bool:
         """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
@@ -238,13 +216,6 @@ class WorkerPair:
                 self._candidate.worker.release_memory()
         except WorkerLost as error:
             raise lost(error, "timing", "getting ready to be timed") from error
-
-    def _draws_the_same(self) -> bool:
-        one, other = (self._oracle.draw(self._case.variant)[1] for _ in range(2))
-        return any(
-            isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and is_float(a) and torch.equal(a, b)
-            for a, b in zip(one, other, strict=True)
-        )
 
     @contextlib.contextmanager
     def _other_paused(self, index: int) -> Iterator[None]:
@@ -278,13 +249,6 @@ def _out_of_the_way(device: Device) -> Iterator[None]:
             yield
         finally:
             os.sched_setaffinity(0, cores)
-
-
-def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:
-    """Floating-point tensors with relative noise of this size, those in [-1, 1] but masks within it."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    kinds = [Values(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(tensors)]
-    return noisy_each(tensors, [share] * len(tensors), kinds)
 
 
 def _typical(made: Mapping[Phase, Sequence[Call]], device: Device) -> dict[Part, Time]:

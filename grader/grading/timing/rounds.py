@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,7 +106,7 @@ class Rounds:
     def _make_first_calls(self, known_calls: dict[Phase, int]) -> None:
         """Keep lazy initialisation and autotuning out of the samples."""
         for group in self._groups:
-            times = self._time_pair(group, random.random() < 0.5, counts=False)
+            times = self._time_pair(group, self._pair.reference_first(), counts=False)
             long = all(known_calls.get(phase) == 1 for phase in group)
             if self.plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
                 self._first_calls[group] = times[1]
@@ -122,7 +121,7 @@ class Rounds:
             short = tuple(phase for phase in group if known_calls.get(phase) != 1)
             if not short:
                 continue
-            reference_first = random.random() < 0.5
+            reference_first = self._pair.reference_first()
             try:
                 times = self._time_pair(short, reference_first)
             except NotQueued as missed:
@@ -181,7 +180,7 @@ class Rounds:
         if begun is not None and not (probe and begun.reference_first):
             return begun
         # A pair that may be the only one begins with the reference, or it could have no probe.
-        reference_first = probe or group in self._first_calls or random.random() < 0.5
+        reference_first = probe or group in self._first_calls or self._pair.reference_first()
         times = self._time_pair(group, reference_first, probe=probe)
         look()
         return Begun(times, reference_first)

@@ -27,7 +27,6 @@ from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import perturbed_runs
 from grader.grading.oracle.values import cut_each, is_float, values_of_each
-from grader.grading.timing.roofline import counted_work
 from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS
 
@@ -42,8 +41,9 @@ def shipped_error(oracle: Oracle, case: Case, *, tf32: bool) -> Errors:
         return shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32)
     plain = Pass.of(case)
     passes = [replace(plain, tf32=tf32)]
-    counted, everywhere = counted_work(oracle, case).forward, oracle.precision.meaning.tf32
-    if tf32 and backend(oracle.device).tf32 and (counted.convolution or (everywhere and counted.matmul)):
+    traits = oracle.traits(case)
+    rounds = traits.flops > 0 if oracle.precision.meaning.tf32 else traits.convolves
+    if tf32 and backend(oracle.device).tf32 and rounds:
         # cuDNN may have taken float32 for the reference's convolutions and take TensorFloat-32 for the same ones in
         # other groups or another layout. The flags allow it: operands rounded to TensorFloat-32 show its error.
         passes.append(plain.in_tf32())
@@ -95,7 +95,7 @@ def matter(oracle: Oracle, case: Case) -> bool:
 
 
 def _matter(oracle: Oracle, case: Case) -> bool:
-    if counted_work(oracle, case).forward.convolution:
+    if oracle.traits(case).convolves:
         return True
     few = _few_rows(oracle, case)
     plain = Pass.of(few, backward=False)
@@ -107,7 +107,7 @@ def applies(oracle: Oracle, case: Case) -> bool:
     """Whether the reference convolves, and may do so in TensorFloat-32 in timed calls only."""
     if not backend(oracle.device).tf32 or oracle.precision.meaning.tf32:
         return False
-    return bool(counted_work(oracle, case).forward.convolution)
+    return oracle.traits(case).convolves
 
 
 def errors(oracle: Oracle, case: Case) -> FlagErrors:

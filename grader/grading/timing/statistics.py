@@ -20,9 +20,9 @@ median where calls are of two kinds: on an H200, calls of 16 us in one process t
 FEWEST_ROUNDS = 1.5
 """Rounds, of two pairs each, that are enough if they agree: three pairs, none of them trimmed. Student's t for three is
 4.3, so they agree only if they differ by little."""
-MIN_ROUNDS = 3
-"""Rounds that are enough even if they disagree. With fewer, a single disturbed call is a large part of what trimming
-leaves: a wide interval calls no difference but HOPELESS ones, and rounds go on however late it is."""
+MIN_ROUNDS = 2
+"""Rounds that are enough even if they disagree: four pairs, whose Student's t is 3.2. With fewer, a wide interval calls
+no difference but HOPELESS ones, and rounds go on however late it is."""
 MANY_ROUNDS = 7
 """Rounds of a thorough grading at least. Fewer are a short look at one pair of processes, whose steady difference the
 interval cannot contain: it is added to the margin."""

@@ -28,6 +28,8 @@ TAPE = "count"
 SECONDS = 1.0
 """Time limit for counting a backward. With a dispatch mode active, PyTorch takes slow formulas for some operators:
 cumprod's backward takes a step for each element along the dimension, which are minutes at full size."""
+SYNCHRONIZED = 64
+"""Operators between waits for a GPU, whose queue may hold seconds of work. A choice."""
 GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
@@ -94,6 +96,8 @@ class Counter(OperatorMode):
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._operations % SYNCHRONIZED == 0 and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()
         if time.monotonic() > self._deadline:
             raise _TooLong
         result = func(*args, **(kwargs or {}))

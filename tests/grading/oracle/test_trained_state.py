@@ -11,7 +11,7 @@ from grader.protocol import TensorInfo
 
 def traits(*learned, tables=()):
     parameters = tuple(TensorInfo(name=name) for name in learned)
-    return Traits((), parameters, (), False, False, True, 0.0, 0, frozenset(tables))
+    return Traits((), parameters, (), False, False, True, 0.0, False, 0, frozenset(tables))
 
 
 @pytest.mark.parametrize("level", [1.0, 0.25, -1.0])

@@ -5,7 +5,7 @@ import torch
 
 from grader.grading.oracle import values
 from grader.grading.oracle.values import perturbed, perturbed_state, rounded_each, values_of, values_of_each
-from grader.grading.timing.pair import _noisy_each
+from grader.grading.timing.draws import _noisy_each
 
 NEARLY_ONE = 1 - 2.0**-24
 

@@ -9,8 +9,8 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
-from grader.grading.timing.calls import Draw
 from grader.grading.timing.comparison import ExactCheck, Row
+from grader.grading.timing.draws import Draw
 from grader.verdict.models import Device
 
 TOLERANCE = 2e-5

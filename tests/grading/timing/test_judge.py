@@ -1,7 +1,7 @@
 """Workers that start ahead of need do not disturb a timing."""
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +13,7 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
+from grader.grading.timing.calls import Caller, NotQueued
 from grader.grading.timing.judge import in_turn_if_short, judge_timing
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
@@ -86,6 +87,33 @@ def test_where_memory_runs_out_although_both_seemed_to_fit_they_take_turns(monke
         reference, ours, wrong = in_turn_if_short(candidate, oracle, timed)
     assert (tried, wrong) == ([False, True], None)
     assert set(reference) == set(ours) == {"inference", "forward", "backward"}
+
+
+@pytest.mark.parametrize("missed", [False, True])
+def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeypatch, missed):
+    problem, seen = samples.problem(source=samples.PROBLEM_SOURCE), []
+    called, gave_back = Caller.calls, Caller.give_back
+
+    def calls(self, index, *args, **how):
+        seen.append(f"call {index}")
+        if missed and len(seen) == 1:
+            raise NotQueued(reference=True)
+        return called(self, index, *args, **how)
+
+    def give_back(self, index):
+        seen.append(f"give back {index}")
+        gave_back(self, index)
+
+    monkeypatch.setattr(Caller, "calls", calls)
+    monkeypatch.setattr(Caller, "give_back", give_back)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        with WorkerPair(candidate, oracle, oracle.case("full"), tf32=False, in_turn=True) as pair:
+            with pytest.raises(NotQueued) if missed else nullcontext():
+                pair.time_pair({"training": 1}, True)
+            assert not pair.reference_first(), "the candidate holds the memory"
+            pair.time_pair({"training": 1}, pair.reference_first())
+    assert seen == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
 
 
 @pytest.mark.parametrize("code", ["crashed", "out_of_memory"])

@@ -9,8 +9,9 @@ from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import cut_each
 from grader.grading.resources import Resources
 from grader.grading.timing import shipped_flags
-from grader.grading.timing.calls import Call, Draw
+from grader.grading.timing.calls import Call
 from grader.grading.timing.comparison import Comparison
+from grader.grading.timing.draws import Draw
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.rounds import QUICK
 from grader.machine.backends import backend

@@ -5,7 +5,8 @@ import torch
 
 from grader.grading.outcome import diagnose
 from grader.grading.resources import Resources
-from grader.grading.timing.calls import Call, Draw
+from grader.grading.timing.calls import Call
+from grader.grading.timing.draws import Draw
 from grader.grading.timing.pair import Wrong
 from grader.grading.timing.untimed import faults_of_values
 from grader.verdict.models import Device
