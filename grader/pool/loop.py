@@ -41,6 +41,22 @@ class Engine(Protocol):
         """End the workers."""
 
 
+class _Arrived(Iterator[Request]):
+    """Ends where nothing more has arrived, since the engine must not wait for it, and goes on when something has.
+
+    So the engine prepares what arrives while it grades.
+    """
+
+    def __init__(self, following: Iterator[Request | None]) -> None:
+        self._following = following
+
+    def __next__(self) -> Request:
+        request = next(self._following)
+        if request is None:
+            raise StopIteration
+        return request
+
+
 def make_engine(name: str, options: GraderOptions) -> Engine:
     """Call `module:name` with the options."""
     module, _, attribute = name.partition(":")
@@ -83,7 +99,7 @@ class GradingLoop:
                 if first.request.profiled:
                     self._profile(first)
                     continue
-                for verdict in self._engine.grade_many(self._arrived(first)):
+                for verdict in self._engine.grade_many(_Arrived(self._following(first))):
                     fault = self._fault(verdict)
                     if fault is not None:
                         self._answer(Answer(device_fault=fault))
@@ -96,16 +112,17 @@ class GradingLoop:
                 self._next.extendleft(reversed(self._taken))  # they arrived before what is there
                 self._taken.clear()
 
-    def _arrived(self, first: Work) -> Iterator[Request]:
-        """The first, then what else has arrived: the engine must not wait for more before it begins."""
+    def _following(self, first: Work) -> Iterator[Request | None]:
+        """The first, then what else has arrived; None while nothing has. Ends before a profile."""
         work: Work | None = first
-        while work is not None:
-            self._taken.append(work)
-            yield self._begun(work)
+        while work is None or not work.request.profiled:
+            if work is None:
+                yield None
+            else:
+                self._taken.append(work)
+                yield self._begun(work)
             work = self._another()
-            if work is not None and work.request.profiled:
-                self._next.appendleft(work)
-                return
+        self._next.appendleft(work)
 
     def _profile(self, work: Work) -> None:
         """A profile stands between gradings: neither is prepared while the other runs."""

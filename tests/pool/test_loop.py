@@ -1,6 +1,7 @@
 """A place answers in the order of its work, also when one fails while others are taken ahead."""
 
 import threading
+from itertools import islice
 
 from grader.catalog.requests import Request
 from grader.pool.loop import GradingLoop
@@ -34,3 +35,35 @@ def test_answers_keep_the_order_of_the_work_behind_a_failure():
     thread.join(10)
     assert [answer.number for answer in answers] == [1, 2, 3, 4]
     assert [answer.profile is not None for answer in answers] == [False, False, True, False]
+
+
+class Polls:
+    """Looks for more work before each verdict, as the pipeline does; counts its batches."""
+
+    def __init__(self, arrives):
+        self.arrives, self.batches = arrives, 0
+
+    def grade_many(self, work):
+        self.batches += 1
+        pending, ahead = iter(work), []
+        while True:
+            ahead += islice(pending, 2)
+            if not ahead:
+                return
+            self.arrives()
+            yield samples.verdict(of=ahead.pop(0).submission)
+
+
+def test_what_arrives_meanwhile_is_prepared_and_graded_in_the_same_batch():
+    answers, later = [], [None, 4, 3, 2]
+
+    def put(number):
+        request = Request(samples.problem(), samples.submission(), Device.CPU, ())
+        loop.put(None if number is None else Work(number=number, request=request))
+
+    engine = Polls(lambda: put(later.pop()) if later else None)
+    loop = GradingLoop(engine, answers.append)
+    put(1)
+    loop.run()
+    assert [answer.number for answer in answers] == [1, 2, 3, 4]
+    assert engine.batches == 1

@@ -123,18 +123,18 @@ class WorkerPair:
         self._caller.await_pages()
         self._renewed = False
         made: dict[int, dict[Phase, list[Call]]] = {}
-        missed: NotQueued | None = None
+        missed: bool | None = None  # not the exception, which would keep gigabytes by its traceback
         for index in (0, 1) if reference_first else (1, 0):
             try:
                 made[index] = self._calls(index, draws, counts=counts)
             except NotQueued as error:
-                missed = missed if missed and missed.reference else error
+                missed = missed or error.reference
             except ReferenceRefused:
                 if not probed:
                     raise
                 return self.time_pair(calls, reference_first, counts=counts)
         if missed is not None:
-            raise missed
+            raise NotQueued(reference=missed)
         if self._timed:  # for the next pair, while the results of this one are compared
             self._caller.renew_pages(*both)
             self._renewed = bool(both)

@@ -1,6 +1,9 @@
 """Workers that start ahead of need do not disturb a timing."""
 
+import contextlib
+import gc
 import time
+import weakref
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
@@ -14,6 +17,7 @@ from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
 from grader.grading.timing.calls import Caller, NotQueued
+from grader.grading.timing.draws import Draws
 from grader.grading.timing.judge import in_turn_if_short, judge_timing
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.rounds import QUICK
@@ -114,6 +118,32 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
             assert not pair.reference_first(), "the candidate holds the memory"
             pair.time_pair({"training": 1}, pair.reference_first())
     assert seen == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
+
+
+def test_a_call_that_could_not_be_queued_leaves_nothing_of_its_values(monkeypatch):
+    problem, drawn = samples.problem(source=samples.PROBLEM_SOURCE), []
+
+    def new(self, **how):
+        draw = made(self, **how)
+        drawn.append(weakref.ref(draw))
+        return draw
+
+    def calls(self, index, *args, **how):
+        raise NotQueued(reference=True)
+
+    made = Draws.new
+    monkeypatch.setattr(Draws, "new", new)
+    monkeypatch.setattr(Caller, "calls", calls)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        with WorkerPair(candidate, oracle, oracle.case("full"), tf32=False) as pair:
+            gc.disable()  # gigabytes must not wait for the cyclic collector
+            try:
+                with contextlib.suppress(NotQueued):
+                    pair.time_pair({"training": 1}, True)
+                assert [ref() for ref in drawn] == [None]
+            finally:
+                gc.enable()
 
 
 @pytest.mark.parametrize("code", ["crashed", "out_of_memory"])
