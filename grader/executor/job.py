@@ -185,9 +185,9 @@ class JobBuilder:
         if self._deferred:
             self._steps.append(WAIT)
         self._worker.forget_results()
-        seal = self._make_seal()
         if self._largest_inbox() + self._outbox.nbytes > LARGE_JOB_BYTES:
             self._backend.empty_cache()
+        seal = self._make_seal()
         timed = self._at_once and self._backend.on_host
         waited_before = self._worker.waited_ms() if timed else 0.0
         # From here on the worker could see the values that it computes with, so the clock runs.

@@ -168,6 +168,8 @@ def _in_one_job(
             job.step(p.Drop(keep_bytes=None))
         for step in one.before:
             job.step(step)
+        if one.in_float64 and one.nbytes(traits) > LARGE_BYTES:
+            job.step(p.Drop(keep_bytes=0))  # what float32 left is of no use to float64
         if len(passes) > 1:  # each exports the buffers of the same model, under a name of its own
             job.step(p.Use(model=f"{one.model}-{index}", constructed=one.model))
         wanted.append(_add(job, traits, one, str(index), f"{one.model}-{index}" if len(passes) > 1 else one.model))

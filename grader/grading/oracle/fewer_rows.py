@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from grader.catalog.problem_module import FULL, ProblemModule, Variant
-from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, nbytes_of
 
@@ -77,16 +76,10 @@ def _maker(full: Variant, kept: int, cuts: Callable[[int, object], bool]) -> Cal
 
     def make() -> Sequence[Any]:
         inputs = list(full.make_inputs())
-        nbytes = nbytes_of(inputs)
-        few = [
+        return [
             value[:kept].clone() if cuts(index, value) and isinstance(value, torch.Tensor) else value
             for index, value in enumerate(inputs)
         ]
-        del inputs
-        # The rest of a large draw goes back to the device.
-        if nbytes > CHECK_BYTES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            torch.cuda.empty_cache()
-        return few
 
     return make
 

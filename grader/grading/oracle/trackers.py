@@ -104,7 +104,9 @@ class Trackers:
         """Record the errors of an eager run; all but the first are on perturbed inputs and parameters."""
         small = list[tuple[_Tracker, torch.Tensor]]()
         for tracker, value in self._values(run):
-            if is_large(value):  # a streamed run has one of these at a time
+            if value is tracker.reference64:
+                tracker.add(value, (0.0, 0.0))
+            elif is_large(value):  # a streamed run has one of these at a time
                 tracker.add(value, *blocks.baseline_errors([value], [tracker.reference64]))
             else:
                 small.append((tracker, value))
@@ -240,8 +242,10 @@ def track(
         eager, reference64, *others = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
     else:
+        # The run that takes most memory comes first, while no other results take any, unless it may not fit.
+        reference64 = alone(exact) if affords_float64 is None else None
         eager = alone(plain)
-        if affords_float64 is None or affords_float64(eager):
+        if affords_float64 is not None and affords_float64(eager):
             reference64 = alone(exact)
         others = _others(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
