@@ -134,7 +134,7 @@ def _forwards(
     for clone_inputs in (False, True):
         job = JobBuilder(reference.worker, reference.device)
         if exports is not None and not sealed:
-            job.export(exports)
+            job.export(exports, convert=True)
             if job.deferred:  # a forward may change buffers before they are read
                 sealed = dict(reference.run(job).sealed)
                 job = JobBuilder(reference.worker, reference.device)

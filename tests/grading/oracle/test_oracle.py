@@ -7,8 +7,8 @@ from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
+from grader.grading.oracle import evaluation, questions
 from grader.grading.oracle import oracle as oracle_module
-from grader.grading.oracle import questions
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.resources import Resources
 from grader.machine.backends.cpu import CpuBackend
@@ -43,6 +43,17 @@ def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, 
         for name, value in ours.items():
             assert (value is None) == (theirs[name] is None)
             assert value is None or torch.equal(value, theirs[name]), name
+
+
+def test_large_float64_results_come_back_in_float32(monkeypatch):
+    monkeypatch.setattr(evaluation, "LARGE_BYTES", 1)
+    with Resources() as resources:
+        case = resources.oracle(find_problems().problem("conv2d_batch_norm_silu"), Device.CPU).case("small")
+    tensors = [*case.outputs.values(), *case.gradients.values(), *case.buffers.values()]
+    floats = [of.reference64 for of in tensors if of is not None and of.dtype.is_floating_point]
+    assert {of.dtype for of in floats} == {torch.float32}
+    assert len(floats) > 4
+    assert any(of.error_max > 0 for of in case.outputs.values()), "float64 ran, and is not the float32 run"
 
 
 RETURNS = """
