@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from grader.errors import ReferenceRefused
+from grader.grading.compare.together import each_on_host
 from grader.grading.oracle.evaluation import Traits
 
 SMALL = 1e-2
@@ -42,10 +43,12 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
     all elements equal, such as the weight and statistics of a norm or a branch that starts at zero: unchanged, such a
     tensor would have no effect, and a submission that omits it would be correct. Later draws move `everything`.
     """
-    return {
-        name: value if name in traits.tables else _trained(value, traits, name, draw, varies=everything or draw > 0)
-        for name, value in state.items()
-    }
+    names, varies = list(state), everything or draw > 0
+
+    def one(at: int, value: torch.Tensor) -> torch.Tensor:
+        return value if names[at] in traits.tables else _trained(value, traits, names[at], draw, varies=varies)
+
+    return dict(zip(names, each_on_host(one, list(state.values())), strict=True))
 
 
 def first_training(

@@ -8,7 +8,7 @@ import torch
 
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern, Subject
+from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject
 from grader.grading.patterns.regions import only_region
 
 
@@ -29,8 +29,9 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
     # A race loses others each time. Memory may hold the right values of an earlier call.
     if any(0 < 2 * int(one.sum()) < int(wrong.sum()) for one in each):
         return None
-    at = only_region(Subject(case, torch.where(wrong, torch.inf, right), expected, name, ()))
-    if at is None:
+    subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name, ())
+    at = only_region(subject)
+    if at is None or int((subject.telling & ~wrong).sum()) < FREE:  # those that a race leaves alone are few, and small
         return None
     remedy = "write those elements: no thread does, or a mask leaves them out; if one does, look for a race there"
     return Pattern(f"{at} only, where each call finds something else", remedy)

@@ -13,6 +13,7 @@ from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
 from grader.grading.patterns.search import SEARCHES, at_ties
 from grader.grading.patterns.terms import single_term
+from grader.grading.patterns.unwritten import unwritten
 
 ROWS, COLUMNS = 12, 16
 
@@ -320,3 +321,19 @@ def test_one_wrong_element_is_named_unless_rounding_surrounds_it():
     wrong = torch.where(at, e.right + 1, e.right)
     assert e.found(wrong, searches=[vague_region]) == "is wrong in the element [7, 5] alone"
     assert e.found(wrong.bfloat16(), searches=[vague_region]) is None
+
+
+@pytest.mark.parametrize(("zeros", "found"), [(0, True), (COLUMNS - 2, False)])
+def test_elements_that_no_thread_writes_need_others_that_tell_something(zeros, found):
+    e = Example(1)
+    right = torch.where(torch.arange(COLUMNS) < zeros, 0.0, e.right[0])  # a channel that is off has no gradient
+    tail = torch.arange(COLUMNS) >= COLUMNS - 2
+    runs = [torch.where(tail, torch.randn(COLUMNS).double(), right).float() for _ in range(3)]
+    subject = e.subject(right, right)
+    pattern = unwritten(subject.case, "input[0]", subject.expected, runs)
+    assert (pattern is not None) == found
+    if pattern is not None:
+        assert (
+            pattern.text
+            == "at the last 2 of 16 indices of dimension 0 (14 and up) only, where each call finds something else"
+        )
