@@ -140,9 +140,9 @@ class Pack:
 def each_on_host(
     function: Callable[[int, torch.Tensor], torch.Tensor], tensors: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """A function of each position and tensor; tensors of few elements are copied to the host for it, together.
+    """A function of each position and tensor; few elements are copied to the host for it, together.
 
-    There, many short operations on each take a tenth of their launches on a GPU.
+    There, many short operations on each tensor take a tenth of their launches on a GPU.
     """
     few = [
         at
