@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
-from grader.errors import ReferenceRefused
+from grader.errors import GraderError, ReferenceRefused
 from grader.executor import WorkerLost
 from grader.executor.gpu_timeline import Start
 from grader.grading.candidate import Candidate
@@ -23,7 +23,7 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import lost
+from grader.grading.outcome import Stopped, lost
 from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
@@ -90,8 +90,9 @@ class WorkerPair:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._caller.close()
-        if kind is None and self._holder is not None:
-            self._caller.give_back(self._holder)
+        if self._holder is not None:
+            with contextlib.nullcontext() if kind is None else contextlib.suppress(Stopped, GraderError):
+                self._caller.give_back(self._holder)
 
     def reference_first(self) -> bool:
         """Whether the next pair should begin with the reference: by chance; in turn, if it holds the memory.
