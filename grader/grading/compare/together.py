@@ -149,13 +149,14 @@ def each_on_host(
         for at, tensor in enumerate(tensors)
         if tensor.device.type != "cpu" and tensor.numel() <= HOST_ELEMENTS and not tensor.is_complex()
     ]
-    copies = dict(zip(few, _copied([tensors[at] for at in few], torch.device("cpu")), strict=True))
+    host = torch.device("cpu")
+    copies = dict(zip(few, _copied([tensors[at] for at in few], host), strict=True))
     results = [function(at, copies.get(at, tensor)) for at, tensor in enumerate(tensors)]
     changed = [at for at in few if results[at] is not copies[at]]
-    back = (
-        dict(zip(changed, _copied([results[at] for at in changed], tensors[few[0]].device), strict=True)) if few else {}
-    )
-    return [back.get(at, tensors[at] if at in copies else result) for at, result in enumerate(results)]
+    back = _copied([results[at] for at in changed], tensors[few[0]].device if few else host)
+    # What the function left as it was is the tensor itself.
+    kept = {at: tensors[at] for at in few} | dict(zip(changed, back, strict=True))
+    return [kept.get(at, result) for at, result in enumerate(results)]
 
 
 def _copied(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:

@@ -242,10 +242,8 @@ def track(
         eager, reference64, *others = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
     else:
-        # The run that takes most memory comes first, while no other results take any, unless it may not fit.
-        reference64 = alone(exact) if affords_float64 is None else None
         eager = alone(plain)
-        if affords_float64 is not None and affords_float64(eager):
+        if affords_float64 is None or affords_float64(eager):
             reference64 = alone(exact)
         others = _others(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)

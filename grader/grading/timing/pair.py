@@ -148,21 +148,27 @@ class WorkerPair:
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
+            self._take_over(0)
             with self._other_paused(0):
                 self._caller.calls(0, {phase: [self._draws.new(training=phase == "training")]}, self.start, quiet=True)
 
     def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], *, counts: bool) -> dict[Phase, list[Call]]:
         """The calls of one side, undisturbed by the other."""
-        takes_over = self._in_turn and self._holder != index
-        if takes_over:
-            if self._holder is not None:
-                self._caller.give_back(self._holder)
-            self._holder = index
+        took_over = self._take_over(index)
         with self._other_paused(index), _out_of_the_way(self._oracle.device):
-            if counts and takes_over:
+            if counts and took_over:
                 self._caller.renew_pages(index)
                 self._caller.await_pages()
             return self._caller.calls(index, draws, self.start, quiet=counts)
+
+    def _take_over(self, index: int) -> bool:
+        """Have the other side give its memory back, if both take turns and this one does not hold it yet."""
+        if not self._in_turn or self._holder == index:
+            return False
+        if self._holder is not None:
+            self._caller.give_back(self._holder)
+        self._holder = index
+        return True
 
     def _first_wrong(
         self,
