@@ -15,7 +15,7 @@ from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
-from grader.worker.conditions import late_stream, no_collection, set_precision
+from grader.worker.conditions import late_stream, no_collection, seed_generators, set_precision
 from grader.worker.registry import handles
 from grader.worker.session import Inputs, Session, Tape
 
@@ -66,7 +66,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     model.train(step.training)
     _raise_recompile_limit()
     if step.seed is not None:
-        torch.manual_seed(step.seed)
+        seed_generators(session.device, step.seed)
     set_precision(session.device, tf32=step.tf32, always=session.tf32)
     session.thaw()
     for name in step.frozen:

@@ -18,6 +18,7 @@ from grader.protocol.regions import copy_each
 from grader.worker.autograd.tensors import describe, state_of
 from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
+from grader.worker.conditions import seed_generators
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -86,7 +87,7 @@ def _end_compilers() -> None:
 def construct(session: Session, step: p.Construct) -> p.Constructed:
     """Create a model on its device. Raises TypeError if the class is not a torch.nn.Module."""
     session.device = torch.device(step.device)
-    torch.manual_seed(step.seed)
+    seed_generators(session.device, step.seed)
     model = _new_model(session, step)
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__} is not a torch.nn.Module")
@@ -169,7 +170,7 @@ def _new_model(session: Session, step: p.Construct) -> object:
     if step.on_device and session.device.type != "cpu":
         with contextlib.suppress(Exception), session.device:
             return session.submitted(*p.decode_value(step.init_inputs))
-        torch.manual_seed(step.seed)
+        seed_generators(session.device, step.seed)
     with torch.device("cpu"):
         return session.submitted(*p.decode_value(step.init_inputs))
 

@@ -125,7 +125,7 @@ class Rounds:
             try:
                 times = self._time_pair(short, reference_first)
             except NotQueued as missed:
-                if self.plan.stops_when_hopeless:  # each try takes half a second
+                if self.plan.stops_when_hopeless:  # each try takes a quarter of a second
                     self.begin_otherwise(missed)
                 continue
             found = {phase: repeats(_total(times[0], PARTS[phase]), self.device) for phase in short}

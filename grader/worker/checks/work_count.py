@@ -19,6 +19,7 @@ from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode, vector_jacobian_product
 from grader.worker.checks.flops import flop_formulas
 from grader.worker.checks.zero_tiles import share_left
+from grader.worker.conditions import seed_generators
 from grader.worker.passes import call_forward, cotangent
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -54,7 +55,7 @@ def count(session: Session, step: p.Count) -> p.Counted:
     with Counter(given) as forward:
         outputs = call_forward(session, run)
     advanced = _generators(session.device)
-    torch.manual_seed(run.seed)
+    seed_generators(session.device, run.seed or 0)
     draws = not all(map(torch.equal, advanced, _generators(session.device)))
     counted = p.Counted(forward=forward.work(outputs.values()), draws=draws, asserts=forward.asserts)
     if not step.cotangents:
