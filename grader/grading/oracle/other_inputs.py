@@ -89,7 +89,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
 
 
 def _takes_large_parameters(case: Case) -> bool:
-    return 2 * case.state_bytes <= CHECK_BYTES
+    return 3 * case.state_bytes <= CHECK_BYTES
 
 
 def _with_other_parameters(
@@ -109,8 +109,8 @@ def _with_other_parameters(
         return
     large = {name: value * 100 for name, value in moved.items()}
     # All scores may have one sign for some parameters, and then none is below a finite mask.
-    flipped = {name: _with_other_signs(value) for name, value in large.items()}
-    for state in (large, flipped):
+    flipped = [{name: _with_other_signs(value) for name, value in large.items()} for _ in range(2)]
+    for state in (large, *flipped):
         yield LARGE_PARAMETERS, replace(case, state={**case.state, **state})
 
 
