@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,25 @@ def test_verdicts_come_as_they_are_reached_from_work_without_end(grader):
     assert [next(verdicts).status for _ in range(2)] == [Status.WRONG_OUTPUT] * 2
     verdicts.close()
     assert grader.grade(RIGHT).status is Status.CORRECT
+
+
+def test_work_that_arrives_after_an_end_is_graded_in_the_same_batch(grader):
+    """A pool's process counts on it: it prepares the next submission while it grades one."""
+
+    class Arriving(Iterator):
+        def __init__(self):
+            self.arrived = [("scale_bias_relu", WRONG)]
+
+        def __next__(self):
+            if not self.arrived:
+                raise StopIteration
+            return self.arrived.pop()
+
+    work = Arriving()
+    verdicts = grader.grade_many(work)
+    assert next(verdicts).status is Status.WRONG_OUTPUT
+    work.arrived.append(("scale_bias_relu", NO_BACKWARD))
+    assert [verdict.status for verdict in verdicts] == [Status.MISSING_BACKWARD]
 
 
 @pytest.mark.parametrize(

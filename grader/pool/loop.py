@@ -20,7 +20,7 @@ class Engine(Protocol):
     """The part of `Grader` that a place needs; a stand-in makes verdicts at no cost."""
 
     def grade_many(self, work: Iterable[Request]) -> Generator[Verdict, None, None]:
-        """Verdicts in the order of the work."""
+        """Verdicts in the order of the work, which it looks at again before each, also after its end."""
 
     def profile(self, work: Request) -> Profile:
         """A submission beside its reference."""

@@ -168,8 +168,6 @@ def _in_one_job(
             job.step(p.Drop(keep_bytes=None))
         for step in one.before:
             job.step(step)
-        if one.in_float64 and one.nbytes(traits) > LARGE_BYTES:
-            job.step(p.Drop(keep_bytes=0))  # what float32 left is of no use to float64
         if len(passes) > 1:  # each exports the buffers of the same model, under a name of its own
             job.step(p.Use(model=f"{one.model}-{index}", constructed=one.model))
         wanted.append(_add(job, traits, one, str(index), f"{one.model}-{index}" if len(passes) > 1 else one.model))
@@ -254,10 +252,10 @@ class Streamed(Mapping[str, Any]):
 
 
 def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
-    """The spec of the same tensor of the float64 model, if `wide`: of a large real one in float32.
+    """The spec to read a tensor in; with `wide`, of the float64 model: float32 if large and real.
 
-    This halves the memory and the time of the comparison. It adds 0.3 rounding errors to the 32 that `tolerance` allows
-    for a norm, and half a rounding error to an element.
+    Float32 halves the memory and the time of the comparison. It adds 0.3 rounding errors to the 32 that `tolerance`
+    allows for a norm, and half a rounding error to an element.
     """
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec

@@ -89,7 +89,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
 
 
 def _takes_large_parameters(case: Case) -> bool:
-    return 3 * case.state_bytes <= CHECK_BYTES
+    return 2 * case.state_bytes <= CHECK_BYTES
 
 
 def _with_other_parameters(

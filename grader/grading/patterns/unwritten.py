@@ -31,7 +31,8 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
         return None
     subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name, ())
     at = only_region(subject)
-    if at is None or int((subject.telling & ~wrong).sum()) < FREE:  # those that a race leaves alone are few, and small
+    # Of fewer right elements, or of zeros, a race may have left all alone.
+    if at is None or int((subject.telling & ~wrong).sum()) < FREE:
         return None
     remedy = "write those elements: no thread does, or a mask leaves them out; if one does, look for a race there"
     return Pattern(f"{at} only, where each call finds something else", remedy)
