@@ -20,7 +20,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs, first_comparable
 from grader.grading.oracle.control import reference_passes
-from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
+from grader.grading.oracle.input_changes import EQUAL, FIRST_ROWS, NEAR_RANGE, SMALLER
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import EPSILON_SHOWS, OtherInputs, other_inputs
 from grader.grading.oracle.values import is_float, values_of
@@ -79,7 +79,7 @@ def narrow_inputs(
     if not wrong:
         return None
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
-    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL}
+    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, *FIRST_ROWS}
     if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"

@@ -21,19 +21,28 @@ EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
 NEAR_RANGE = "inputs scaled up to near the largest number"
 """The change of which only an overflow counts: a mask of -1e9 loses its meaning there."""
+MASK_FALSE = "a boolean mask whose first row is all False"
+"""Rows in which nothing is left: a mean over no elements, a softmax without scores."""
+MASK_TRUE = "a boolean mask whose first row is all True"
+"""The same for a mask of the elements to leave out."""
+FIRST_ROWS = (MASK_FALSE, MASK_TRUE)
+"""Changes of boolean masks alone; zeros and ones in floating point may be labels, of which each row has one."""
 Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 
 
 def changed(
     change: str, structure: Structure, value: torch.Tensor, *, bounded: bool, scales_whole: bool = False
 ) -> torch.Tensor:
-    """The value after one of CHANGES, or itself if the change does not apply to it.
+    """The value after one of CHANGES or FIRST_ROWS, or itself if the change does not apply to it.
 
     `bounded` keeps the sign of values, and those in [-1, 1] there: an assertion on a device ends the process. With
     `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
     """
     if structure.fixed or value.numel() < 2 or not value.any():
         return value
+    if change in FIRST_ROWS:
+        applies = value.dtype == torch.bool and not bounded and _has_rows(value)
+        return _with_first_row(value, change == MASK_TRUE) if applies else value
     if not is_float(value):
         codes = value.dtype != torch.bool and not value.is_complex()
         return _one_mostly(value) if change == SKEWED and codes else value
@@ -146,6 +155,18 @@ def _one_mostly(value: torch.Tensor) -> torch.Tensor:
         return value
     keeps = torch.arange(len(flat), device=value.device) % 8 == 1
     return torch.where(keeps, flat, flat[:1]).view(value.shape)
+
+
+def _has_rows(value: torch.Tensor) -> bool:
+    """Whether rows of a mask may change alone; not in a square matrix, which may be causal or symmetric."""
+    return value.dim() > 1 and value.shape[-1] != value.shape[-2]
+
+
+def _with_first_row(value: torch.Tensor, element: bool) -> torch.Tensor:
+    """A mask with one value in its first row."""
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy.view(-1, value.shape[-1])[0] = element
+    return copy
 
 
 CHANGES: Mapping[str, Change] = {

@@ -19,7 +19,15 @@ from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SMALLER, changed, unit
+from grader.grading.oracle.input_changes import (
+    CHANGES,
+    FIRST_ROWS,
+    NEAR_RANGE,
+    SCALED_DOWN,
+    SMALLER,
+    changed,
+    unit,
+)
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trained_state import SMALL
@@ -59,7 +67,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     structures = questions.structures(oracle, case)
     bounded = backend(oracle.device).own_memory and oracle.traits(case).asserts
     found: list[tuple[str, list[object]]] = []
-    for name in CHANGES:
+    for name in (*CHANGES, *FIRST_ROWS):
         new = {
             i: changed(name, structures[i], value, bounded=bounded, scales_whole=_is_number(case, i))
             for i, value in enumerate(case.inputs)

@@ -80,7 +80,11 @@ def _contributions(oracle: Oracle, subject: Subject, split: Sequence[tuple[str, 
         return Pattern(" and ".join(clauses), "add the contribution of each output once")
     if len(none) == len(off) and len(none) < every:
         kept = [name for name, _ in split if name not in none]
-        which = f"index {kept[0]}" if len(kept) == 1 and "to" not in kept[0] else f"the indices {', '.join(kept)}"
+        runs = [
+            [name for name, _ in run] for used, run in itertools.groupby(split, lambda part: part[0] in kept) if used
+        ]
+        named = [run[0] if len(run) == 1 else f"{run[0].split()[0]} to {run[-1].split()[-1]}" for run in runs]
+        which = f"index {kept[0]}" if len(kept) == 1 and "to" not in kept[0] else f"the indices {', '.join(named)}"
         place = " (the first)" if kept[0].startswith("0") and len(kept) == 1 else ""
         place = " (the last)" if kept == [split[-1][0]] else place
         text = f"takes only {which}{place} of grad_output's {along} into account: a part of the sum"

@@ -148,7 +148,7 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
         for of in chosen
     ):
         return "check what is computed from that half alone"
-    if any(bool(of[-1]) and not bool(of[0]) and 2 * int(of.sum()) <= len(of) for of in chosen):
+    if any(not bool(of[0]) and 2 * int(of.sum()) <= len(of) and bool(of[-int(of.sum()) :].all()) for of in chosen):
         return "check the loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
         return "look for a term that has no effect at index 0, such as what comes from earlier indices"

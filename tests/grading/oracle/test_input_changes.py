@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from grader.grading.oracle.input_changes import CHANGES, NEAR_RANGE, SCALED_DOWN, SIGNED, SMALLER, _one_mostly
+from grader.grading.oracle.input_changes import (
+    CHANGES,
+    FIRST_ROWS,
+    NEAR_RANGE,
+    SCALED_DOWN,
+    SIGNED,
+    SMALLER,
+    _one_mostly,
+)
 from grader.grading.oracle.input_changes import changed as changed_by
 from grader.grading.oracle.input_structure import Structure
 
@@ -100,3 +108,15 @@ def test_integers_are_others_of_their_own_unless_they_are_distinct_or_in_order()
     assert torch.equal(_one_mostly(torch.randperm(20)), _one_mostly(torch.randperm(20))) is False
     for kept in (torch.randperm(20), torch.tensor([0, 2, 2, 5, 9])):
         assert torch.equal(_one_mostly(kept), kept)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "changes"),
+    [((6, 8), torch.bool, 2), ((8, 8), torch.bool, 0), ((8,), torch.bool, 0), ((6, 8), torch.float32, 0)],
+)
+def test_the_first_row_of_a_boolean_mask_is_emptied_and_filled(shape, dtype, changes):
+    draws = [(torch.rand(shape) < 0.5).to(dtype) for _ in range(3)]
+    others = [changed_by(name, Structure(draws), draws[0], bounded=False) for name in FIRST_ROWS]
+    rows = [other[0].unique().tolist() for other in others if not torch.equal(other, draws[0])]
+    assert rows == [[False], [True]][:changes]
+    assert all(torch.equal(other[1:], draws[0][1:]) for other in others if changes)
