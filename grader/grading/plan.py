@@ -216,9 +216,10 @@ def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnos
         texts.append(f"the device's memory is too short for more than a forward, a backward and timed calls of {size}")
     elif cases[0].variant == ROWS:
         rows = next(value.shape[0] for value in cases[0].inputs if isinstance(value, torch.Tensor) and value.dim())
+        compared = "" if oracle.exact_seconds(cases[-1]) else ", against a float32 run of the reference"
         texts.append(
-            "the inputs are large: the plain forward and backward and the timed calls were checked at full size, "
-            f"everything else on the first {rows} rows"
+            "the inputs are large: the plain forward and backward and the timed calls were checked at full "
+            f"size{compared}, and everything else on the first {rows} rows"
         )
     elif scope == FULL_SIZE:
         texts.append("the submission takes the full size only, where the checks ran")

@@ -159,8 +159,9 @@ class Backward(Step):
     retain_graph: bool = False
     side_stream: bool = False
     tf32: bool = False
-    double: bool = False
-    """Differentiate the gradients once more and report whether that worked."""
+    double: Literal["no", "own", "all"] = "no"
+    """Differentiate the gradients once more and report whether that worked. "own" takes the second derivatives of
+    PyTorch's own operators on trust: that of a depthwise convolution takes a second."""
     contiguous_grads: bool = False
     """Make every gradient contiguous before a function of the graph receives it."""
     substitute: Literal["none", "tf32"] = "none"

@@ -93,7 +93,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     """Compute a vector-Jacobian product of a tape, keep the gradients, and describe them."""
     tape = session.tapes[step.tape]
     grad_outputs = take_grad_outputs(session, step)
-    if step.double:  # a linear backward has a graph only if its grad_output has one
+    if step.double != "no":  # a linear backward has a graph only if its grad_output has one
         for g in grad_outputs.values():
             g.requires_grad_()
     pairs = [(tape.outputs[name], g) for name, g in grad_outputs.items()]
@@ -107,9 +107,12 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
             session.accumulated = True
             grads = engine.accumulated(pairs, tape.leaves, step)
         else:
-            grads = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double)
+            grads = engine.vector_jacobian_product(pairs, tape.leaves, step.wrt, step.retain_graph, step.double != "no")
     session.grads[step.grads] = grads
-    again = graph.differentiable_again(grads, tape.leaves, list(grad_outputs.values())) if step.double else None
+    again = None
+    if step.double != "no":
+        trusts = step.double == "own"
+        again = graph.differentiable_again(grads, tape.leaves, list(grad_outputs.values()), trusts_pytorch=trusts)
     return p.Gradients(
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,

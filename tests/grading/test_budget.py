@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,3 +166,19 @@ def test_other_inputs_that_are_too_large_to_ask_are_named(monkeypatch, module):
     else:
         assert "not asked for" in seen
         assert "parameters multiplied by 100" in seen
+
+
+def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):
+    # A sixth of the time, at 0.025 s each.
+    slow = SimpleNamespace(budget=Budget(0.66), exact_seconds=lambda _: 0.02, seconds_of=lambda _: 0.03)
+    drawn = {frozenset(other_inputs._drawn_in_time(slow, None, 12)) for _ in range(20)}
+    assert {len(one) for one in drawn} == {4}
+    assert len(drawn) > 10
+    slow.budget = Budget(60.0)
+    assert set(other_inputs._drawn_in_time(slow, None, 12)) == set(range(12))
+    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda *_: {3})
+    verdict = graded(SOURCE, seconds=cases.AMPLE_SECONDS)
+    assert verdict.status == "correct"
+    seen = notes(verdict)
+    assert "time was too short for all other inputs: not asked for inputs multiplied by 0.001" in seen
+    assert "parameters multiplied by 100, which were chosen at random" in seen

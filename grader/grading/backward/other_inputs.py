@@ -101,13 +101,16 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
     if case is None or case.released:
         return []
     try:
-        beyond = other_inputs(oracle, case).left_out
+        others = other_inputs(oracle, case)
         fit = not case.wrt or _has_room(_with_gradients(oracle, case), case)
     except (ReferenceLost, ReferenceOutOfMemory):
         return []
     texts = []
-    if beyond:
-        texts.append(f"there is no room for copies of all other inputs: not asked for {', '.join(beyond)}")
+    if others.no_room:
+        texts.append(f"there is no room for copies of all other inputs: not asked for {', '.join(others.no_room)}")
+    if others.no_time:
+        named = ", ".join(others.no_time)
+        texts.append(f"time was too short for all other inputs: not asked for {named}, which were chosen at random")
     if case.wrt and (oracle.is_slow(case) or not fit):
         why = "the reference is slow" if fit else f"copies of the case take more than {CHECK_BYTES >> 20} MiB"
         texts.append(f"{why}: gradients for inputs unlike the drawn ones were not asked")

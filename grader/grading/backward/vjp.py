@@ -116,7 +116,7 @@ def add_product(
             cotangents=job.cotangents(case.cotangents if cotangents is None else cotangents, layout),
             wrt=candidate.wrt(case, frozen),
             side_stream=side_stream,
-            double=double,
+            double="own" if double else "no",
             contiguous_grads=contiguous_grads,
         )
     )

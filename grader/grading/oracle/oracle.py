@@ -31,8 +31,6 @@ from grader.verdict.precision import Precision
 
 KEPT_BYTES = 1 << 30
 """Bytes of cases that are dropped when another problem is graded, and of one that is dropped before it is timed."""
-FLOAT64_SECONDS = 2.0
-"""Time limit for the float64 run at full size; beyond it, the float32 run stands in (`with_errors_like`)."""
 _Answer = TypeVar("_Answer")
 _Others = ParamSpec("_Others")
 
@@ -234,19 +232,23 @@ class Oracle(ReferenceModels):
         return self._seconds.get(case.variant, {}).get(MODEL64, 0.0)
 
     def _affords_float64(self, eager: Evaluation) -> bool:
-        """Whether a float64 run at full size fits into the device's free memory and into FLOAT64_SECONDS.
+        """Whether a float64 run at full size fits into the time of a `product` and into a GPU's free memory.
 
-        Its time is estimated from the variant with fewer rows, its memory as twice the float32 run's peak.
+        If not, the float32 run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
+        and is no question without one; its memory is estimated as twice the float32 run's peak.
         """
+        few = self._seconds.get(ROWS)
+        if few is not None:
+            whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
+            if whole * few.get(MODEL64, few[MODEL]) / few[MODEL] > self.budget.product:
+                return False
         own = backend(self.device)
-        whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
-        few = self._seconds.get(ROWS, {})
-        slower = few.get(MODEL64, 0.0) / few.get(MODEL, 1.0)
+        if not own.own_memory:
+            return True
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * self.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
-        in_time = slower * whole <= FLOAT64_SECONDS
-        return not own.own_memory or (in_time and not self.spares_memory and needed <= own.free_bytes())
+        return not self.spares_memory and needed <= own.free_bytes()
 
     def _cotangents(
         self, traits: Traits, variant: str, training: bool, draw: int, constant: bool

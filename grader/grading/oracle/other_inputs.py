@@ -8,13 +8,15 @@ with infinity or NaN, are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 
 from grader.errors import ReferenceRefused
+from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.oracle import questions
@@ -40,6 +42,7 @@ LARGE_PARAMETERS = "parameters multiplied by 100"
 """Reaches saturation and masked scores behind a norm, which takes the size of inputs away."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""
+_CHOICE = random.SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -52,15 +55,18 @@ class OtherInputs:
 
 
 class Others(NamedTuple):
-    """The case with inputs of each kind, and the kinds for which a large case leaves no room."""
+    """The case with inputs of each kind that is asked."""
 
     cases: tuple[OtherInputs, ...]
-    left_out: tuple[str, ...]
+    no_room: tuple[str, ...]
+    """Kinds for which a large case leaves no room."""
+    no_time: tuple[str, ...]
+    """Kinds for which a slow reference leaves no time, chosen at random."""
 
 
 @remembered
 def other_inputs(oracle: Oracle, case: Case) -> Others:
-    """The case with inputs of each kind that the reference takes; of a large case only some.
+    """The case with inputs of each kind that the reference takes; of a large or slow case only some.
 
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
@@ -79,12 +85,18 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
             found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
     room_for = CHECK_BYTES // max(case.nbytes, 1)
     found, beyond = found[:room_for], [name for name, _ in found[room_for:]]
+    parameters = list(_with_other_parameters(oracle, case, structures))
+    in_time = _drawn_in_time(oracle, case, len(found) + len(parameters))
+    names = [name for name, _ in (*found, *parameters)]
+    too_slow = [name for index, name in enumerate(names) if index not in in_time]
+    parameters = [of for index, of in enumerate(parameters, len(found)) if index in in_time]
+    found = [of for index, of in enumerate(found) if index in in_time]
     expected = _answers(oracle, case, [inputs for _, inputs in found])
     others = [
         (name, replace(case, inputs=tuple(inputs)), outputs)
         for (name, inputs), outputs in zip(found, expected, strict=True)
     ]
-    for name, other in _with_other_parameters(oracle, case, structures):
+    for name, other in parameters:
         others.append((name, other, _answers(oracle, other, [other.inputs])[0]))
     if any(name == SMALL_PARAMETERS for name, *_ in others) and not _takes_large_parameters(case):
         beyond.append(LARGE_PARAMETERS)
@@ -93,7 +105,15 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         for name, other, outputs in others
         if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
     )
-    return Others(kept, tuple(dict.fromkeys(beyond)))
+    return Others(kept, tuple(dict.fromkeys(beyond)), tuple(dict.fromkeys(too_slow)))
+
+
+def _drawn_in_time(oracle: Oracle, case: Case, count: int) -> Collection[int]:
+    """Which of so many kinds are asked: all, or as many drawn ones as fit into the time of an experiment."""
+    # Of a forward and backward in either precision, the forwards take half at most.
+    seconds_each = (oracle.exact_seconds(case) + oracle.seconds_of(case)) / 2
+    fitting = oracle.budget.experiment / max(seconds_each, LEAST_SECONDS)
+    return range(count) if fitting >= count else set(_CHOICE.sample(range(count), max(1, int(fitting))))
 
 
 def _takes_large_parameters(case: Case) -> bool:

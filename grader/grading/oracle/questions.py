@@ -243,7 +243,7 @@ def differentiates_twice(oracle: Oracle, case: Case) -> bool:
     job = script(oracle, case)
     _add_graph(job, case)
     cotangents = job.cotangents(case.cotangents)
-    job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double=True))
+    job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double="all"))
     job.step(p.Drop())
     result = oracle.run(job, tolerate_failure=True)
     return result.failure is None and bool(result.of(p.Gradients)[0].double_backward)

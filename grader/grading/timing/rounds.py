@@ -33,7 +33,7 @@ class Plan:
     min_rounds: float
     max_rounds: int
     seconds: float
-    """After this long, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
+    """After this long, warm-up included, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
     stops_when_hopeless: bool = False
     """Ends after one round of a HOPELESS candidate, whose calls would take most of a machine's time. If it is far
     beyond that, and stays so, its very first call counts too."""
@@ -98,9 +98,11 @@ class Rounds:
         self._begun: dict[Group, Begun] = {}
         self._rounds_until_probe = 0
         """Rounds before the one whose pairs have a probe; drawn by `begin`."""
+        began = time.monotonic()
         self._make_first_calls(known_calls)
         pair.start = "queued"
         self._learn_calls(known_calls)
+        self.warm_up_seconds = time.monotonic() - began
         self._calls = {phase: known_calls.get(phase, 1) for phase in phases}
 
     def _make_first_calls(self, known_calls: dict[Phase, int]) -> None:
@@ -205,7 +207,7 @@ def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
     """Samples by figure, until all figures are precise enough or the plan ends."""
     samples: dict[str, Samples] = {}
     rounds.begin()
-    started, missed = time.monotonic(), False
+    started, missed = time.monotonic() - rounds.warm_up_seconds, False
     while _count(samples) < rounds.plan.max_rounds:
         try:
             longer = _with_next_round(samples, rounds, watch)

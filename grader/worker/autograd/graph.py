@@ -56,20 +56,33 @@ def trace(
 
 
 def differentiable_again(
-    grads: Mapping[str, torch.Tensor | None], leaves: Mapping[str, torch.Tensor], grad_outputs: Sequence[torch.Tensor]
+    grads: Mapping[str, torch.Tensor | None],
+    leaves: Mapping[str, torch.Tensor],
+    grad_outputs: Sequence[torch.Tensor],
+    *,
+    trusts_pytorch: bool,
 ) -> bool:
     """Return whether every gradient has a graph that leads to a grad_output, in which each is linear.
 
-    All are differentiated once more. Raises what that raises. The graph behind a function with `once_differentiable`
-    ends at tensors of its own, though a product with a weight behind it leads to the weight.
+    All are differentiated once more, unless `trusts_pytorch` and the graph has nothing but PyTorch's own operators.
+    Raises what that raises. The graph behind a function with `once_differentiable` ends at tensors of its own, though
+    a product with a weight behind it leads to the weight.
     """
     again = [grad for grad in grads.values() if grad is not None]
     sources = [leaf for leaf in (*leaves.values(), *grad_outputs) if leaf.requires_grad and leaf.is_leaf]
     known = {id(g) for g in grad_outputs}
     if not again or not all(grad.requires_grad and known & _explore([grad.grad_fn]).leaves.keys() for grad in again):
         return False
+    if trusts_pytorch and all(map(_is_pytorchs_own, _explore([grad.grad_fn for grad in again]).parents)):
+        return True
     gradients(again, sources, [torch.ones_like(grad) for grad in again])
     return True
+
+
+def _is_pytorchs_own(node: Node) -> bool:
+    """Whether a node differentiates an operator of PyTorch's or ends at a leaf; an error that was put off does not."""
+    name = str(node.name())
+    return type(node).__module__ == "builtins" and ("::" not in name or name == "torch::autograd::AccumulateGrad")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from grader.catalog.problems import find_problems
 from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
+from grader.grading.budget import Budget
 from grader.grading.oracle import evaluation, questions
 from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
@@ -227,3 +228,26 @@ def test_gradients_that_rounding_decides_are_still_checked_after_their_values_we
         oracle.forget("full")
     assert not oracle.noise
     assert checked() == before
+
+
+@pytest.mark.parametrize(("seconds", "in_float64"), [(1e-3, False), (1e4, True)])
+def test_a_full_size_is_in_float64_if_that_takes_little_time_or_there_are_no_fewer_rows(tmp_path, seconds, in_float64):
+    source = (
+        "import torch\n\nclass Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return torch.softmax(x, 1)\n\n"
+        "def get_inputs():\n    return [torch.rand({rows}, {columns})]\n"
+    )
+
+    def ran(rows, columns):
+        path = tmp_path / f"rows{rows}.py"
+        problem = Problem(id=path.stem, path=path, source=source.format(rows=rows, columns=columns))
+        oracle = resources.oracle(problem, Device.CPU)
+        case = oracle.case("full")
+        return oracle.has_fewer_rows, oracle.exact_seconds(case) > 0, case.outputs["output"]
+
+    with Resources(budget=Budget(seconds)) as resources:
+        few, exact, output = ran(64, 1 << 16)
+        assert (few, exact) == (True, in_float64)
+        assert 0 < output.error_l2 < 1e-5 * output.norm, "the errors of the fewer rows stand in"
+        few, _, output = ran(2, 1 << 21)
+        assert (few, 0 < output.error_l2 < 1e-5 * output.norm) == (False, True)

@@ -122,7 +122,7 @@ def test_dropped_rounds_are_replaced(monkeypatch, tmp_path):
     problem = Problem(id="double", path=tmp_path / "double.py", source=MODEL)
     problem.path.write_text(MODEL)
     itself = Submission(author="aa", problem_id="double", path="x", source=MODEL.replace("Model(", "ModelNew("))
-    with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
+    with Pipeline(GraderOptions(device="cpu", quick=True, seconds=600.0)) as grader:
         timing = grader.grade(grader.request(problem, itself)).timing
     assert timing.total.rounds == 3
     assert [bool(reading.throttle_reasons) for reading in timing.clocks] == [False, True, False, False]

@@ -4,6 +4,7 @@ import random
 import secrets
 from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -184,6 +185,21 @@ def test_three_long_pairs_are_enough_if_they_agree(noise, rounds):
 
     _, reported = collect(Noisy(2.0), plan=replace(PLAN, min_rounds=1.5, max_rounds=5, seconds=0.0))
     assert len(reported["total"]) == 2 * rounds
+
+
+def test_the_time_of_a_warm_up_counts(monkeypatch):
+    class Slow(Pair):
+        seconds = 0.0
+
+        def time_pair(self, calls, reference_first, **how):
+            Slow.seconds += 10.0
+            self._slower = 1 + 0.2 * (len(self.calls) % 3)
+            return super().time_pair(calls, reference_first, **how)
+
+    monkeypatch.setattr(timing_rounds, "time", SimpleNamespace(monotonic=lambda: Slow.seconds))
+    # Two pairs of warm-up, of which the second counts: the end of the second round is at 50 s.
+    _, reported = collect(Slow(2.0), plan=replace(PLAN, min_rounds=5, max_rounds=5, seconds=45.0))
+    assert len(reported["total"]) == 2 * 2
 
 
 LONG = {"inference": 1, "training": 1}
