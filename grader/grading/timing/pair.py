@@ -73,10 +73,10 @@ class WorkerPair:
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._renewed = False
         """The next pair's pages have been asked for."""
-        self.together = not in_turn and self._fits(phases=2)
-        """Whether one sample may hold the values of all phases."""
-        self._in_turn = in_turn or not self._fits(phases=1)
+        self._in_turn = in_turn or not self._fits(sides=2, phases=1)
         """Each side gives its memory back before the other is called."""
+        self.together = not in_turn and self._fits(sides=1 if self._in_turn else 2, phases=2)
+        """Whether one sample may hold the values of all phases."""
         self._holder: int | None = None
         """The side that holds memory for its calls, where they take turns."""
         if self._in_turn:
@@ -196,8 +196,8 @@ class WorkerPair:
         """Whether another call fits into the memory and the time of a sample."""
         return not (self._in_turn or self._case.released or any(map(is_large, self._case.inputs)))
 
-    def _fits(self, *, phases: int) -> bool:
-        """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
+    def _fits(self, *, sides: int, phases: int) -> bool:
+        """Whether these sides can keep the memory of a call, beside their shared regions and the referee's own values.
 
         Each worker took what it does in the checks at full size. Its inbox holds the inputs or the grad_outputs of a
         part, its outbox the outputs or the gradients. The referee has the values drawn for all phases of a sample, and
@@ -211,8 +211,8 @@ class WorkerPair:
         gradients = nbytes_of(case.operand(name) for name in case.wrt)
         regions = max(drawn, cotangents) + max(outputs, gradients)
         values = [drawn + cotangents + 2 * (outputs + gradients), drawn + 2 * outputs]
-        workers = sum(side.worker.peak_device_bytes for side in self._sides)
-        needed = workers + 2 * regions + sum(values[:phases])
+        workers = sorted(side.worker.peak_device_bytes for side in self._sides)[-sides:]
+        needed = sum(workers) + sides * regions + sum(values[:phases])
         return needed <= own.free_bytes()
 
     def _release_memory(self) -> None:

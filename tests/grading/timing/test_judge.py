@@ -16,6 +16,7 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
+from grader.grading.timing import pair as pair_module
 from grader.grading.timing.calls import Caller, NotQueued
 from grader.grading.timing.draws import Draws
 from grader.grading.timing.judge import in_turn_if_short, judge_timing
@@ -123,6 +124,24 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
             raise KeyError
     assert seen.pop() == "give back 1", "whatever ends it"
     assert seen[:-3] == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "in_turn", "together"), [(2.5, False, True), (1.5, True, True), (0.5, True, False)]
+)
+def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_where_both_do(
+    monkeypatch, free_gib, in_turn, together
+):
+    own = SimpleNamespace(own_memory=True, free_bytes=lambda: int(free_gib * 2**30))
+    problem = samples.problem(source=samples.PROBLEM_SOURCE)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        case = oracle.case("full")
+        oracle.worker.peak_device_bytes = candidate.worker.peak_device_bytes = 1 << 30
+        monkeypatch.setattr(pair_module, "backend", lambda _: own)
+        pair = WorkerPair(candidate, oracle, case, tf32=False)
+        assert (pair._in_turn, pair.together) == (in_turn, together)
+        assert not WorkerPair(candidate, oracle, case, tf32=False, in_turn=True).together, "an estimate was wrong"
 
 
 def test_a_call_that_could_not_be_queued_leaves_nothing_of_its_values(monkeypatch):
