@@ -37,7 +37,7 @@ from grader.api import open_grader
 from grader.catalog.problems import find_problems
 from grader.grading import plan, selftest
 from grader.grading.resources import Resources
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.machine import host
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher

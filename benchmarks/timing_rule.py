@@ -18,8 +18,8 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 
-from grader.grading.timing.rounds import QUICK, Plan, thorough
-from grader.grading.timing.statistics import Round, speedup, students_t, verdict_of
+from grader.grading.timing.statistics import Round, may_be_placement, speedup, students_t, verdict_of
+from grader.grading.timing.stopping import QUICK, Plan, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -109,7 +109,8 @@ def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) 
             count = len(rounds) + len(last.reference_ms) / 2
             if count >= plan.min_rounds:
                 figure = speedup([*rounds, last])
-                if figure.half_width <= narrow or count >= plan.max_rounds:
+                pending = may_be_placement(figure, count, device)
+                if (figure.half_width <= narrow and not pending) or count >= plan.max_rounds:
                     return verdict_of(figure.ci_low, figure.ci_high, count, device, CALL_MS), count
         rounds.append(whole)
 

@@ -15,7 +15,7 @@ from _pytest.mark import ParameterSet
 
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.options import GraderOptions
 from grader.verdict.feedback import feedback
 from grader.verdict.models import Problem, Status, Submission, Verdict

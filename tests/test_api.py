@@ -11,7 +11,7 @@ import pytest
 
 from grader import Grader, Problem, Status, Submission, UserError, grade, reward
 from grader.grading import plan
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.verdict.models import Diagnosis, Settings
 from grader.verdict.stages import PhaseTiming
 from tests import samples

@@ -24,7 +24,7 @@ import pytest
 import grader.cli
 from db import Store
 from grader.grading import plan
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.verdict.models import Status
 from tests import samples
 

@@ -17,7 +17,7 @@ from fuzz.mutants.edits import EDITS, Mutant, mutants, sample
 from fuzz.mutants.effect import Original
 from grader.api import Grader
 from grader.grading import plan
-from grader.grading.timing import rounds
+from grader.grading.timing import stopping
 from grader.verdict.models import Problem, Verdict
 
 KINDS = tuple(dict.fromkeys(kind for kind, _ in EDITS))
@@ -62,8 +62,8 @@ class Finding:
 @contextmanager
 def grading() -> Iterator[Grader]:
     """One grader on the CPU with a single round of timing, whose outputs are compared all the same."""
-    usual = rounds.QUICK
-    vars(plan)["QUICK"] = rounds.Plan(min_rounds=1, max_rounds=1, seconds=0.0)
+    usual = stopping.QUICK
+    vars(plan)["QUICK"] = stopping.Plan(min_rounds=1, max_rounds=1, seconds=0.0)
     try:
         with Grader(device="cpu", quick=True) as grader:
             yield grader

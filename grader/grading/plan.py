@@ -25,7 +25,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.fewer_rows import PARTS, ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.timing.rounds import QUICK, Plan, thorough
+from grader.grading.timing.stopping import QUICK, Plan, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 

@@ -25,7 +25,7 @@ from grader.grading.outcome import Stopped, diagnose, raised
 from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
 from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain

@@ -14,7 +14,7 @@ import pytest
 from grader.executor.process_table import tree
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.options import GraderOptions
 from grader.verdict.models import Problem, Status, Submission, TimeLimits
 from tests.attacks import outside, protocol, resources

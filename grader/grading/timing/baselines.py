@@ -26,7 +26,7 @@ from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import MAX_QUOTED
 from grader.grading.timing.calls import PARTS, Part, Phase
-from grader.grading.timing.rounds import QUICK
+from grader.grading.timing.stopping import QUICK
 from grader.machine.backends import backend
 from grader.verdict.models import Environment, Problem, TimeLimits
 from grader.verdict.precision import Precision

@@ -18,7 +18,8 @@ from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.roofline import counted_work
-from grader.grading.timing.rounds import Plan, Rounds, WrongOutput, collect
+from grader.grading.timing.rounds import Rounds, WrongOutput, collect
+from grader.grading.timing.stopping import Plan
 from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis

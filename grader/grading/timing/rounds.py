@@ -6,7 +6,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from grader.grading.outcome import diagnose
@@ -14,45 +13,10 @@ from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair, Wrong
-from grader.grading.timing.statistics import (
-    FEWEST_ROUNDS,
-    FIRST_CALL_FACTOR,
-    HOPELESS,
-    MANY_ROUNDS,
-    MIN_ROUNDS,
-    speedup,
-)
+from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS
+from grader.grading.timing.stopping import Plan, are_enough, are_precise, count_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan for rounds of timing: how many, and for how long."""
-
-    min_rounds: float
-    max_rounds: int
-    seconds: float
-    """After this long, warm-up included, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
-    stops_when_hopeless: bool = False
-    """Ends after one round of a HOPELESS candidate, whose calls would take most of a machine's time. If it is far
-    beyond that, and stays so, its very first call counts too."""
-    pace_tolerance: float = 0.005
-    """Relative difference of both processes' pace that is accepted where launches show."""
-    short_ms: float = 0.03
-    """Milliseconds of a kernel below which they do. In one process a launch costs a GPU up to 0.15 us more than in
-    another: this makes half of the margin."""
-
-
-QUICK = Plan(
-    min_rounds=FEWEST_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03, short_ms=0.01
-)
-"""The plan of a grading with `quick`. A choice: the rounds take about as long as the checks before them."""
-
-
-def thorough(device: Device) -> Plan:
-    """The plan of a grading without `quick`."""
-    return Plan(min_rounds=MANY_ROUNDS, max_rounds=backend(device).timing.most_rounds, seconds=20.0)
 
 
 class WrongOutput(Exception):
@@ -208,7 +172,7 @@ def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
     samples: dict[str, Samples] = {}
     rounds.begin()
     started, missed = time.monotonic() - rounds.warm_up_seconds, False
-    while _count(samples) < rounds.plan.max_rounds:
+    while count_of(samples) < rounds.plan.max_rounds:
         try:
             longer = _with_next_round(samples, rounds, watch)
         except NotQueued as error:
@@ -220,7 +184,7 @@ def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
             continue
         if watch.counts():
             samples = longer
-        if _are_enough(samples, rounds.plan, late=time.monotonic() - started > rounds.plan.seconds):
+        if are_enough(samples, rounds.plan, time.monotonic() - started):
             break
     return samples
 
@@ -234,33 +198,9 @@ def _with_next_round(samples: Mapping[str, Samples], rounds: Rounds, watch: Cloc
         for name in times:
             earlier = samples[name].rounds if samples else []
             longer[name] = Samples(rounds.device, [*earlier, tuple(pair[name] for pair in pairs)], rounds.launches)
-        if _count(longer) >= rounds.plan.min_rounds and _are_precise(longer):
+        if count_of(longer) >= rounds.plan.min_rounds and are_precise(longer):
             break
     return longer
-
-
-def _are_enough(samples: Mapping[str, Samples], plan: Plan, *, late: bool) -> bool:
-    """Whether no further round is needed; `late` once the plan's time is over."""
-    if not samples:
-        return False
-    count, precise = _count(samples), _are_precise(samples)
-    if late and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
-        return True
-    ranking = samples.get("total") or samples["forward"]
-    hopeless = plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS
-    return hopeless or (precise and count >= plan.min_rounds)
-
-
-def _count(samples: Mapping[str, Samples]) -> float:
-    """Rounds so far; half a round is a pair."""
-    return max((of.count / 2 for of in samples.values()), default=0.0)
-
-
-def _are_precise(samples: Mapping[str, Samples]) -> bool:
-    """Whether the intervals of all figures are narrow enough."""
-    return all(
-        speedup(of.reported()).half_width <= backend(of.device).timing.precision.half_width for of in samples.values()
-    )
 
 
 def repeats(call_ms: float, device: Device) -> int:

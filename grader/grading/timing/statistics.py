@@ -23,6 +23,8 @@ FEWEST_ROUNDS = 1.5
 MIN_ROUNDS = 2
 """Rounds that are enough even if they disagree: four pairs, whose Student's t is 3.2. With fewer, a wide interval calls
 no difference but HOPELESS ones, and rounds go on however late it is."""
+PLACED_ROUNDS = 5
+"""Rounds below which each side may have had pages of one kind all along, such as the slow ones of two."""
 MANY_ROUNDS = 7
 """Rounds of a thorough grading at least. Fewer are a short look at one pair of processes, whose steady difference the
 interval cannot contain: it is added to the margin."""
@@ -100,6 +102,8 @@ def verdict_of(
     precision = backend(device).timing.precision
     margin = precision.margin_at(reference_ms)
     spread = precision.launch_spread if launches else precision.process_spread
+    if rounds < PLACED_ROUNDS:
+        spread = max(spread, precision.placement_spread)
     different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
     precise = (high - low) / (high + low) <= precision.half_width
     if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
@@ -109,6 +113,14 @@ def verdict_of(
     if high < 1 / (1 + different):
         return "slower"
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin else "inconclusive"
+
+
+def may_be_placement(found: Speedup, rounds: float, device: Device) -> bool:
+    """Whether the sides differ, by no more than pages may make, on few pages so far."""
+    precision = backend(device).timing.precision
+    margin = 1 + precision.margin
+    differ = found.ci_low > margin or found.ci_high < 1 / margin
+    return differ and rounds < PLACED_ROUNDS and abs(math.log(found.speedup)) < math.log1p(precision.placement_spread)
 
 
 def _trimmed_means(rows: torch.Tensor) -> torch.Tensor:

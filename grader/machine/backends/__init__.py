@@ -33,6 +33,8 @@ class Precision:
     """Relative: by this much more than the margin must two sides differ after a few rounds of one pair of processes."""
     launch_spread: float = 0.0
     """The same where launches are timed, which depend on the host."""
+    placement_spread: float = 0.0
+    """The same after rounds so few that each side may have had pages of one kind."""
 
     def margin_at(self, ms: float) -> float:
         """Relative margin for a call of so many milliseconds."""

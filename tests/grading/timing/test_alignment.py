@@ -14,7 +14,7 @@ from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.models import WORKERS_KEPT
 from grader.grading.resources import Resources
 from grader.grading.timing.launches import launches_show
-from grader.grading.timing.rounds import QUICK
+from grader.grading.timing.stopping import QUICK
 from grader.protocol import Warmed
 from grader.verdict.models import Device, Problem
 

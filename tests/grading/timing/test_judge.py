@@ -21,7 +21,7 @@ from grader.grading.timing.calls import Caller, NotQueued
 from grader.grading.timing.draws import Draws
 from grader.grading.timing.judge import in_turn_if_short, judge_timing
 from grader.grading.timing.pair import WorkerPair
-from grader.grading.timing.rounds import QUICK
+from grader.grading.timing.stopping import QUICK
 from grader.options import GraderOptions
 from grader.verdict.models import Device
 from tests import samples

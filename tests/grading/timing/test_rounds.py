@@ -13,7 +13,8 @@ from grader.grading.timing.calls import PARTS, NotQueued
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.judge import _figures
-from grader.grading.timing.rounds import Plan, Rounds
+from grader.grading.timing.rounds import Rounds
+from grader.grading.timing.stopping import Plan
 from grader.verdict.models import Device
 
 PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
@@ -226,3 +227,14 @@ def test_after_one_round_only_hopeless_candidates_are_slower(slower, verdict):
     plan = Plan(min_rounds=1, max_rounds=1, seconds=60.0)
     figures, _ = _figures(Rounds(Pair(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, plan))
     assert {name: timing.verdict for name, (timing, _) in figures.items()} == dict.fromkeys(figures, verdict)
+
+
+@pytest.mark.parametrize(("slower", "rounds"), [(1.0, 1.5), (1.06, 5), (1.3, 1.5)])
+def test_a_difference_that_pages_may_make_is_seen_on_many_of_them(slower, rounds):
+    _, reported = collect(Pair(2.0, slower=slower), plan=replace(PLAN, min_rounds=1.5, max_rounds=9))
+    assert len(reported["total"]) == 2 * rounds
+
+
+def test_but_not_however_long_that_takes():
+    _, reported = collect(Pair(2.0, slower=1.06), plan=replace(PLAN, min_rounds=1.5, max_rounds=9, seconds=0.0))
+    assert len(reported["total"]) == 2 * 1.5

@@ -13,7 +13,7 @@ from grader.grading.timing.calls import Call
 from grader.grading.timing.comparison import Comparison
 from grader.grading.timing.draws import Draw
 from grader.grading.timing.judge import judge_timing
-from grader.grading.timing.rounds import QUICK
+from grader.grading.timing.stopping import QUICK
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
 

@@ -8,7 +8,7 @@ from grader.catalog.problems import find_problems
 from grader.executor.gpu_timeline import RELEASE_SECONDS
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.rounds import Plan
+from grader.grading.timing.stopping import Plan
 from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 from tests.expected import CASES

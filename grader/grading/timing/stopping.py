@@ -1,0 +1,76 @@
+"""Decides when the rounds of a timing are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grader.grading.timing.clocks import Samples
+from grader.grading.timing.statistics import FEWEST_ROUNDS, HOPELESS, MANY_ROUNDS, MIN_ROUNDS, may_be_placement, speedup
+from grader.machine.backends import backend
+from grader.verdict.models import Device
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan for rounds of timing: how many, and for how long."""
+
+    min_rounds: float
+    max_rounds: int
+    seconds: float
+    """After this long, warm-up included, MIN_ROUNDS are enough, or FEWEST_ROUNDS whose intervals are narrow."""
+    stops_when_hopeless: bool = False
+    """Ends after one round of a HOPELESS candidate, whose calls would take most of a machine's time. If it is far
+    beyond that, and stays so, its very first call counts too."""
+    pace_tolerance: float = 0.005
+    """Relative difference of both processes' pace that is accepted where launches show."""
+    short_ms: float = 0.03
+    """Milliseconds of a kernel below which they do. In one process a launch costs a GPU up to 0.15 us more than in
+    another: this makes half of the margin."""
+
+    @property
+    def longest(self) -> float:
+        """Seconds after which a difference that pages may make has no further rounds either. A choice."""
+        return 3 * self.seconds
+
+
+QUICK = Plan(
+    min_rounds=FEWEST_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03, short_ms=0.01
+)
+"""The plan of a grading with `quick`. A choice: the rounds take about as long as the checks before them."""
+
+
+def thorough(device: Device) -> Plan:
+    """The plan of a grading without `quick`."""
+    return Plan(min_rounds=MANY_ROUNDS, max_rounds=backend(device).timing.most_rounds, seconds=20.0)
+
+
+def are_enough(samples: Mapping[str, Samples], plan: Plan, seconds: float) -> bool:
+    """Whether no further round is needed, so many seconds after the timing began."""
+    if not samples:
+        return False
+    count, precise = count_of(samples), are_precise(samples)
+    ranking = samples.get("total") or samples["forward"]
+    if plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS:
+        return True
+    if seconds < plan.longest and any(_may_be_placement(of) for of in samples.values()):
+        return False
+    if seconds > plan.seconds and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
+        return True
+    return precise and count >= plan.min_rounds
+
+
+def count_of(samples: Mapping[str, Samples]) -> float:
+    """Rounds so far; half a round is a pair."""
+    return max((of.count / 2 for of in samples.values()), default=0.0)
+
+
+def are_precise(samples: Mapping[str, Samples]) -> bool:
+    """Whether the intervals of all figures are narrow enough."""
+    return all(
+        speedup(of.reported()).half_width <= backend(of.device).timing.precision.half_width for of in samples.values()
+    )
+
+
+def _may_be_placement(samples: Samples) -> bool:
+    return may_be_placement(speedup(samples.reported()), samples.count / 2, samples.device)
