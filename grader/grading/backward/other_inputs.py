@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+import torch
+
 from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import attempt_each, one_product, product
 from grader.grading.candidate import Candidate
@@ -14,8 +16,9 @@ from grader.grading.compare.blocks import CHECK_BYTES, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.forward.other_inputs import Wrong, difference, narrow_inputs
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, first_comparable
+from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -53,7 +56,7 @@ def judge_other_gradients(
     others = [other for other in others if other.change not in wrong_outputs]
 
     def judge(one: Candidate) -> Diagnosis | None:
-        return narrow_inputs(_wrong(one, others), others, case, stage="backward")
+        return narrow_inputs(_wrong(one, oracle, case, others), others, case, stage="backward")
 
     diagnosis, key = judge(candidate), ("other gradients judged", case.seed, case.training, tuple(wrong_outputs))
     return diagnosis if diagnosis and reference_passes(oracle, key, judge, ("error", "warning")) else None
@@ -157,7 +160,7 @@ def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
     )
 
 
-def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
+def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
     """Faults by change, up to the first backward that raises."""
     wrong: dict[str, Wrong] = {}
     parts = [one_product(candidate, other.case) for other in others]
@@ -172,5 +175,18 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
                 continue
             found = difference(f"the gradient of `{other.case.operand_names[name]}`", expected, gradient)
             if found is not None:
+                if is_input(name) and _is_the_derivative(oracle, case, other.case, gradients):
+                    break
                 wrong.setdefault(other.change, found)
     return wrong
+
+
+def _is_the_derivative(oracle: Oracle, case: Case, other: Case, gradients: Mapping[str, torch.Tensor | None]) -> bool:
+    """Whether the candidate's gradients are derivatives where the reference's, by a change of inputs, are no more."""
+    theirs = {name: of for name, of in gradients.items() if of is not None}
+    if not oracle.traits(case).has_float64 or not are_derivatives(oracle, other, theirs):
+        return False
+    usual, changed = (
+        {name: of.reference64 for name, of in one.gradients.items() if of is not None} for one in (case, other)
+    )
+    return are_derivatives(oracle, case, usual) and not are_derivatives(oracle, other, changed)
