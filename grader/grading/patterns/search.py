@@ -16,7 +16,7 @@ from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
-from grader.grading.patterns.regions import region, vague_region
+from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -26,6 +26,7 @@ SEARCHES: Sequence[Search] = (
     region,
     single_term,
     missing_factor,
+    border,
     grouped,
     function_of_one,
     accumulated,
@@ -72,7 +73,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     subject = subject_of(oracle, alone, name, actual, case.outputs[name])
     if subject is None or not case.comparable("outputs", name):
         return None
-    for search in (arrangement, region, missing_factor, grouped, accumulated, vague_region):
+    for search in (arrangement, region, missing_factor, border, grouped, accumulated, vague_region):
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
