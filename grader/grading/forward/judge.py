@@ -15,7 +15,7 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate import MODEL, Candidate, forward_step, names
-from grader.grading.compare.buffers import explain_buffers
+from grader.grading.compare.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import one_forward, outputs_of
@@ -204,6 +204,8 @@ def _other_mode(
     remedy = f"check what the forward computes in {wrong} only"
     if _ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
+        if uses_updated_buffers(oracle, case):
+            remedy = f"in train(), compute the output from {names(sorted(case.updated_buffers))} as updated"
     return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
 
 

@@ -90,7 +90,7 @@ def test_a_term_of_a_sum_is_missing():
 def test_an_option_is_at_its_default(of, name, wrong):
     x = drawn(2, 5, 4)
     found = slips(of, x, within="forward")
-    assert list(found) == [name]
+    assert name in found
     leaf = x.clone().requires_grad_()
     y = wrong(leaf)
     torch.testing.assert_close(found[name], torch.autograd.grad(y, leaf, drawn(*y.shape)))
