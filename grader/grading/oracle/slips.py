@@ -82,7 +82,8 @@ def _numbered(
     """The slips that the worker makes, by their numbers."""
     first, more = 0, True
     while more and oracle.clock() < end:
-        numbers = range(first, first + 16)  # in one job
+        fitting = int((end - oracle.clock()) / oracle.seconds_of(case))
+        numbers = range(first, first + min(max(fitting, 1), 16))  # in one job
         passes = [replace(plain, change=p.Slip(within=within, number=number)) for number in numbers]
         refused = 0
         for found in _answers(oracle, case, passes):
