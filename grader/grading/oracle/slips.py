@@ -18,6 +18,7 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceRefused
+from grader.grading.budget import LEAST_SECONDS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.exchanges import exchanges
@@ -48,9 +49,10 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
     if not _runs(oracle, case):
         return
     plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=tuple(WHERE))
-    end = oracle.clock() + oracle.budget.experiment
-    for within in WHERE:
-        yield from _numbered(oracle, case, plain, within, end)
+    start = oracle.clock()
+    for turn, within in enumerate(WHERE, 1):
+        # Half of the time is left for the backward: a deep network's forward has many slips.
+        yield from _numbered(oracle, case, plain, within, start + oracle.budget.experiment * turn / len(WHERE))
     yield from _reordered(oracle, case, plain)
 
 
@@ -82,13 +84,13 @@ def _numbered(
     """The slips that the worker makes, by their numbers."""
     first, more = 0, True
     while more and oracle.clock() < end:
-        fitting = int((end - oracle.clock()) / oracle.seconds_of(case))
+        fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
         numbers = range(first, first + min(max(fitting, 1), 16))  # in one job
         passes = [replace(plain, change=p.Slip(within=within, number=number)) for number in numbers]
         refused = 0
         for found in _answers(oracle, case, passes):
             refused += found is None
-            more = more and (found is None or bool(found.changed)) and refused < len(numbers)
+            more = more and (found is None or bool(found.changed)) and refused < max(len(numbers), 2)
             if more and found is not None:
                 what = f"of the reference with {found.changed}"
                 yield Slipped(what, WHERE[within], found.gradients, found.outputs)
@@ -97,13 +99,17 @@ def _numbered(
 
 def _answers(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Evaluation | None]:
     """The evaluations of these passes; None for one that the reference refuses, as a shape that a slip made."""
+    answered = 0
     try:
-        yield from list(oracle.ask(case, passes))
+        for found in oracle.ask(case, passes):
+            answered += 1
+            yield found
     except ReferenceRefused:
-        for one in passes if len(passes) > 1 else ():
-            yield from _answers(oracle, case, [one])
         if len(passes) == 1:
             yield None
+            return
+        for one in passes[answered:]:
+            yield from _answers(oracle, case, [one])
 
 
 def _reordered(oracle: Oracle, case: Case, plain: Pass) -> Iterator[Slipped]:
