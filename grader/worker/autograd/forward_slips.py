@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from grader.worker.autograd.slips import Counted, Slips
+from grader.worker.autograd.slips import FLAGS, Counted, Slips
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -89,7 +89,7 @@ def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             continue
         given = bound.arguments.get(option, default)
         if given is default or (not isinstance(given, torch.Tensor) and given == default):
-            if not isinstance(default, bool):
+            if not isinstance(default, bool) or option not in FLAGS:
                 continue
             other, what = not default, f"`{option}` of `{function.__name__}` set to {not default}"
         else:

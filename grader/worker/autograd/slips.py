@@ -19,6 +19,9 @@ FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
 DERIVATIVES = ("_backward", "_backward_data")
 """End the names of derivatives, which are several steps in a kernel."""
+FLAGS = ("align_corners", "count_include_pad", "is_causal", "log_input", "log_target", "scale_grad_by_freq")
+"""Arguments that may be turned. Others, as a norm's `train`, decide which tensors there are: without one of them, an
+operator ends the process."""
 Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
 """By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
@@ -141,7 +144,7 @@ class Operators(OperatorMode):
             for how, turned in _turned(of, windows="conv" in name):
                 yield f"{where} {how}", partial(_with, function, args, kwargs, at, turned)
         for at, flag in enumerate(args):
-            if type(flag) is bool:
+            if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
                 what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
                 yield what, partial(function, *args[:at], not flag, *args[at + 1 :], **kwargs)
 
