@@ -82,7 +82,7 @@ class Rounding(Message):
 
 
 class Slip(Message):
-    """One mistake: in a forward, an option at its default; in a backward, an operator left out or misfed."""
+    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand."""
 
     within: Literal["forward", "backward"]
     number: Annotated[int, Field(ge=0, le=4096)]

@@ -10,7 +10,9 @@ from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
-from grader.grading.candidate import Candidate
+from grader.grading.candidate import Candidate, names
+from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.compare.buffers import uses_updated_buffers
 from grader.grading.compare.outputs import right_up_to_rounding
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -45,9 +47,9 @@ def explain(
         faults = with_patterns(candidate, oracle, case, judged.faults, judged.product)
         about = {diagnosis.code for diagnosis in describe(judged.faults, case.name)}
         found = [*(one for one in found if one.code not in about), *describe(faults, case.name)]
-        remedy = faults[0].remedy if faults[0].pattern else None
+        remedy = faults[0].remedy if faults[0].explained else None
     if other_mode:
-        found = _only_in_this_mode(case, found, remedy)
+        found = _only_in_this_mode(case, found, remedy or _of_other_mode(oracle, case, judged))
     return errors_first([*found, *_others(causes)])
 
 
@@ -85,7 +87,7 @@ def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case
 def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | None) -> list[Diagnosis]:
     """`train_eval_mismatch` in the words of the first diagnosis, with all of them folded under it.
 
-    `remedy` is that of a pattern, if there is one.
+    `remedy` is the one that follows from the evidence, if any does.
     """
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
     seen = found[0].message.partition(f" ({case.place})")[0]
@@ -96,5 +98,18 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
             "term of theirs is missing or wrong"
         )
     elif remedy is None:
-        remedy = "honour self.training in the backward too; running statistics are constants there, without gradients"
+        remedy = "differentiate what the forward computes in eval(): running statistics are constants there"
     return fold(diagnose("train_eval_mismatch", what, where=case.place, remedy=remedy, stage="backward"), found)
+
+
+def _of_other_mode(oracle: Oracle, case: Case, judged: JudgedProduct) -> str | None:
+    """The remedy for gradients that are those of the other mode, with the buffers as before the forward."""
+    if judged.product is None:
+        return None
+    due = known_mistakes.gradients(oracle, replace(case, training=not case.training), "none")
+    wrong = {fault.name: judged.product.gradients[fault.name] for fault in judged.faults}
+    if not all(name in due and of is not None and tolerance.passes(due[name], of) for name, of in wrong.items()):
+        return None
+    if uses_updated_buffers(oracle, case):
+        return f"in train(), use {names(sorted(case.updated_buffers))} as updated in the backward too"
+    return f"honour self.training in the backward too: this is the gradient of {'eval' if case.training else 'train'}()"

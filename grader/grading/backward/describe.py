@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+
+import torch
 
 from grader.grading.backward.classify import NO_PATTERN, GradientFault
 from grader.grading.backward.vjp import Product, gradients_of
 from grader.grading.candidate import Candidate, names
+from grader.grading.compare import known_mistakes
+from grader.grading.compare.expected import Expected
+from grader.grading.compare.scaling import factor_text
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
+from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, slip_patterns
 from grader.verdict.models import Diagnosis
@@ -37,6 +43,7 @@ def with_patterns(
     candidate: Candidate, oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product
 ) -> list[GradientFault]:
     """The faults with what their wrong elements have in common; those with a pattern come first."""
+    faults = _with_named_factors(candidate, oracle, case, faults, actual)
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
     rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
@@ -55,6 +62,36 @@ def with_patterns(
     if right:
         found = [replace(fault, remedy=_apart(right)) if fault.remedy == NO_PATTERN else fault for fault in found]
     return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
+
+
+def _with_named_factors(
+    candidate: Candidate, oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product
+) -> list[GradientFault]:
+    """The faults; those of gradients that are off by a function of a scalar name it. Raises Stopped."""
+    scaled = [fault.name for fault in faults if fault.code == "grad_scaled" or not fault.explained]
+
+    def measured(ours: Mapping[str, torch.Tensor | None], due: Mapping[str, Expected | None]) -> Factors:
+        right = {name: due.get(name) or case.gradients[name] for name in scaled}
+        return {name: factor_of(ours.get(name), of.reference64) for name, of in right.items() if of}
+
+    def again(other: Case) -> Factors:
+        return measured(gradients_of(candidate, other), known_mistakes.gradients(oracle, other, "none"))
+
+    factors = measured(actual.gradients, case.gradients)
+    named = named_factors(oracle, case, factors, again)
+    return [
+        replace(
+            fault,
+            code="grad_scaled",
+            text=f"{factor_text(factor)} times the reference's, {pattern.text}",
+            remedy=pattern.remedy,
+            amount=None,
+            factor=factor,
+        )
+        if (pattern := named.get(fault.name)) is not None and (factor := factors.get(fault.name)) is not None
+        else fault
+        for fault in faults
+    ]
 
 
 def _apart(right: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.candidate import names
+from grader.grading.compare import tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
 from grader.grading.oracle import questions
@@ -47,6 +48,16 @@ def explain_buffers(
     clauses = [f"{names(group)} {text}" for text, group in by_text.items()]
     remedies = dict.fromkeys(update.remedy for update in found.values())
     return "; ".join(clauses), "; ".join(remedies) or USUAL
+
+
+def uses_updated_buffers(oracle: Oracle, case: Case) -> bool:
+    """Whether the outputs are those of eval() with the buffers as updated: train() does nothing else."""
+    if not case.training or not case.updated_buffers:
+        return False
+    after = {name: case.buffers[name].reference64.to(case.state[name]) for name in case.updated_buffers}
+    other = replace(case, state={**case.state, **after}, training=False)
+    found = questions.outputs_for(oracle, other, case.inputs)
+    return all(tolerance.passes(of, found[name].reference64.to(of.dtype)) for name, of in case.outputs.items())
 
 
 def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, right: torch.Tensor) -> Update:

@@ -24,6 +24,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
 from grader.grading.outcome import MAX_LISTED, diagnose, usual_remedy
+from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.pattern import Pattern
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
@@ -144,7 +145,7 @@ def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
     for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
         if tolerance.passes(expected[output.name], output.sealed):
             what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
-            remedy = f"read {names(moved)} in every forward: training changes their values"
+            remedy = f"read {names(moved)} in every forward: training changes {'their' if moved[1:] else 'its'} values"
             return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
     return None
 
@@ -198,6 +199,21 @@ def _is_small(output: Mismatch) -> bool:
     return (output.check.rel_rms_error or 0.0) < 10 * COARSE_TOLERANCE
 
 
+def _named_factor(output: Mismatch) -> Diagnosis | None:
+    candidate, oracle, case, name = output.candidate, output.oracle, output.case, output.name
+
+    def again(other: Case) -> Factors:
+        due = questions.outputs_for(oracle, other, other.inputs)[name].reference64
+        return {name: factor_of(outputs_of(candidate, other)[name], due)}
+
+    factor = factor_of(output.sealed, output.expected.reference64)
+    pattern = named_factors(oracle, case, {name: factor}, again).get(name)
+    if factor is None or pattern is None:
+        return None
+    what = f"{name} is {factor_text(factor)} times the reference's, {pattern.text}; {output.wrong}"
+    return diagnose("output_wrong", what, where=case.place, remedy=pattern.remedy)
+
+
 def _scaled(output: Mismatch) -> Diagnosis | None:
     factor = scale_of(output.sealed, output.expected.reference64)
     if factor is None:
@@ -233,6 +249,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _parameters_as_constructed,
     _wrong_epsilon,
     _copy_of_parameters,
+    _named_factor,
     _other_dependence,
     _some_values_of_a_parameter,
     _scaled,

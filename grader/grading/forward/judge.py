@@ -15,10 +15,10 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate import MODEL, Candidate, forward_step, names
-from grader.grading.compare.buffers import explain_buffers
+from grader.grading.compare.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import one_forward, outputs_of
+from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import questions
@@ -195,6 +195,9 @@ def _other_mode(
         return None
     if not (case.values_comparable and other.values_comparable):
         return None
+    doing = f"forward of variant {other.name}"
+    if not all(is_right(candidate, other, name, doing) for name in other.outputs):
+        return None  # and what is wrong there need not be explained
     checks, fault = judge_case(candidate, oracle, other)
     if fault is not None or not all(map(right_up_to_rounding, checks)):
         return None
@@ -204,6 +207,8 @@ def _other_mode(
     remedy = f"check what the forward computes in {wrong} only"
     if _ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
+        if uses_updated_buffers(oracle, case):
+            remedy = f"in train(), compute the output from {names(sorted(case.updated_buffers))} as updated"
     return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
 
 

@@ -1,8 +1,9 @@
-"""The reference's float64 gradients with one mistake in them, one mistake after another.
+"""The reference's float64 results with one mistake in them, one mistake after another.
 
-Options of functions at their defaults, then operators of its backward left out or with an operand that is transposed,
-flipped or another tensor (`worker/autograd/slips.py`), then a grad_output in another order. A candidate whose gradient
-is one of these has made that mistake.
+Gradients: options and dimensions of functions other than given (`worker/autograd/forward_slips.py`), then operators of
+its backward left out or with an operand that is transposed, flipped or another tensor (`worker/autograd/slips.py`),
+then a grad_output in another order. Outputs: other options and dimensions, then parts of parameters or of an input
+exchanged. A candidate whose result is one of these has made that mistake.
 """
 
 from __future__ import annotations
@@ -17,24 +18,27 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceRefused
+from grader.grading.budget import LEAST_SECONDS
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL64, Pass
+from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
+from grader.grading.oracle.exchanges import exchanges
 from grader.grading.oracle.oracle import Oracle
 
 WHERE: Mapping[Literal["forward", "backward"], str] = {
-    "forward": "use that option in the backward too",
+    "forward": "do there what the reference does, in the backward too",
     "backward": "do that step of the backward as the reference does",
 }
 """Where a slip is made, and the remedy."""
 
 
 class Slipped(NamedTuple):
-    """A mistake, and the gradients with it."""
+    """A mistake, and the results with it."""
 
     what: str
-    """Follows "gradient of `x` is that"."""
+    """Follows "is that"."""
     remedy: str
     gradients: Mapping[str, torch.Tensor | None]
+    outputs: Mapping[str, torch.Tensor]
 
 
 def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
@@ -42,24 +46,70 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
 
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
-    if not case.values_comparable or not oracle.traits(case).has_float64 or oracle.is_slow(case):
+    if not _runs(oracle, case):
         return
     plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=tuple(WHERE))
-    end = oracle.clock() + oracle.budget.experiment
-    for within, remedy in WHERE.items():
-        first, more = 0, True
-        while more and oracle.clock() < end:
-            numbers = range(first, first + 16)  # in one job
-            passes = [replace(plain, change=p.Slip(within=within, number=number)) for number in numbers]
-            try:
-                for found in oracle.ask(case, passes):
-                    more = more and bool(found.changed)
-                    if more:
-                        yield Slipped(f"of the reference with {found.changed}", remedy, found.gradients)
-            except ReferenceRefused:
-                return
-            first = numbers.stop
+    start = oracle.clock()
+    for turn, within in enumerate(WHERE, 1):
+        # Half of the time is left for the backward: a deep network's forward has many slips.
+        yield from _numbered(oracle, case, plain, within, start + oracle.budget.experiment * turn / len(WHERE))
     yield from _reordered(oracle, case, plain)
+
+
+def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
+    """Yields those of a forward, without gradients; otherwise as `slips`."""
+    if not _runs(oracle, case):
+        return
+    plain = replace(Pass.of(case, MODEL64, backward=False), substitute="spelled_out", change_in=("forward",))
+    end = oracle.clock() + oracle.budget.experiment
+    for slip in _numbered(oracle, case, plain, "forward", end):
+        yield slip._replace(remedy="do there what the reference does")
+    for exchange in exchanges(case):
+        if oracle.clock() > end:
+            return
+        changed = Pass.of(exchange.case, MODEL64, backward=False)
+        for found in _answers(oracle, case, [changed]):
+            if found is not None:
+                remedy = "check the order in which the parts are taken"
+                yield Slipped(f"of the reference with {exchange.what}", remedy, {}, found.outputs)
+
+
+def _runs(oracle: Oracle, case: Case) -> bool:
+    return case.values_comparable and oracle.traits(case).has_float64 and not oracle.is_slow(case)
+
+
+def _numbered(
+    oracle: Oracle, case: Case, plain: Pass, within: Literal["forward", "backward"], end: float
+) -> Iterator[Slipped]:
+    """The slips that the worker makes, by their numbers."""
+    first, more = 0, True
+    while more and oracle.clock() < end:
+        fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
+        numbers = range(first, first + min(max(fitting, 1), 16))  # in one job
+        passes = [replace(plain, change=p.Slip(within=within, number=number)) for number in numbers]
+        refused = 0
+        for found in _answers(oracle, case, passes):
+            refused += found is None
+            more = more and (found is None or bool(found.changed)) and refused < max(len(numbers), 2)
+            if more and found is not None:
+                what = f"of the reference with {found.changed}"
+                yield Slipped(what, WHERE[within], found.gradients, found.outputs)
+        first = numbers.stop
+
+
+def _answers(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Evaluation | None]:
+    """The evaluations of these passes; None for one that the reference refuses, as a shape that a slip made."""
+    answered = 0
+    try:
+        for found in oracle.ask(case, passes):
+            answered += 1
+            yield found
+    except ReferenceRefused:
+        if len(passes) == 1:
+            yield None
+            return
+        for one in passes[answered:]:
+            yield from _answers(oracle, case, [one])
 
 
 def _reordered(oracle: Oracle, case: Case, plain: Pass) -> Iterator[Slipped]:
@@ -73,13 +123,13 @@ def _reordered(oracle: Oracle, case: Case, plain: Pass) -> Iterator[Slipped]:
     passes = [replace(plain, cotangents={**case.cotangents, name: move.of(given)}) for move in moves]
     for move, found in zip(moves, oracle.ask(case, passes), strict=True):
         remedy = f"read {grad} in its own order"
-        yield Slipped(f"for {grad} {move.how}", remedy, found.gradients)
+        yield Slipped(f"for {grad} {move.how}", remedy, found.gradients, found.outputs)
         if move.flips is not None:
             remedy = f"check in which direction the backward goes along dimension {move.flips}"
             last = move.flips - given.dim()
             back = {key: value for key, value in found.gradients.items() if value is not None and value.dim() >= -last}
             back = {key: value.flip(last) for key, value in back.items() if value.shape[last] == given.shape[last]}
-            yield Slipped(f"for {grad} {move.how}, and then {move.how} itself", remedy, back)
+            yield Slipped(f"for {grad} {move.how}, and then {move.how} itself", remedy, back, found.outputs)
 
 
 class _Move(NamedTuple):

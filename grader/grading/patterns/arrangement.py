@@ -34,9 +34,30 @@ def _reordered_slices(subject: Subject) -> Pattern | None:
             and len(set(order.tolist())) == extent
             and subject.explained(subject.actual - subject.right.index_select(dim, order))
         ):
+            if (parts := _exchanged(order.tolist())) is not None:
+                text = f"has the right values in another order along dimension {dim}: parts {parts} are exchanged"
+                return Pattern(text, "check the order in which the parts are put together")
             text = f"has the right values in another order along dimension {dim}: {_runs(moved)}"
             return Pattern(text, f"check how the index along dimension {dim} is made")
     return None
+
+
+def _exchanged(order: Sequence[int]) -> str | None:
+    """`0 and 1 of 3`: equal parts that stand in each other's place; None if it is not that, or single indices."""
+    one = next(index for index, at in enumerate(order) if at != index)
+    other, moved = order[one], sum(at != index for index, at in enumerate(order))
+    size = moved // 2
+    aligned = size > 1 and not any(of % size for of in (len(order), one, other))
+    if not aligned or list(order) != _swapped(len(order), one, other, size):
+        return None
+    return f"{one // size} and {other // size} of {len(order) // size}"
+
+
+def _swapped(length: int, one: int, other: int, size: int) -> list[int]:
+    """Indices with so many from `one` on and from `other` on exchanged."""
+    order = [*range(length)]
+    order[one : one + size], order[other : other + size] = order[other : other + size], order[one : one + size]
+    return order
 
 
 def _runs(moved: Sequence[tuple[int, int]]) -> str:

@@ -16,7 +16,12 @@ from grader.grading.patterns.pattern import FIT, FREE, Known, Pattern, Region, S
 
 def region(subject: Subject) -> Pattern | None:
     """A region outside of which every element is right, and inside of which one thing stands."""
-    return _region(subject, plain=False)
+    return _region(subject, _regions(subject), plain=False)
+
+
+def border(subject: Subject) -> Pattern | None:
+    """A border, away from which every element is right."""
+    return _region(subject, _outside_box(subject), plain=True)
 
 
 def vague_region(subject: Subject) -> Pattern | None:
@@ -24,7 +29,7 @@ def vague_region(subject: Subject) -> Pattern | None:
 
     Or indices outside of which wrong elements would lie as well, if they lay anywhere; or a single element.
     """
-    return _region(subject, plain=True) or _scattered(subject) or _single(subject)
+    return _region(subject, _regions(subject), plain=True) or _scattered(subject) or _single(subject)
 
 
 def only_region(subject: Subject) -> str | None:
@@ -77,13 +82,13 @@ def _clear(subject: Subject, inside: torch.Tensor) -> bool:
     )
 
 
-def _region(subject: Subject, *, plain: bool) -> Pattern | None:
+def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Pattern | None:
     wrong = subject.wrong
     count, elements = int(wrong.sum()), wrong.numel()
     if not 0 < count < elements or not wrong.dim():
         return None
     either = subject.telling
-    for text, inside, remedy, by_index in _regions(subject):
+    for text, inside, remedy, by_index in regions:
         size = int((inside & either).sum())
         if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool((inside | ~either).all()):
             continue
@@ -157,26 +162,31 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
 
 def _outside_box(subject: Subject) -> Iterator[Region]:
     """Everything but a box: right inside, such as away from a border."""
-    kept = _hit(~subject.wrong)
+    kept = _hit(subject.telling & ~subject.wrong)
     inner = [dim for dim, of in enumerate(kept) if not bool(of.all())]
-    if not inner:
+    if not inner or not all(bool(of.any()) for of in kept):
         return
-    inside = ~_mask(kept, subject.shape)
     low = [int(kept[dim].nonzero()[0]) for dim in inner]
     high = [len(kept[dim]) - 1 - int(kept[dim].nonzero()[-1]) for dim in inner]
-    dims = dimensions(inner)
-    if (
-        all(
-            bool(kept[dim][first : len(kept[dim]) - last].all())
-            for dim, first, last in zip(inner, low, high, strict=True)
-        )
-        and low == high
-        and min(low) > 0
-    ):
+    sides = zip(inner, low, high, strict=True)
+    if not all(bool(kept[dim][first : len(kept[dim]) - last].all()) for dim, first, last in sides):
+        return
+    inside = ~_mask(kept, subject.shape)
+    remedy = "check how padding enters, as in an average's divisor: the elements that no padding touches are right"
+    if low == high and min(low) > 0:
         width = f"{low[0]} wide" if len(set(low)) == 1 else "of the widths " + " and ".join(map(str, low))
         centre = all(bool(kept[dim].sum() == 1) for dim in inner)
+        dims = dimensions(inner)
         text = f"in all but the centre along {dims}" if centre else f"on the border along {dims}, {width}"
-        yield Region(text, inside, "check how padding enters: the elements that no padding touches are right")
+        yield Region(text, inside, remedy)
+    elif (
+        (len(inner) > 1 or min(low[0], high[0]) > 0)  # else the box around the wrong ones says it
+        and all(2 * int(kept[dim].sum()) >= len(kept[dim]) for dim in inner)
+        and int((subject.telling & ~inside).sum()) >= FREE  # fewer are right by chance
+    ):
+        text = "on the border: at " + " or ".join(_indices(dim, ~kept[dim], subject.shape) for dim in inner)
+        remedy = remedy if any(low) else "check the loop bounds and masks at those ends, or how padding enters there"
+        yield Region(text, inside, remedy)
 
 
 def _named_by_index(subject: Subject) -> Iterator[Region]:

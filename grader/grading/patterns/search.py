@@ -11,12 +11,12 @@ from grader.grading.compare import nonsmooth, ties
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.slips import slips
+from grader.grading.oracle.slips import output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
-from grader.grading.patterns.regions import region, vague_region
+from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -26,6 +26,7 @@ SEARCHES: Sequence[Search] = (
     region,
     single_term,
     missing_factor,
+    border,
     grouped,
     function_of_one,
     accumulated,
@@ -72,10 +73,23 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     subject = subject_of(oracle, alone, name, actual, case.outputs[name])
     if subject is None or not case.comparable("outputs", name):
         return None
-    for search in (arrangement, region, missing_factor, grouped, accumulated, vague_region):
+    found = (search(subject) for search in (arrangement, region, missing_factor))
+    pattern = next((pattern for pattern in found if pattern is not None), None) or _output_slip(oracle, case, subject)
+    if pattern is not None:
+        return pattern
+    for search in (border, grouped, accumulated, vague_region):
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
+    return None
+
+
+def _output_slip(oracle: Oracle, case: Case, subject: Subject) -> Pattern | None:
+    """The pattern of an output that one mistake in the reference's forward explains; None without one."""
+    for slip in output_slips(oracle, case) if subject.actual.numel() >= FREE else ():
+        value = slip.outputs.get(subject.name)
+        if value is not None and subject.explained(subject.actual - value.cpu().double()):
+            return Pattern(f"is that {slip.what}", slip.remedy)
     return None
 
 

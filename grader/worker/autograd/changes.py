@@ -1,4 +1,4 @@
-"""Changes how one forward or backward computes: with a mistake (`slips.py`), or in a narrower type."""
+"""Changes how one forward or backward computes: with a mistake, or in a narrower type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
-from grader.worker.autograd.slips import FILLS, Operators, Options, Recorded, Sources
+from grader.worker.autograd.forward_slips import Functions
+from grader.worker.autograd.slips import FILLS, Operators, Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
 
@@ -21,7 +22,7 @@ def changed_forward(change: p.Change | None) -> contextlib.AbstractContextManage
         return RoundedResults(change)
     if change is None:
         return contextlib.nullcontext()
-    return Options(change.number) if change.within == "forward" else Recorded()
+    return Functions(change.number) if change.within == "forward" else Recorded()
 
 
 def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.AbstractContextManager[Any]:

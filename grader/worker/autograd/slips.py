@@ -1,11 +1,10 @@
-"""Mistakes of hand-written backwards, made in the reference: another option, operator or operand.
+"""Mistakes of hand-written backwards, made in the reference: another operator or operand.
 
 A candidate whose gradient is that of a slip has made this mistake. Each run makes one slip; its number says which.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,24 +12,23 @@ from typing import Any, TypeGuard
 
 import torch
 from torch._decomp import decomposition_table
-from torch.overrides import TorchFunctionMode
 
 from grader.worker.autograd.engine import OperatorMode
-from grader.worker.autograd.spelled_out import STEPS
 
-MODES_OF_A_CALL = ("training", "inplace", "dtype")
-"""Options that say how a function computes, and not what."""
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
 DERIVATIVES = ("_backward", "_backward_data")
 """End the names of derivatives, which are several steps in a kernel."""
+FLAGS = ("align_corners", "count_include_pad", "is_causal", "log_input", "log_target", "scale_grad_by_freq")
+"""Arguments that may be turned. Others, as a norm's `train`, decide which tensors there are: without one of them, an
+operator ends the process."""
 Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
 """By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
 """What is done, in words that follow "the reference with", and the operator's result then."""
 
 
-class _Counted:
+class Counted:
     """Numbers what could go wrong, and chooses one."""
 
     def __init__(self, number: int) -> None:
@@ -45,76 +43,6 @@ class _Counted:
         if self._next - 1 == self._number:
             self.name = name
         return self._next - 1 == self._number
-
-
-class Options(TorchFunctionMode):
-    """Leaves one option of one function in a forward at its default."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self._counted = _Counted(number)
-
-    @property
-    def name(self) -> str:
-        """The slip, if there was one."""
-        return self._counted.name
-
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        result = function(*args, **kwargs)
-        for option, default, bound in _options(function, args, kwargs):
-            if self._counted.chosen(f"`{option}` of `{function.__name__}` at its default, {default}"):
-                try:
-                    other = function(*bound.args, **bound.kwargs)
-                except Exception:
-                    break
-                same = isinstance(other, torch.Tensor) and other.shape == result.shape
-                return other if same else result
-        return result
-
-
-def _options(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, object, inspect.BoundArguments]]:
-    """Options of a call that are not at their defaults, with the arguments if one were."""
-    signature = _signature(function)
-    if signature is None:
-        return
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:  # another overload
-        return
-    for name, parameter in signature.parameters.items():
-        default = parameter.default
-        if name not in bound.arguments or default is parameter.empty or name in MODES_OF_A_CALL:
-            continue
-        given = bound.arguments[name]
-        if given is default or (not isinstance(given, torch.Tensor) and given == default):
-            continue
-        yield name, default, inspect.BoundArguments(signature, bound.arguments | {name: default})
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """A function's in torch.nn.functional; that of a builtin one is its operator's."""
-    name = getattr(function, "__name__", "")
-    if function not in STEPS and vars(torch.nn.functional).get(name) is not function:
-        return None
-    try:
-        return inspect.signature(STEPS.get(function, function))
-    except ValueError:
-        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
-    if operator is None:
-        return None
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    arguments = operator._schema.arguments
-    defaults = [of.default_value if of.has_default_value() else inspect.Parameter.empty for of in arguments]
-    named = zip(arguments, defaults, strict=True)
-    try:
-        return inspect.Signature([inspect.Parameter(of.name, kind, default=default) for of, default in named])
-    except ValueError:  # a default before an argument that has none
-        return None
 
 
 class Recorded(OperatorMode):
@@ -140,7 +68,7 @@ class Operators(OperatorMode):
     def __init__(self, number: int, sources: Sources) -> None:
         super().__init__()
         self._sources = sources
-        self._counted = _Counted(number)
+        self._counted = Counted(number)
         self._left_out: tuple[str, str] | None = None
         """Of which operator, and where, each call is left out."""
         self._kinds: set[tuple[str, str]] = set()
@@ -215,6 +143,10 @@ class Operators(OperatorMode):
                 yield f"what `{source[0]}` takes in place of its result, as {where}", taken
             for how, turned in _turned(of, windows="conv" in name):
                 yield f"{where} {how}", partial(_with, function, args, kwargs, at, turned)
+        for at, flag in enumerate(args):
+            if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
+                what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
+                yield what, partial(function, *args[:at], not flag, *args[at + 1 :], **kwargs)
 
 
 def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:

@@ -19,7 +19,7 @@ def _layer_norm(
     eps: float = 1e-05,
 ) -> torch.Tensor:
     dims = tuple(range(-len(normalized_shape), 0))
-    return _affine(_normed(input, dims, eps), weight, bias)
+    return affine(normed(input, dims, eps), weight, bias)
 
 
 def _group_norm(
@@ -29,8 +29,8 @@ def _group_norm(
     bias: torch.Tensor | None = None,
     eps: float = 1e-05,
 ) -> torch.Tensor:
-    normed = _normed(input.reshape(input.shape[0], num_groups, -1), (-1,), eps).reshape(input.shape)
-    return _affine(normed, *_each_of_channels(input, weight, bias))
+    grouped = normed(input.reshape(input.shape[0], num_groups, -1), (-1,), eps).reshape(input.shape)
+    return affine(grouped, *_each_of_channels(input, weight, bias))
 
 
 def _batch_norm(
@@ -45,19 +45,21 @@ def _batch_norm(
 ) -> torch.Tensor:
     """Without the update of running statistics, which no gradient needs."""
     if training or running_mean is None or running_var is None:
-        normed = _normed(input, (0, *range(2, input.dim())), eps)
+        value = normed(input, (0, *range(2, input.dim())), eps)
     else:
         mean, variance = (_of_channels(input, of) for of in (running_mean, running_var))
-        normed = (input - mean) * torch.rsqrt(variance + eps)
-    return _affine(normed, *_each_of_channels(input, weight, bias))
+        value = (input - mean) * torch.rsqrt(variance + eps)
+    return affine(value, *_each_of_channels(input, weight, bias))
 
 
-def _normed(value: torch.Tensor, dims: tuple[int, ...], eps: float) -> torch.Tensor:
+def normed(value: torch.Tensor, dims: tuple[int, ...], eps: float) -> torch.Tensor:
+    """The tensor without its mean and with a variance of 1 along these dimensions."""
     centred = value - value.mean(dims, keepdim=True)
     return centred * torch.rsqrt(centred.square().mean(dims, keepdim=True) + eps)
 
 
-def _affine(value: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+def affine(value: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+    """The tensor times the weight plus the bias, where there are any."""
     scaled = value if weight is None else value * weight
     return scaled if bias is None else scaled + bias
 

@@ -269,6 +269,32 @@ def test_errors_that_vanish_with_the_elements_are_no_region():
     assert example.found(right * (1 + 0.5 * example.x), right, searches=[vague_region]) is None
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        (
+            lambda e: (rows(e) < 2) | (columns(e) < 3),
+            "is wrong on the border: at the first 2 of 12 rows or the first 3 of 16 columns, and right elsewhere",
+        ),
+        (
+            lambda e: (rows(e) < 1) | (columns(e) < 1) | (columns(e) > 13),
+            "is wrong on the border: at row 0 (the first of 12) or 3 of 16 columns (0, 14, 15), and right elsewhere",
+        ),
+        (
+            lambda e: (rows(e) < 1) | (rows(e) > 10) | (columns(e) < 1) | (columns(e) > 14),
+            "is wrong on the border along dimensions 0 and 1, 1 wide, and right elsewhere",
+        ),
+    ],
+)
+def test_a_border_of_one_side_or_of_both(seed, inside, text):
+    """Behind a ReLU, an element of the border may be zero on both sides: that one is not right."""
+    example = Example(seed)
+    right = torch.where(example.x > 0, example.right, 0.0)
+    actual = torch.where(inside(example), right * (0.5 + example.g.abs()), right)
+    assert example.found(actual, right) == text
+
+
 def test_zeros_between_scattered_values_are_no_function():
     example = Example(0)
     few = torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) < 0.1
@@ -282,7 +308,11 @@ def test_zeros_between_scattered_values_are_no_function():
         ([1, 0, *range(2, ROWS)], "that of 1 at 0, that of 0 at 1"),
         (
             [*range(4, 8), *range(4), *range(8, ROWS)],
-            "those of 4 to 7 at 0 to 3, those of 0 to 3 at 4 to 7",
+            "parts 0 and 1 of 3 are exchanged",
+        ),
+        (
+            [*range(3), *range(5, 7), *range(3, 5), *range(7, ROWS)],
+            "those of 5 to 6 at 3 to 4, those of 3 to 4 at 5 to 6",
         ),
         (
             [3 * i % ROWS + 3 * i // ROWS for i in range(ROWS)],

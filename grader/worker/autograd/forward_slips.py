@@ -1,0 +1,162 @@
+"""Mistakes in a forward, made in the reference: another option of a function, or another dimension.
+
+What follows from them in the backward is autograd's. Each run makes one slip; its number says which.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from grader.worker.autograd.slips import FLAGS, Counted, Slips
+from grader.worker.autograd.spelled_out import STEPS, affine, normed
+
+MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
+"""Options that say how a function computes, and not what; another dimension is a slip of its own."""
+_SECOND = ("softmax", "log_softmax", "softmin", "logsumexp", "mean", "sum", "var", "std", "amax", "amin")
+_SCANS = ("cumsum", "cumprod", "logcumsumexp")
+_THIRD = ("normalize", "norm", "linalg_norm", "linalg_vector_norm")
+DIMS: dict[str, int] = {**dict.fromkeys(_SECOND + _SCANS, 1), **dict.fromkeys(_THIRD, 2)}
+"""The position of `dim` among the arguments, by the name of the function."""
+
+
+class Functions(TorchFunctionMode):
+    """Does one thing wrong in the functions that a forward calls."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._counted = Counted(number)
+        self._seen: set[tuple[int, int, int]] = set()
+        self._everywhere: tuple[int, int, int] | None = None
+        """Of how many dimensions, which one is taken for another in each call."""
+
+    @property
+    def name(self) -> str:
+        """The slip, if there was one."""
+        return self._counted.name
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        if not isinstance(result, torch.Tensor):
+            return result
+        for what, compute in (*_options(function, args, kwargs), *_normed_over(function, args, kwargs)):
+            if self._counted.chosen(what):
+                return _or(result, compute)
+        for taken, what, compute in _reduced_over(function, args, kwargs):
+            if self._counted.chosen(f"`{function.__name__}` {what}"):
+                return _or(result, compute, kept_dim=True)
+            if taken not in self._seen and self._counted.chosen(f"every reduction {what}"):
+                self._everywhere = taken
+            self._seen.add(taken)
+            if taken == self._everywhere:
+                return _or(result, compute, kept_dim=True)
+        return result
+
+
+def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
+    """The wrong result if it can stand for the right one: by its shape or, if a dimension was kept, by broadcasting."""
+    try:
+        wrong = compute()
+    except Exception:  # a function that does not take it
+        return right
+    if not isinstance(wrong, torch.Tensor):
+        return right
+    fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
+    return wrong if fits else right
+
+
+def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """Options that are at their defaults, and flags that are not as given."""
+    signature = _signature(function)
+    if signature is None:
+        return
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:  # another overload
+        return
+    for option, parameter in signature.parameters.items():
+        default = parameter.default
+        if default is parameter.empty or option in MODES_OF_A_CALL or option.startswith("_"):
+            continue
+        given = bound.arguments.get(option, default)
+        if given is default or (not isinstance(given, torch.Tensor) and given == default):
+            if not isinstance(default, bool) or option not in FLAGS:
+                continue
+            other, what = not default, f"`{option}` of `{function.__name__}` set to {not default}"
+        else:
+            other, what = default, f"`{option}` of `{function.__name__}` at its default, {default}"
+        changed = inspect.BoundArguments(signature, bound.arguments | {option: other})
+        yield what, partial(function, *changed.args, **changed.kwargs)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """A function's in torch.nn.functional; that of a builtin one is its operator's."""
+    name = getattr(function, "__name__", "")
+    if function not in STEPS and vars(functional).get(name) is not function:
+        return None
+    try:
+        return inspect.signature(STEPS.get(function, function))
+    except ValueError:
+        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
+    if operator is None:
+        return None
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    arguments = operator._schema.arguments
+    defaults = [of.default_value if of.has_default_value() else inspect.Parameter.empty for of in arguments]
+    named = zip(arguments, defaults, strict=True)
+    try:
+        return inspect.Signature([inspect.Parameter(of.name, kind, default=default) for of, default in named])
+    except ValueError:  # a default before an argument that has none
+        return None
+
+
+def _reduced_over(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[tuple[int, int, int], str, Callable[[], Any]]]:
+    """Another dimension for a reduction, a softmax or a scan: of how many, which one and for which, and in words."""
+    name = getattr(function, "__name__", "")
+    at = DIMS.get(name)
+    if at is None or not args or not isinstance(args[0], torch.Tensor):
+        return
+    given = kwargs["dim"] if "dim" in kwargs else args[at] if at < len(args) else 1 if name == "normalize" else None
+    alone = isinstance(given, Sequence) and len(given) == 1
+    own, count = given[0] if alone else given, args[0].dim()  # type: ignore[index]
+    if type(own) is not int:
+        return
+    own %= max(count, 1)
+    for other in range(count):
+        if other == own or args[0].shape[other] == 1:
+            continue
+        dim = (other,) if alone else other
+        if at < len(args):
+            call = partial(function, *args[:at], dim, *args[at + 1 :], **kwargs)
+        else:
+            call = partial(function, *args, **{**kwargs, "dim": dim})
+        yield (count, own, other), f"over dimension {other} in place of {own}", call
+
+
+def _normed_over(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """A norm over other elements."""
+    if function is functional.layer_norm:
+        given = inspect.signature(STEPS[function]).bind(*args, **kwargs).arguments
+        value, last = given["input"], given["input"].dim() - 1
+        for dim in range(last) if len(given["normalized_shape"]) == 1 else ():
+            what = f"`layer_norm` over dimension {dim} in place of {last}"
+            yield what, partial(_layer_norm_over, dim, value, given)
+    if function is functional.group_norm:
+        given = inspect.signature(STEPS[function]).bind(*args, **kwargs).arguments
+        for groups in {1, given["input"].shape[1]} - {given["num_groups"]}:
+            yield f"`num_groups` of `group_norm` set to {groups}", partial(function, **{**given, "num_groups": groups})
+
+
+def _layer_norm_over(dim: int, value: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+    return affine(normed(value, (dim,), given.get("eps", 1e-5)), given.get("weight"), given.get("bias"))

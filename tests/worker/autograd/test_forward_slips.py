@@ -1,0 +1,87 @@
+"""Each slip of a forward computes one other thing, of the same shape or of one that broadcasts; or nothing changes."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional
+
+from grader.protocol import Slip
+from grader.worker.autograd.changes import changed_forward
+from grader.worker.autograd.substitutes import substituted
+
+
+def drawn(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def slips(of, *operands):
+    """The outputs by slip, until there is none."""
+
+    def one(number):
+        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number)) as mode:
+            result = of(*operands)
+        return mode.name, result
+
+    return dict(itertools.takewhile(lambda run: run[0], map(one, itertools.count())))
+
+
+def normed(x, dim):
+    return (x - x.mean(dim, keepdim=True)) / x.std(dim=dim, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "wrong"),
+    [
+        (
+            lambda x: functional.avg_pool2d(x, 2, 1, 1),
+            "`count_include_pad` of `avg_pool2d` set to False",
+            lambda x: functional.avg_pool2d(x, 2, 1, 1, count_include_pad=False),
+        ),
+        (
+            lambda x: functional.softmax(x, -1),
+            "`softmax` over dimension 1 in place of 3",
+            lambda x: functional.softmax(x, 1),
+        ),
+        (lambda x: x.log_softmax(dim=1), "`log_softmax` over dimension 3 in place of 1", lambda x: x.log_softmax(3)),
+        (
+            lambda x: x / x.norm(dim=1, keepdim=True),
+            "`norm` over dimension 2 in place of 1",
+            lambda x: x / x.norm(dim=2, keepdim=True),
+        ),
+        (lambda x: x.cumsum(1), "`cumsum` over dimension 2 in place of 1", lambda x: x.cumsum(2)),
+        (
+            lambda x: functional.normalize(x),
+            "`normalize` over dimension 3 in place of 1",
+            lambda x: functional.normalize(x, dim=3),
+        ),
+        (
+            lambda x: normed(x, 3),
+            "every reduction over dimension 1 in place of 3",
+            lambda x: normed(x, 1),
+        ),
+        (
+            lambda x: functional.layer_norm(x, [6], bias=x[0, 0, 0]),
+            "`layer_norm` over dimension 2 in place of 3",
+            lambda x: functional.layer_norm(x.mT, [5]).mT + x[0, 0, 0],
+        ),
+        (
+            lambda x: functional.group_norm(x, 2),
+            "`num_groups` of `group_norm` set to 4",
+            lambda x: functional.group_norm(x, 4),
+        ),
+    ],
+)
+def test_another_option_or_dimension(of, name, wrong):
+    x = drawn(3, 4, 5, 6)
+    torch.testing.assert_close(slips(of, x)[name], wrong(x))
+
+
+def test_a_dimension_of_another_shape_changes_nothing():
+    x = drawn(4, 6)
+    found = slips(lambda x: x.mean(1), x)
+    torch.testing.assert_close(found["`mean` over dimension 0 in place of 1"], x.mean(1))
+
+
+def test_a_sum_of_all_elements_has_no_other_dimension():
+    assert slips(lambda x: x.sum() + x.mean((0, 1)) + x.amax(), drawn(4, 6)) == {}
