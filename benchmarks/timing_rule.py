@@ -109,7 +109,7 @@ def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) 
             count = len(rounds) + len(last.reference_ms) / 2
             if count >= plan.min_rounds:
                 figure = speedup([*rounds, last])
-                pending = may_be_placement(figure, count, device)
+                pending = may_be_placement(figure.ci_low, figure.ci_high, count, device, CALL_MS)
                 if (figure.half_width <= narrow and not pending) or count >= plan.max_rounds:
                     return verdict_of(figure.ci_low, figure.ci_high, count, device, CALL_MS), count
         rounds.append(whole)

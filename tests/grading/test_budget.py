@@ -181,4 +181,8 @@ def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):
     assert verdict.status == "correct"
     seen = notes(verdict)
     assert "time was too short for all other inputs: not asked for inputs multiplied by 0.001" in seen
-    assert "parameters multiplied by 100, which were chosen at random" in seen
+    assert "parameters multiplied by 100" in seen
+    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda oracle, case, count: range(1, count - 1))
+    seen = notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
+    assert "not asked for inputs multiplied by 0.001 or less, which were chosen at random" in seen
+    assert "parameters multiplied by 100" not in seen, "one of three draws of these is left out"

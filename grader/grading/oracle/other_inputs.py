@@ -86,19 +86,18 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     room_for = CHECK_BYTES // max(case.nbytes, 1)
     found, beyond = found[:room_for], [name for name, _ in found[room_for:]]
     parameters = list(_with_other_parameters(oracle, case, structures))
-    in_time = _drawn_in_time(oracle, case, len(found) + len(parameters))
-    names = [name for name, _ in (*found, *parameters)]
-    too_slow = [name for index, name in enumerate(names) if index not in in_time]
-    parameters = [of for index, of in enumerate(parameters, len(found)) if index in in_time]
-    found = [of for index, of in enumerate(found) if index in in_time]
-    expected = _answers(oracle, case, [inputs for _, inputs in found])
+    kinds = [*((name, replace(case, inputs=tuple(inputs))) for name, inputs in found), *parameters]
+    drawn = _drawn_in_time(oracle, case, len(kinds))
+    chosen = [kind for index, kind in enumerate(kinds) if index in drawn]
+    names = {name for name, _ in chosen}
+    too_slow = [name for name, _ in kinds if name not in names]
+    # All with the case's own parameters in one question.
+    answers = iter(_answers(oracle, case, [other.inputs for _, other in chosen if other.state is case.state]))
     others = [
-        (name, replace(case, inputs=tuple(inputs)), outputs)
-        for (name, inputs), outputs in zip(found, expected, strict=True)
+        (name, other, next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0])
+        for name, other in chosen
     ]
-    for name, other in parameters:
-        others.append((name, other, _answers(oracle, other, [other.inputs])[0]))
-    if any(name == SMALL_PARAMETERS for name, *_ in others) and not _takes_large_parameters(case):
+    if parameters and not _takes_large_parameters(case):
         beyond.append(LARGE_PARAMETERS)
     kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -95,4 +96,5 @@ def _forms(label: str, scalar: torch.Tensor) -> Iterator[_Form]:
             if shown == "{}^2":
                 wrong, right = ("divides", "multiplies") if inverse else ("multiplies", "divides")
                 remedy = f"look where it {wrong} by `{label}` and the reference {right}, or for its square"
-            yield _Form(1 / value if inverse and value else value * (not inverse), Pattern(text, remedy))
+            factor = math.inf if inverse and not value else 1 / value if inverse else value
+            yield _Form(factor, Pattern(text, remedy))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
+from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare import nonsmooth, ties
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.slips import output_slips, slips
+from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
@@ -86,7 +88,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
 
 def _output_slip(oracle: Oracle, case: Case, subject: Subject) -> Pattern | None:
     """The pattern of an output that one mistake in the reference's forward explains; None without one."""
-    for slip in output_slips(oracle, case) if subject.actual.numel() >= FREE else ():
+    for slip in _survived(output_slips(oracle, case)) if subject.actual.numel() >= FREE else ():
         value = slip.outputs.get(subject.name)
         if value is not None and subject.explained(subject.actual - value.cpu().double()):
             return Pattern(f"is that {slip.what}", slip.remedy)
@@ -102,7 +104,7 @@ def slip_patterns(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor |
         if (subject := subject_of(oracle, case, name, value, expected)) is not None
     }
     found: dict[str, Pattern] = {}
-    for slip in slips(oracle, case) if subjects else ():
+    for slip in _survived(slips(oracle, case)) if subjects else ():
         for name, subject in subjects.items():
             value = slip.gradients.get(name)
             if name not in found and value is not None and subject.explained(subject.actual - value.cpu().double()):
@@ -110,6 +112,12 @@ def slip_patterns(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor |
         if len(found) == len(subjects):
             break
     return found
+
+
+def _survived(made: Iterator[Slipped]) -> Iterator[Slipped]:
+    """The slips up to one that ends the reference's process or takes all memory, which is not the problem's fault."""
+    with contextlib.suppress(ReferenceLost, ReferenceOutOfMemory):
+        yield from made
 
 
 def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:

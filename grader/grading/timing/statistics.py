@@ -115,12 +115,12 @@ def verdict_of(
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin else "inconclusive"
 
 
-def may_be_placement(found: Speedup, rounds: float, device: Device) -> bool:
-    """Whether the sides differ, by no more than pages may make, on few pages so far."""
-    precision = backend(device).timing.precision
-    margin = 1 + precision.margin
-    differ = found.ci_low > margin or found.ci_high < 1 / margin
-    return differ and rounds < PLACED_ROUNDS and abs(math.log(found.speedup)) < math.log1p(precision.placement_spread)
+def may_be_placement(
+    low: float, high: float, rounds: float, device: Device, reference_ms: float, *, launches: bool = False
+) -> bool:
+    """Whether this interval would be called a difference after PLACED_ROUNDS, and is not yet."""
+    now, then = (verdict_of(low, high, of, device, reference_ms, launches=launches) for of in (rounds, PLACED_ROUNDS))
+    return rounds < PLACED_ROUNDS and now != then and then in ("faster", "slower")
 
 
 def _trimmed_means(rows: torch.Tensor) -> torch.Tensor:

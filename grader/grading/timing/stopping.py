@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,4 +74,7 @@ def are_precise(samples: Mapping[str, Samples]) -> bool:
 
 
 def _may_be_placement(samples: Samples) -> bool:
-    return may_be_placement(speedup(samples.reported()), samples.count / 2, samples.device)
+    rounds = samples.reported()
+    found, reference_ms = speedup(rounds), statistics.median(ms for r in rounds for ms in r.reference_ms)
+    how = samples.count / 2, samples.device, reference_ms
+    return may_be_placement(found.ci_low, found.ci_high, *how, launches=samples.launches)

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from grader.errors import ReferenceLost
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
-from grader.grading.patterns.search import SEARCHES, at_ties
+from grader.grading.patterns.search import SEARCHES, _survived, at_ties
 from grader.grading.patterns.terms import single_term
 from grader.grading.patterns.unwritten import unwritten
 
@@ -367,3 +368,11 @@ def test_elements_that_no_thread_writes_need_others_that_tell_something(zeros, f
             pattern.text
             == "at the last 2 of 16 indices of dimension 0 (14 and up) only, where each call finds something else"
         )
+
+
+def test_slips_end_where_the_reference_does_not_survive_one():
+    def made():
+        yield "one"
+        raise ReferenceLost("it ended")
+
+    assert [*_survived(made())] == ["one"]

@@ -229,7 +229,7 @@ def test_after_one_round_only_hopeless_candidates_are_slower(slower, verdict):
     assert {name: timing.verdict for name, (timing, _) in figures.items()} == dict.fromkeys(figures, verdict)
 
 
-@pytest.mark.parametrize(("slower", "rounds"), [(1.0, 1.5), (1.06, 5), (1.3, 1.5)])
+@pytest.mark.parametrize(("slower", "rounds"), [(1.0, 1.5), (1.02, 1.5), (1.06, 5), (1.125, 5), (1.3, 1.5)])
 def test_a_difference_that_pages_may_make_is_seen_on_many_of_them(slower, rounds):
     _, reported = collect(Pair(2.0, slower=slower), plan=replace(PLAN, min_rounds=1.5, max_rounds=9))
     assert len(reported["total"]) == 2 * rounds
