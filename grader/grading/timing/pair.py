@@ -141,7 +141,7 @@ class WorkerPair:
         """The calls of each side, without their tensors, and what was wrong."""
         first, second = (0, 1) if reference_first else (1, 0)
         made: dict[int, dict[Phase, list[Call]]] = {}
-        missed: bool | None = None  # not the exception, which would keep gigabytes by its traceback
+        missed: bool | None = None  # by the reference; not the exception, whose traceback would keep gigabytes
         comparison, wrongs = self._comparison(), list[Wrong]()
 
         def compared(phase: Phase, number: int, call: Call) -> Call:
@@ -165,7 +165,9 @@ class WorkerPair:
                 else:
                     made[index] = self._calls(index, sources, counts=counts)
             except NotQueued as error:
-                missed = missed or error.reference
+                missed = error.reference
+            if missed:  # which decides how calls begin from now on
+                break
         if missed is not None:
             raise NotQueued(reference=missed)
         if not self._in_turn and self._timed:  # for the next pair, while the results of this one are compared
