@@ -32,6 +32,7 @@ from grader.grading.oracle.input_changes import (
 )
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.settled import settled
 from grader.grading.oracle.trained_state import SMALL
 from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
@@ -100,7 +101,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     if parameters and not _takes_large_parameters(case):
         beyond.append(LARGE_PARAMETERS)
     kept = tuple(
-        OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs)))
+        OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
         for name, other, outputs in others
         if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
     )
@@ -189,7 +190,7 @@ def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[
     """The floating-point outputs, with room for another algorithm.
 
     A kernel may lose digits that the drawn inputs never need, as the mean of squares less the squared mean does, or an
-    exponential less 1. Ties decide integers.
+    exponential less 1.
     """
     tolerant = {}
     for name, expected in outputs.items():
@@ -206,3 +207,10 @@ def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[
             error_max=expected.error_max + slack / math.sqrt(count),
         )
     return tolerant
+
+
+def _integers(oracle: Oracle, case: Case, outputs: Mapping[str, Expected]) -> dict[str, Expected]:
+    """The integer outputs, where noise as large as the error that other outputs may have leaves them as they are."""
+    if oracle.is_slow(case):
+        return {}
+    return settled(oracle, case, {name: of for name, of in outputs.items() if not of.rounds}, room(1.0))

@@ -1,4 +1,4 @@
-"""Changes how one forward or backward computes: with a mistake, or in a narrower type."""
+"""Changes how one forward or backward computes: with a mistake, in a narrower type, or with noise."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import Functions
+from grader.worker.autograd.jitter import Jittered
 from grader.worker.autograd.slips import FILLS, Operators, Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
@@ -20,6 +21,8 @@ def changed_forward(change: p.Change | None) -> contextlib.AbstractContextManage
     """The mode for a forward, which has the name of what it changes, or sources; None without a change."""
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
+    if isinstance(change, p.Jitter):
+        return Jittered(change)
     if change is None:
         return contextlib.nullcontext()
     return Functions(change.number) if change.within == "forward" else Recorded()
@@ -32,7 +35,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
-    if change is None or change.within == "forward":
+    if not isinstance(change, p.Slip) or change.within == "forward":
         return contextlib.nullcontext()
     return Operators(change.number, sources)
 
