@@ -18,7 +18,7 @@ import torch
 from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
+from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_changes import (
@@ -26,6 +26,7 @@ from grader.grading.oracle.input_changes import (
     FIRST_ROWS,
     NEAR_RANGE,
     SCALED_DOWN,
+    SCALED_FAR,
     SMALLER,
     changed,
     unit,
@@ -186,6 +187,11 @@ def room(size: float) -> float:
     return 10 * COARSE_TOLERANCE * size
 
 
+def lost_digits(usual: float) -> float:
+    """The error that rounding beside values of the usual norm leaves, as in an exponential less 1."""
+    return ELEMENT_TOLERANCE * usual
+
+
 def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[str, Expected]:
     """The floating-point outputs, with room for another algorithm.
 
@@ -196,11 +202,12 @@ def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[
     for name, expected in outputs.items():
         if not expected.dtype.is_floating_point:
             continue
-        size, count = expected.norm, max(expected.reference64.numel(), 1)
-        if change not in EPSILON_SHOWS:
+        size, usual, count = expected.norm, case.outputs[name].norm, max(expected.reference64.numel(), 1)
+        if change == SCALED_FAR:
+            slack = room(size) + lost_digits(usual)
+        else:
             # What cancels there, such as a row less its mean, is noise beside the usual values.
-            size = max(size, case.outputs[name].norm)
-        slack = room(size)
+            slack = room(size if change in EPSILON_SHOWS else max(size, usual))
         tolerant[name] = replace(
             expected,
             error_l2=expected.error_l2 + slack,
