@@ -83,9 +83,12 @@ class Rounding(Message):
 
 
 class Slip(Message):
-    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand."""
+    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand.
 
-    within: Literal["forward", "backward"]
+    With `operands`, a tensor of the forward stands in the backward for another.
+    """
+
+    within: Literal["forward", "backward", "operands"]
     number: Annotated[int, Field(ge=0, le=4096)]
     """Which one, in the order of the calls."""
 

@@ -34,7 +34,7 @@ class Tape:
     leaves: dict[str, torch.Tensor]
     changed: str = ""
     """What a `Change` changed in the forward."""
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
     """What operators of the forward took, where a slip asks for that."""
 
 

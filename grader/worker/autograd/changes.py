@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,15 +18,20 @@ from grader.worker.autograd.slips import FILLS, Operators, Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
 
-def changed_forward(change: p.Change | None) -> contextlib.AbstractContextManager[Any]:
-    """The mode for a forward, which has the name of what it changes, or sources; None without a change."""
+def changed_forward(
+    change: p.Change | None, leaves: Mapping[str, torch.Tensor]
+) -> contextlib.AbstractContextManager[Any]:
+    """The mode for a forward, which has the name of what it changes, or sources; None without a change.
+
+    `leaves` are inputs and parameters by name.
+    """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
     if isinstance(change, p.Jitter):
         return Jittered(change)
     if change is None:
         return contextlib.nullcontext()
-    return Functions(change.number) if change.within == "forward" else Recorded()
+    return Functions(change.number) if change.within == "forward" else Recorded(leaves)
 
 
 def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.AbstractContextManager[Any]:
@@ -37,7 +43,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
         return RoundedResults(change)
     if not isinstance(change, p.Slip) or change.within == "forward":
         return contextlib.nullcontext()
-    return Operators(change.number, sources)
+    return Operators(change.number, sources, exchanged=change.within == "operands")
 
 
 class RoundedResults(OperatorMode):

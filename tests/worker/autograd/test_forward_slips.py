@@ -19,7 +19,7 @@ def slips(of, *operands):
     """The outputs by slip, until there is none."""
 
     def one(number):
-        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number)) as mode:
+        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number), {}) as mode:
             result = of(*operands)
         return mode.name, result
 
