@@ -14,7 +14,7 @@ from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.values import rounded_each
+from grader.grading.oracle.values import is_differentiable, rounded_each
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
@@ -51,6 +51,12 @@ class Traits(NamedTuple):
     def learned(self) -> frozenset[str]:
         """The names of parameters."""
         return frozenset(info.name for info in self.parameters)
+
+    def operands(self, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+        """The inputs and parameters that a gradient is asked of; frozen ones too: ModelNew's get none either."""
+        found = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
+        learned = (of.name for of in self.parameters if of.requires_grad or is_differentiable(state[of.name]))
+        return (*found, *learned)
 
     def output_specs(self) -> dict[str, TensorSpec]:
         """The specs of outputs that are tensors."""
