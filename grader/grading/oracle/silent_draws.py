@@ -1,4 +1,4 @@
-"""Draws in which all of an operand's gradient is zero: nothing that the operand enters is compared there.
+"""Draws in which all of an operand's gradient is zero: nothing that it enters is compared there.
 
 A gate of few units behind a ReLU may pass nothing for the weights that a constructor happens to draw, and then for all
 inputs. Any backward through that gate is right then, and so is any forward behind it.
@@ -33,7 +33,7 @@ class Draw(NamedTuple):
 
 
 def replacement(models: ReferenceModels, case: Case, number: int, always_zero: set[str]) -> Draw | None:
-    """Another draw in which fewer operands of the case have gradients of zeros only; None if there is none.
+    """Another draw in which fewer operands of the case have gradients of zeros only, or None.
 
     `number` is the case's draw. Adds the operands whose gradients are zero in all draws to `always_zero`.
     """
@@ -63,7 +63,7 @@ def _silent(case: Case) -> frozenset[str]:
 
 
 def _still_silent(models: ReferenceModels, case: Case, draw: Draw, operands: frozenset[str]) -> frozenset[str]:
-    """Those of the operands whose gradients are zero in this draw too; all if the reference refuses it."""
+    """The operands whose gradients are zero in this draw too; all of them if the reference refuses it."""
     init_inputs, inputs = models.draw(case.variant, draw.seed)
     if p.encode_value(list(init_inputs)) != case.init_inputs:
         return operands
