@@ -55,7 +55,8 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
     """Call the model and describe what it returned."""
     outputs = call_forward(session, step)
     tensors = tuple(describe(name, value) for name, value in outputs.items())
-    return p.Outputs(tensors=tensors, changed=session.tapes[step.tape].changed)
+    tape = session.tapes[step.tape]
+    return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers)
 
 
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
@@ -83,8 +84,8 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
                     buffer.detach_()
-    name, sources = getattr(change, "name", ""), getattr(change, "sources", {})
-    session.tapes[step.tape] = Tape(outputs, leaves, name, sources)
+    name, numbers, sources = getattr(change, "name", ""), getattr(change, "numbers", 0), getattr(change, "sources", {})
+    session.tapes[step.tape] = Tape(outputs, leaves, name, numbers, sources)
     return outputs
 
 
@@ -117,6 +118,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,
         changed=getattr(changing, "name", ""),
+        numbers=getattr(changing, "numbers", 0),
     )
 
 

@@ -34,6 +34,8 @@ class Tape:
     leaves: dict[str, torch.Tensor]
     changed: str = ""
     """What a `Change` changed in the forward."""
+    numbers: int = 0
+    """Elements of the largest result that it rounded."""
     sources: Sources = field(default_factory=dict)
     """What operators of the forward took, where a slip asks for that."""
 

@@ -75,6 +75,8 @@ class Evaluation(NamedTuple):
     buffers: Mapping[str, torch.Tensor]
     changed: str = ""
     """What a `Change` changed; empty if nothing."""
+    numbers: int = 0
+    """Elements of the largest result that it rounded."""
     described: tuple[p.TensorInfo, ...] = ()
     """The outputs as they were returned."""
 
@@ -182,10 +184,10 @@ def _in_one_job(
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
-        changes = returned.changed, next(backwards).changed if one.wrt else ""
+        changes = [(of.changed, of.numbers) for of in (returned, *((next(backwards),) if one.wrt else ()))]
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
-        yield Evaluation(outputs, gradients, buffers, max(changes), returned.tensors)
+        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors)
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:

@@ -47,6 +47,8 @@ class RoundedResults(OperatorMode):
         self._kinds: list[str] = []
         self.name = ""
         """The operator that was rounded; empty if none was."""
+        self.numbers = 0
+        """Elements of its largest result."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -66,6 +68,7 @@ class RoundedResults(OperatorMode):
             if self._kinds.index(name) == turn:
                 self.name = name
                 for value in floats:
+                    self.numbers = max(self.numbers, value.numel())
                     value.copy_(self._shortened(value))
         return result
 
