@@ -19,9 +19,19 @@ FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
 DERIVATIVES = ("_backward", "_backward_data")
 """End the names of derivatives, which are several steps in a kernel."""
-FLAGS = ("align_corners", "count_include_pad", "is_causal", "log_input", "log_target", "scale_grad_by_freq")
+FLAGS = (
+    "accumulate",
+    "align_corners",
+    "count_include_pad",
+    "is_causal",
+    "log_input",
+    "log_target",
+    "scale_grad_by_freq",
+)
 """Arguments that may be turned. Others, as a norm's `train`, decide which tensors there are: without one of them, an
 operator ends the process."""
+OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.aten.index_copy.default}
+"""What keeps one of the values for an index where an operator adds them up."""
 Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
 """By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
@@ -87,6 +97,8 @@ class Operators(OperatorMode):
         in_place, plain = function._schema.is_mutable, _out_of_place(function)
         given = (args[0].clone(), *args[1:]) if in_place and args and _is_float(args[0]) else args
         result = function(*args, **kwargs)
+        if name == "_conj" and self._counted.chosen(f"a `conj` of {self._place} left out"):
+            return torch.ops.aten.alias(args[0])
         if name.startswith(FILLS) or plain is None or not any(map(_is_float, _all(result))):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
@@ -133,8 +145,11 @@ class Operators(OperatorMode):
             if _alike(of, right) and (others or function.is_view):
                 left = " and ".join(_argument(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+        if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
+            yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if function.is_view:
             return
+        yield from _of_many(name, self._place, args, kwargs)
         for at, of in operands:
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
             source = self._sources.get(of.data_ptr())
@@ -147,6 +162,32 @@ class Operators(OperatorMode):
             if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
                 what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
                 yield what, partial(function, *args[:at], not flag, *args[at + 1 :], **kwargs)
+
+
+def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """Terms that are lost where many have one place, and borders on another side."""
+    if name == "sum" and len(args) > 1 and isinstance(args[1], Sequence):
+        kept = any(args[2:]) or bool(kwargs.get("keepdim"))
+        for dim in args[1] if len(args[1]) < args[0].dim() or len(args[1]) > 1 else ():
+            first = args[0].narrow(dim, 0, 1)
+            what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes its index 0 only"
+            yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
+    if name in OVERWRITES:
+        yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
+    if name == "constant_pad_nd":
+        for how, pad in other_sides(args[1]):
+            yield f"the borders of `{name}` in {place} {how}", partial(torch.constant_pad_nd, args[0], pad)
+
+
+def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+    """Borders that are on the other side of one dimension, or half on either."""
+    for at in range(0, len(pad), 2):
+        one, two = pad[at : at + 2]
+        if one != two:
+            yield "on the other side", [*pad[:at], two, one, *pad[at + 2 :]]
+            if (one + two) % 2 == 0:
+                half = (one + two) // 2
+                yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
 
 
 def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:

@@ -50,6 +50,12 @@ def normed(x, dim):
             lambda x: x / x.norm(dim=2, keepdim=True),
         ),
         (lambda x: x.cumsum(1), "`cumsum` over dimension 2 in place of 1", lambda x: x.cumsum(2)),
+        (lambda x: x * (x < x.amax()), "`<=` in place of `<`", lambda x: x),
+        (
+            lambda x: functional.pad(x, (3, 1)),
+            "the borders of `pad` half on either side",
+            lambda x: functional.pad(x, (2, 2)),
+        ),
         (
             lambda x: functional.normalize(x),
             "`normalize` over dimension 3 in place of 1",
