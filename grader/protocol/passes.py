@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from grader.protocol.base import Many, Message, Name, Result, Shape, Slot, Step, TensorInfo, distinct
+from grader.protocol.base import Many, Message, Name, Result, Shape, Slot, Step, TensorInfo, Total, distinct
 
 __all__ = [
     "Argument",
@@ -60,6 +60,8 @@ class Outputs(Result):
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     changed: Name = ""
     """What the `Change` changed: an operator, the last of several, or a slip in words; empty if there was nothing."""
+    numbers: Total = 0
+    """Elements of the largest result that was rounded, if results were."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:
@@ -145,6 +147,8 @@ class Gradients(Result):
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     double_backward: bool | None = None
     changed: Name = ""
+    """As for a forward."""
+    numbers: Total = 0
     """As for a forward."""
 
     def reported_names(self) -> Sequence[str]:

@@ -13,7 +13,7 @@ from grader import protocol as p
 from grader.protocol.regions import copy_each
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
-from grader.worker.autograd.slips import Sources
+from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.conditions import late_stream, no_collection, seed_generators, set_precision
@@ -56,7 +56,8 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
     """Call the model and describe what it returned."""
     outputs = call_forward(session, step)
     tensors = tuple(describe(name, value) for name, value in outputs.items())
-    return p.Outputs(tensors=tensors, changed=session.tapes[step.tape].changed)
+    tape = session.tapes[step.tape]
+    return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers)
 
 
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
@@ -84,8 +85,12 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
                     buffer.detach_()
-    name, sources = getattr(change, "name", ""), getattr(change, "sources", Sources())
-    session.tapes[step.tape] = Tape(outputs, leaves, name, sources)
+    name, numbers, sources = (
+        getattr(change, "name", ""),
+        getattr(change, "numbers", 0),
+        getattr(change, "sources", Sources()),
+    )
+    session.tapes[step.tape] = Tape(outputs, leaves, name, numbers, sources)
     return outputs
 
 
@@ -118,6 +123,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,
         changed=getattr(changing, "name", ""),
+        numbers=getattr(changing, "numbers", 0),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from grader.worker.autograd.slips import Sources
+from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.tensors import as_tensor, state_of
 from grader.worker.compile.importing import Builder
 from grader.worker.memory import Region
@@ -34,6 +34,8 @@ class Tape:
     leaves: dict[str, torch.Tensor]
     changed: str = ""
     """What a `Change` changed in the forward."""
+    numbers: int = 0
+    """Elements of the largest result that it rounded."""
     sources: Sources = field(default_factory=Sources)
     """What operators of the forward took, where a slip asks for that."""
 

@@ -25,6 +25,7 @@ from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
     LARGE_PARAMETERS,
+    LARGER_PARAMETERS,
     SMALL_PARAMETERS,
     OtherInputs,
     answers_well,
@@ -74,7 +75,7 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     found = _gradients(oracle, case, others)
     made = []
     for other, gradients in zip(others, found, strict=True):
-        smaller = SMALL_PARAMETERS if other.change == LARGE_PARAMETERS else SMALLER
+        smaller = SMALL_PARAMETERS if other.change in (LARGER_PARAMETERS, LARGE_PARAMETERS) else SMALLER
         controls = zip(others, found, strict=True)
         control, of_control = next(((one.case, of) for one, of in controls if one.change == smaller), (case, {}))
         tolerant: dict[str, Expected | None] = dict.fromkeys(case.gradients)

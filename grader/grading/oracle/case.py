@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -26,6 +26,16 @@ def is_input(operand: str) -> bool:
 def input_index(operand: str) -> int:
     """The i of `input[i]`."""
     return int(operand[len("input[") : -1])
+
+
+class CaseKey(NamedTuple):
+    """The variant, mode and kind of draw of a case."""
+
+    variant: str
+    training: bool
+    draw: int
+    constant: bool
+    """Whether the grad_outputs repeat along a dimension."""
 
 
 @dataclass(frozen=True, eq=False)

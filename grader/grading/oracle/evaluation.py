@@ -14,7 +14,7 @@ from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.values import rounded_each
+from grader.grading.oracle.values import is_differentiable, rounded_each
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
@@ -52,6 +52,12 @@ class Traits(NamedTuple):
         """The names of parameters."""
         return frozenset(info.name for info in self.parameters)
 
+    def operands(self, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+        """The inputs and parameters that a gradient is asked of; frozen ones too: ModelNew's get none either."""
+        found = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
+        learned = (of.name for of in self.parameters if of.requires_grad or is_differentiable(state[of.name]))
+        return (*found, *learned)
+
     def output_specs(self) -> dict[str, TensorSpec]:
         """The specs of outputs that are tensors."""
         return {info.name: TensorSpec.of(info) for info in self.outputs if info.kind == "tensor"}
@@ -69,6 +75,8 @@ class Evaluation(NamedTuple):
     buffers: Mapping[str, torch.Tensor]
     changed: str = ""
     """What a `Change` changed; empty if nothing."""
+    numbers: int = 0
+    """Elements of the largest result that it rounded."""
     described: tuple[p.TensorInfo, ...] = ()
     """The outputs as they were returned."""
 
@@ -176,10 +184,10 @@ def _in_one_job(
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
-        changes = returned.changed, next(backwards).changed if one.wrt else ""
+        changes = [(of.changed, of.numbers) for of in (returned, *((next(backwards),) if one.wrt else ()))]
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
-        yield Evaluation(outputs, gradients, buffers, max(changes), returned.tensors)
+        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors)
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:

@@ -1,10 +1,11 @@
 """Properties of an input in every draw that a kernel may rely on: zeros, symmetry, sums, range.
 
 A kernel for triangular matrices never reads the zeros, one for symmetric matrices reads half of them, one for
-probabilities knows their sum, and a reference may reject inputs without such a property. Changes to an input therefore
-keep them: elements that are 0 in every draw stay 0, the mirror image of an element changes with it, two elements trade
-places if all rows have the same sum, new values are other values of the same tensor, and no value becomes negative or
-exceeds 1 where none is or does.
+probabilities knows their sum, one for rows of several lengths counts from start to start, and a reference may reject
+inputs without such a property. Changes to an input therefore keep them: elements that are 0 in every draw stay 0,
+starts in ascending order stay, the mirror image of an element changes with it, two elements trade places if all rows
+have the same sum, new values are other values of the same tensor, and no value becomes negative or exceeds 1 where none
+is or does.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Structure:
         self.symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
         free = _not_always_zero(alike)
         free = free.triu() if self.symmetric else free  # the lower triangle follows the upper one
+        free = free & False if _ascend(alike) else free
         self._places = None if bool(free.all()) else free.reshape(-1).nonzero().reshape(-1)
         self.sums_alike = not self.symmetric and _sums_alike(alike)
         """All rows of all draws have the same sum, as probabilities have."""
@@ -134,6 +136,19 @@ class Structure:
         matrix, inner = divmod(where, extent * extent)
         row, column = divmod(inner, extent)
         return matrix * extent * extent + column * extent + row
+
+
+def _ascend(draws: Sequence[torch.Tensor]) -> bool:
+    """Whether all are integers in ascending order along the last dimension, and not all equal: starts or ends of rows.
+
+    Two numbers may be in order by chance, unless they are the same in every draw.
+    """
+    one = draws[0]
+    if one.is_floating_point() or one.is_complex() or one.dtype == torch.bool or not one.dim() or one.shape[-1] < 2:
+        return False
+    steps = [draw.diff() for draw in draws]
+    by_chance = one.shape[-1] == 2 and not all(torch.equal(one, draw) for draw in draws[1:])
+    return not by_chance and all(bool((step >= 0).all() and step.any()) for step in steps)
 
 
 def _sums_alike(draws: Sequence[torch.Tensor]) -> bool:

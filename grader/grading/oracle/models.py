@@ -186,6 +186,13 @@ class ReferenceModels(ReferenceProcess):
         sealed = self.run(job).sealed
         return {name: sealed[f"state:{MODEL}:{name}"] for name in specs}
 
+    def start_from(self, case: Case, constructed: dict[str, torch.Tensor]) -> None:
+        """Take this state for what the constructor leaves, in further draws of the case's size and mode too."""
+        self.ready(case)
+        assert self._constructed is not None
+        self._constructed = held = self._constructed._replace(state=constructed)
+        self._looked[held.variant, held.training, repr(held.init_inputs)] = held.traits, constructed
+
     def _construction(self, model: str, encoded: object) -> p.Construct:
         """The step that constructs a model in place of the one with its name."""
         return p.Construct(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -15,9 +15,10 @@ from grader.catalog.problem_module import FULL
 from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
-from grader.grading.compare.blocks import is_large
+from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.outputs import NUMBERS
-from grader.grading.oracle.case import Case, input_index, is_input, nbytes_of
+from grader.grading.oracle import silent_draws
+from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
@@ -25,7 +26,7 @@ from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike,
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
-from grader.grading.oracle.values import draw_cotangent, is_differentiable
+from grader.grading.oracle.values import draw_cotangent
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.precision import Precision
@@ -48,7 +49,7 @@ class Oracle(ReferenceModels):
         precision: Precision = Precision.FP32,
     ) -> None:
         super().__init__(problem, device, worker, precision)
-        self._cases: dict[tuple[str, bool, int, bool], Case] = {}
+        self._cases: dict[CaseKey, Case] = {}
         self._answers: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
         self.spares_memory = False
@@ -57,6 +58,8 @@ class Oracle(ReferenceModels):
         """Why gradients are not compared, by variant and mode. Kept when cases go: one size tells it for others."""
         self.noise: dict[Place, Case] = {}
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
+        self._always_zero: set[str] = set()
+        """Operands whose gradients are all zero in every draw."""
         self._seconds: dict[str, dict[str, float]] = {}
         """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
@@ -72,9 +75,9 @@ class Oracle(ReferenceModels):
         Draw 0 has the constructor's parameters, constants moved; later draws move all parameters, as training would.
         They have the grad_output of draw 0: a scalar loss has 1.0 in every step, so a gradient kept by it is stale.
         """
-        key = (variant, training, draw, constant_cotangents)
+        key = CaseKey(variant, training, draw, constant_cotangents)
         if key not in self._cases:
-            self._cases[key] = self._make(variant, training, draw, constant_cotangents)
+            self._cases[key] = self._make(key)
         return self._cases[key]
 
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
@@ -86,7 +89,7 @@ class Oracle(ReferenceModels):
 
     def forget(self, variant: str) -> None:
         """Drop a variant's cases, which at full size hold gigabytes."""
-        self._cases = {key: case for key, case in self._cases.items() if key[0] != variant}
+        self._cases = {key: case for key, case in self._cases.items() if key.variant != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
     def step_back(self) -> None:
@@ -135,14 +138,26 @@ class Oracle(ReferenceModels):
             return
         self.module = whole
 
-    def _make(self, variant: str, training: bool, draw: int, constant_cotangents: bool) -> Case:
+    def _make(self, key: CaseKey) -> Case:
+        """A newly drawn case, in which no gradient is all zero by chance."""
+        case = self._made(key, secrets.randbits(62))
+        if case.nbytes + case.state_bytes >= LARGE_BYTES or self.is_slow(case):
+            return case
+        other = silent_draws.replacement(self, case, key.draw, self._always_zero)
+        if other is None:
+            return case
+        self.start_from(case, other.constructed)
+        return self._made(key, other.seed, other.trained)
+
+    def _made(self, key: CaseKey, seed: int, trained: Mapping[str, torch.Tensor] | None = None) -> Case:
         """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
-        seed = secrets.randbits(62)
+        variant, training, draw, _ = key
         init_inputs, inputs = self.draw(variant, seed)
         held = self.construct(variant, init_inputs, inputs, training)
-        cotangents = self._cotangents(held.traits, variant, training, draw, constant_cotangents)
-        wrt = _operands(inputs, held.state, held.traits) if cotangents else ()
-        plain = Pass(MODEL, inputs, as_trained(held.state, held.traits, draw), cotangents, wrt, training)
+        cotangents = self._cotangents(held.traits, key)
+        wrt = held.traits.operands(inputs, held.state) if cotangents else ()
+        state = as_trained(held.state, held.traits, draw) if trained is None else trained
+        plain = Pass(MODEL, inputs, state, cotangents, wrt, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
@@ -252,17 +267,15 @@ class Oracle(ReferenceModels):
         needed = 2 * self.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
         return not self.spares_memory and needed <= own.free_bytes()
 
-    def _cotangents(
-        self, traits: Traits, variant: str, training: bool, draw: int, constant: bool
-    ) -> dict[str, torch.Tensor]:
+    def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""
         found = {}
         for info in traits.outputs:
             if info.kind == "tensor" and info.requires_grad and info.shape is not None and info.dtype is not None:
                 dtype = getattr(torch, info.dtype)
-                found[info.name] = draw_cotangent(info.shape, dtype, self.device, constant)
-        first = self._cases.get((variant, training, 0, False))
-        return dict(first.cotangents) if draw and first and _shapes(first.cotangents) == _shapes(found) else found
+                found[info.name] = draw_cotangent(info.shape, dtype, self.device, key.constant)
+        first = self._cases.get(CaseKey(key.variant, key.training, 0, False))
+        return dict(first.cotangents) if key.draw and first and _shapes(first.cotangents) == _shapes(found) else found
 
     def _display(self, operand: str) -> str:
         return self.module.argument_name(input_index(operand)) if is_input(operand) else operand
@@ -283,9 +296,3 @@ def remembered(
 
 def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in values.items()}
-
-
-def _operands(inputs: Sequence[object], state: Mapping[str, torch.Tensor], traits: Traits) -> tuple[str, ...]:
-    """The inputs and parameters that a gradient is asked of; frozen ones too, which get none from ModelNew either."""
-    names = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
-    return (*names, *(of.name for of in traits.parameters if of.requires_grad or is_differentiable(state[of.name])))

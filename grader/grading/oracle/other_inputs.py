@@ -34,12 +34,14 @@ from grader.grading.oracle.input_changes import (
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.settled import settled
-from grader.grading.oracle.trained_state import SMALL
+from grader.grading.oracle.trained_state import SMALL, positive
 from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
 
 SMALL_PARAMETERS = "parameters multiplied by 0.001"
 """Shows an epsilon where a bias hides small inputs. Inputs are of unit size at most."""
+LARGER_PARAMETERS = "parameters multiplied by 10"
+"""Reaches a bound on what grows as fast as an exponential, which overflows beyond."""
 LARGE_PARAMETERS = "parameters multiplied by 100"
 """Reaches saturation and masked scores behind a norm, which takes the size of inputs away."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
@@ -100,7 +102,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         for name, other in chosen
     ]
     if parameters and not _takes_large_parameters(case):
-        beyond.append(LARGE_PARAMETERS)
+        beyond += [LARGER_PARAMETERS, LARGE_PARAMETERS]
     kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
         for name, other, outputs in others
@@ -136,6 +138,10 @@ def _with_other_parameters(
     yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
     if not _takes_large_parameters(case):
         return
+    # With the constructor's signs: what grows as an exponential does so for a positive number only.
+    signed = positive(moved, oracle.constructed(case), frozenset(moved))
+    larger = {name: value * 10 for name, value in signed.items()}
+    yield LARGER_PARAMETERS, replace(case, state={**case.state, **larger})
     large = {name: value * 100 for name, value in moved.items()}
     # All scores may have one sign for some parameters, and then none is below a finite mask.
     flipped = [{name: _with_other_signs(value) for name, value in large.items()} for _ in range(2)]

@@ -46,6 +46,8 @@ class Rounded(NamedTuple):
     values: Mapping[str, torch.Tensor | None]
     of_an_operator: bool
     """The results of one kind of operator of many."""
+    numbers: float = math.inf
+    """The most elements that one call rounded, if that is known."""
 
 
 def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[Rounded]:
@@ -71,7 +73,7 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
                 if not found.changed or oracle.clock() > end:
                     break
                 what = f"the results of `{found.changed}`" + (" in the backward" if where == "backward" else "")
-                yield Rounded(what, getattr(found, table), True)
+                yield Rounded(what, getattr(found, table), True, found.numbers)
     except ReferenceRefused:  # by operands that it does not take
         return
 

@@ -55,7 +55,7 @@ def confirmed_roundings(
 ) -> dict[str, Pattern]:
     """The patterns, by name, of tensors whose errors follow a rounding, and not by chance.
 
-    In doubt they must do so in another draw too: in few elements, and in a loose fit, since what is rounded may be a
+    In doubt they must do so in other draws too: in few elements, and in a loose fit, since what is rounded may end in a
     few numbers that many elements depend on. `again` returns the tensors for another case.
     """
     found = rounding_patterns(oracle, case, table, actual)
@@ -63,12 +63,12 @@ def confirmed_roundings(
     unsure = {name for name, (alike, _) in found.items() if alike**2 < 1 - CORRELATION**2 or _is_small(actual[name])}
     if not unsure or oracle.is_slow(case):
         return patterns
-    confirmed: set[str] = set()
+    confirmed = set(unsure)
     for draw in range(OTHER_DRAWS + 1):
         other = oracle.case(case.variant, training=case.training, draw=draw)
-        if other.seed != case.seed and confirmed != unsure:
+        if other.seed != case.seed and confirmed:
             values = again(other)
-            confirmed |= set(rounding_patterns(oracle, other, table, {name: values.get(name) for name in unsure}))
+            confirmed &= set(rounding_patterns(oracle, other, table, {name: values.get(name) for name in confirmed}))
     return {name: pattern for name, pattern in patterns.items() if name not in unsure - confirmed}
 
 
@@ -146,7 +146,8 @@ def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     alike = float((error * due).sum()) / (sizes[0] * sizes[1])
     if _contradicts(suspect, gap):
         return 0.0
-    if alike > max(CORRELATION, 5 / math.sqrt(count)):
+    # A few numbers that many elements depend on make a gap like that of a wrong epsilon.
+    if alike > max(CORRELATION, 5 / math.sqrt(max(min(count, rounded.numbers), 1))):
         return alike
     units = tolerance.BASELINE_FACTOR_MAX + math.sqrt(expected.reduction_length) / 4
     residual = 0.05 if rounded.of_an_operator else 0.3  # of many roundings, one fits by chance

@@ -14,7 +14,8 @@ from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import Functions
 from grader.worker.autograd.jitter import Jittered
-from grader.worker.autograd.slips import FILLS, Operators, Recorded, Sources
+from grader.worker.autograd.slips import FILLS, Operators
+from grader.worker.autograd.sources import Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
 
@@ -56,6 +57,8 @@ class RoundedResults(OperatorMode):
         self._kinds: list[str] = []
         self.name = ""
         """The operator that was rounded; empty if none was."""
+        self.numbers = 0
+        """Elements of its largest result."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -75,6 +78,7 @@ class RoundedResults(OperatorMode):
             if self._kinds.index(name) == turn:
                 self.name = name
                 for value in floats:
+                    self.numbers = max(self.numbers, value.numel())
                     value.copy_(self._shortened(value))
         return result
 

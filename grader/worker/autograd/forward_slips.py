@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from grader.worker.autograd.slips import FLAGS, Counted, Slips
+from grader.worker.autograd.slips import FLAGS, Counted, Slips, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -24,6 +24,10 @@ _SCANS = ("cumsum", "cumprod", "logcumsumexp")
 _THIRD = ("normalize", "norm", "linalg_norm", "linalg_vector_norm")
 DIMS: dict[str, int] = {**dict.fromkeys(_SECOND + _SCANS, 1), **dict.fromkeys(_THIRD, 2)}
 """The position of `dim` among the arguments, by the name of the function."""
+
+
+COMPARISONS = {"lt": ("<", "le", "<="), "le": ("<=", "lt", "<"), "gt": (">", "ge", ">="), "ge": (">=", "gt", ">")}
+"""A comparison's sign, and the function and the sign of the one that differs from it where both sides are equal."""
 
 
 class Functions(TorchFunctionMode):
@@ -52,7 +56,11 @@ class Functions(TorchFunctionMode):
                 return compute()
         if not isinstance(result, torch.Tensor):
             return result
-        for what, compute in (*_options(function, args, kwargs), *_normed_over(function, args, kwargs)):
+        for what, compute in (
+            *_options(function, args, kwargs),
+            *_normed_over(function, args, kwargs),
+            *_at_bounds(function, args, kwargs),
+        ):
             if self._counted.chosen(what):
                 return _or(result, compute)
         for taken, what, compute in _reduced_over(function, args, kwargs):
@@ -148,6 +156,16 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.Signature([inspect.Parameter(of.name, kind, default=default) for of, default in named])
     except ValueError:  # a default before an argument that has none
         return None
+
+
+def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """A comparison that differs where both sides are equal, and borders on another side."""
+    sign, other, other_sign = COMPARISONS.get(getattr(function, "__name__", "").strip("_"), ("", "", ""))
+    if sign and len(args) > 1:
+        yield f"`{other_sign}` in place of `{sign}`", partial(getattr(torch, other), args[0], args[1])
+    if function is functional.pad and len(args) > 1:
+        for how, pad in other_sides(args[1]):
+            yield f"the borders of `pad` {how}", partial(function, args[0], pad, *args[2:], **kwargs)
 
 
 def _reduced_over(

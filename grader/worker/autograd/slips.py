@@ -6,74 +6,35 @@ A candidate whose gradient is that of a slip has made this mistake. Each run mak
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 
 from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.sources import Sources, alike, is_float
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
 DERIVATIVES = ("_backward", "_backward_data")
 """End the names of derivatives, which are several steps in a kernel."""
-FLAGS = ("align_corners", "count_include_pad", "is_causal", "log_input", "log_target", "scale_grad_by_freq")
+FLAGS = (
+    "accumulate",
+    "align_corners",
+    "count_include_pad",
+    "is_causal",
+    "log_input",
+    "log_target",
+    "scale_grad_by_freq",
+)
 """Arguments that may be turned. Others, as a norm's `train`, decide which tensors there are: without one of them, an
 operator ends the process."""
+OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.aten.index_copy.default}
+"""What keeps one of the values for an index where an operator adds them up."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
 """What is done, in words that follow "the reference with", and the operator's result then."""
-
-
-class Sources:
-    """The tensors of a forward, which are kept so that their addresses stay."""
-
-    def __init__(self, leaves: Mapping[str, torch.Tensor] = MappingProxyType({})) -> None:
-        """`leaves` are inputs and parameters by name."""
-        self.taken: dict[int, tuple[str, torch.Tensor, torch.Tensor]] = {}
-        """By the address of an operator's result: its name, what it took, and the result, both of one shape."""
-        self.named = {leaf.data_ptr(): (f"`{name}`", leaf) for name, leaf in leaves.items()}
-        """By address: a tensor, and what it is in a message."""
-        self._calls = Counter[str]()
-
-    def add(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Record a call of the forward, unless its result is a view."""
-        if function.is_view:
-            return
-        name = function.overloadpacket.__name__
-        self.add_taken(name, args, result)
-        self._calls[name] += 1
-        call = f"`{name}`" if self._calls[name] == 1 else f"`{name}` number {self._calls[name]}"
-        for at, of in enumerate(args):
-            if _is_float(of):
-                what = f"what {call} takes as `{function._schema.arguments[at].name}`"
-                self.named.setdefault(of.data_ptr(), (what, of))
-        if _is_float(result):
-            self.named[result.data_ptr()] = f"the result of {call}", result
-
-    def add_taken(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        """Record what a call took, in a forward or a backward."""
-        if args and _is_float(result) and _is_float(args[0]) and result.shape == args[0].shape:
-            self.taken[result.data_ptr()] = name, args[0], result
-
-    def name_of(self, value: object) -> str:
-        """The words for a tensor of the forward in a message; empty for another."""
-        known = self.named.get(value.data_ptr()) if isinstance(value, torch.Tensor) else None
-        return known[0] if known is not None and _alike(known[1], value) else ""
-
-    def others(self, value: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields what a kernel may take in its place: other tensors of its shape, and 1 less a share."""
-        own = self.name_of(value)
-        if not own or value.numel() == 1:
-            return
-        if bool(((value > 0) & (value < 1)).all()):
-            yield f"1 less {own}", 1 - value
-        for address, (what, other) in self.named.items():
-            if address != value.data_ptr() and _alike(other, value):
-                yield what, other
 
 
 class Counted:
@@ -91,21 +52,6 @@ class Counted:
         if self._next - 1 == self._number:
             self.name = name
         return self._next - 1 == self._number
-
-
-class Recorded(OperatorMode):
-    """Keeps what operators of a forward took and returned."""
-
-    def __init__(self, leaves: Mapping[str, torch.Tensor]) -> None:
-        super().__init__()
-        self.sources = Sources(leaves)
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        self.sources.add(function, args, result)
-        return result
 
 
 class Operators(OperatorMode):
@@ -132,9 +78,11 @@ class Operators(OperatorMode):
     ) -> Any:
         kwargs, name = kwargs or {}, function.overloadpacket.__name__
         in_place, plain = function._schema.is_mutable, _out_of_place(function)
-        given = (args[0].clone(), *args[1:]) if in_place and args and _is_float(args[0]) else args
+        given = (args[0].clone(), *args[1:]) if in_place and args and is_float(args[0]) else args
         result = function(*args, **kwargs)
-        if name.startswith(FILLS) or plain is None or not any(map(_is_float, _all(result))):
+        if name == "_conj" and self._counted.chosen(f"a `conj` of {self._place} left out"):
+            return torch.ops.aten.alias(args[0])
+        if name.startswith(FILLS) or plain is None or not any(map(is_float, _all(result))):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
         if wrong is not None:
@@ -154,11 +102,11 @@ class Operators(OperatorMode):
             return right
         finally:
             self._place = outside
-        return found if self.name and all(map(_alike, _all(found), _all(right))) else right
+        return found if self.name and all(map(alike, _all(found), _all(right))) else right
 
     def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
-        alone = [of for of in args[:1] if _is_float(of) and _alike(of, right)]
+        alone = [of for of in args[:1] if is_float(of) and alike(of, right)]
         kind = name, self._place
         if self._exchanged:
             alone = []
@@ -174,19 +122,22 @@ class Operators(OperatorMode):
                     wrong = compute()
                 except Exception:  # an operator that does not take it
                     return None
-                return wrong if all(map(_alike, _all(wrong), _all(right))) else None
+                return wrong if all(map(alike, _all(wrong), _all(right))) else None
         return None
 
     def _slips(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """What may go wrong in one call."""
-        operands = [(at, of) for at, of in enumerate(args) if _is_float(of)]
+        operands = [(at, of) for at, of in enumerate(args) if is_float(of)]
         for at, of in operands:
             others = [other for other, _ in operands if other != at]
-            if _alike(of, right) and (others or function.is_view):
+            if alike(of, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+        if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
+            yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if function.is_view:
             return
+        yield from _of_many(name, self._place, args, kwargs)
         for at, of in operands:
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
             source = self._sources.taken.get(of.data_ptr())
@@ -203,7 +154,7 @@ class Operators(OperatorMode):
     def _exchanges(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """Other tensors of the forward in one call."""
         for at, of in enumerate(args):
-            if not function.is_view and _is_float(of):
+            if not function.is_view and is_float(of):
                 for what, other in self._sources.others(of):
                     where = f"as {_argument(function, at, args)} of `{name}` in {self._place}"
                     taken = partial(_with, function, args, kwargs, at, other)
@@ -213,6 +164,32 @@ class Operators(OperatorMode):
         """An operand with what it is in the forward."""
         known = self._sources.name_of(args[at])
         return f"{_argument(function, at, args)}{f' ({known})' if known else ''}"
+
+
+def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """Terms that are lost where many have one place, and borders on another side."""
+    if name == "sum" and len(args) > 1 and isinstance(args[1], Sequence):
+        kept = any(args[2:]) or bool(kwargs.get("keepdim"))
+        for dim in args[1] if len(args[1]) < args[0].dim() or len(args[1]) > 1 else ():
+            first = args[0].narrow(dim, 0, 1)
+            what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes its index 0 only"
+            yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
+    if name in OVERWRITES:
+        yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
+    if name == "constant_pad_nd":
+        for how, pad in other_sides(args[1]):
+            yield f"the borders of `{name}` in {place} {how}", partial(torch.constant_pad_nd, args[0], pad)
+
+
+def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+    """Borders that are on the other side of one dimension, or half on either."""
+    for at in range(0, len(pad), 2):
+        one, two = pad[at : at + 2]
+        if one != two:
+            yield "on the other side", [*pad[:at], two, one, *pad[at + 2 :]]
+            if (one + two) % 2 == 0:
+                half = (one + two) // 2
+                yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
 
 
 def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:
@@ -253,14 +230,3 @@ def _argument(function: Any, at: int, args: tuple[Any, ...]) -> str:
 def _all(result: Any) -> Sequence[Any]:
     """The results of an operator."""
     return result if isinstance(result, tuple | list) else (result,)
-
-
-def _alike(one: object, other: object) -> bool:
-    """Whether these are floating-point tensors of one shape and dtype, or neither is one."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor)
-    return one.shape == other.shape and one.dtype == other.dtype and one.is_floating_point()
-
-
-def _is_float(value: object) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -126,3 +126,21 @@ def test_an_element_moves_within_the_range_of_all_draws(draw, low, high):
             moved = structure.moved(old, step)
             assert low <= moved <= high
             assert abs(moved - old) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("draw", "free"),
+    [
+        (lambda: torch.randint(1, 5, (6,)).cumsum(0), 0),
+        (lambda: torch.randint(1, 5, (2, 6), dtype=torch.int32).cumsum(1), 0),
+        (lambda: torch.tensor([0, 40]), 0),
+        (lambda: torch.randperm(40)[:6], 6),
+        (lambda: torch.full((6,), 3), 6),
+        (lambda: torch.randn(6).sort().values, 6),
+    ],
+)
+def test_starts_of_rows_stay(draw, free):
+    structure = Structure([draw() for _ in range(3)])
+    assert structure.count == free
+    value = draw()
+    assert free or torch.equal(structure.edited(value), value)

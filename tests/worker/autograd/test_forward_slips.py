@@ -60,6 +60,12 @@ def normed(x, dim):
             lambda x: x.topk(2, dim=1)[0].softmax(1),
         ),
         (lambda x: x.cumsum(1), "`cumsum` over dimension 2 in place of 1", lambda x: x.cumsum(2)),
+        (lambda x: x * (x < x.amax()), "`<=` in place of `<`", lambda x: x),
+        (
+            lambda x: functional.pad(x, (3, 1)),
+            "the borders of `pad` half on either side",
+            lambda x: functional.pad(x, (2, 2)),
+        ),
         (
             lambda x: functional.normalize(x),
             "`normalize` over dimension 3 in place of 1",

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from grader.protocol import Slip
 from grader.worker.autograd.changes import changed_backward, changed_forward
-from grader.worker.autograd.slips import Sources
+from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.substitutes import substituted
 
 
@@ -155,3 +155,42 @@ def test_what_a_derivative_takes_stands_for_its_result():
     found = slips(lambda x, y: torch.tanh(x * y), x, y)
     name = "what `tanh_backward` takes in place of its result, as `self` of shape [4, 3] of `mul` in the backward"
     assert any(torch.allclose(of, drawn(4, 3) * y) for of in found[name])
+
+
+def test_one_factor_of_several_is_left_out():
+    found = slips(lambda x: (x * 3).sin() * 5, drawn(4))
+    torch.testing.assert_close(found["a `mul` by 3 of the backward left out"][0], drawn(4) * 5 * (drawn(4) * 3).cos())
+    torch.testing.assert_close(found["a `mul` by 5 of the backward left out"][0], drawn(4) * 3 * (drawn(4) * 3).cos())
+
+
+def test_a_sum_takes_its_first_term_only():
+    (found,) = slips(lambda x: x[:, None].expand(3, 2, 4), drawn(3, 4))[
+        "a `sum` over dimension 1 of the backward that takes its index 0 only"
+    ]
+    torch.testing.assert_close(found, drawn(3, 2, 4)[:, 0])
+
+
+@pytest.mark.parametrize("of", [lambda x, i: x.gather(0, i), lambda x, i: x.index_select(0, i), lambda x, i: x[i]])
+def test_one_of_the_values_for_an_index_is_kept(of):
+    index = torch.tensor([1, 0, 1])
+    found = slips(lambda x: of(x, index), drawn(4))
+    (wrong,) = [one[0] for name, one in found.items() if "keeps one" in name or "`accumulate`" in name]
+    torch.testing.assert_close(wrong, torch.zeros(4).double().index_copy(0, index, drawn(3)))
+
+
+def test_a_conjugate_is_left_out():
+    re, im = drawn(3), drawn(3).flip(0) + 1
+
+    def of(re, im):
+        return torch.view_as_real(torch.complex(re, im) * torch.complex(im.detach(), re.detach()))
+
+    found = slips(of, re, im)["a `conj` of the backward left out"]
+    wrong = torch.view_as_complex(drawn(3, 2)) * torch.complex(im, re)
+    torch.testing.assert_close(found, (wrong.real, wrong.imag))
+
+
+def test_a_border_is_cut_off_on_the_other_side():
+    (found,) = slips(lambda x: functional.pad(x, (2, 0)), drawn(3, 4))[
+        "the borders of `constant_pad_nd` in the backward on the other side"
+    ]
+    torch.testing.assert_close(found, drawn(3, 6)[:, :4])
