@@ -160,9 +160,10 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
 
 
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """Not where drawn elements keep away from zero, as divisors do."""
+    """Not where zero is the end of the range, as of probabilities, or drawn elements keep away from it."""
     near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
-    if not near or not structure.dense or value.dim() < 2:
+    inside = structure.low < 0 < structure.high
+    if not near or not inside or not structure.dense or value.dim() < 2:
         return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy[0] = 0

@@ -93,9 +93,14 @@ def test_probabilities_keep_their_sums():
 
 @pytest.mark.parametrize(
     ("draw", "zeros"),
-    [(DRAWS["normal"], 8), (DRAWS["unit"], 8), (lambda: torch.rand(6, 8) + 0.5, 0), (DRAWS["probabilities"], 0)],
+    [
+        (DRAWS["normal"], 8),
+        (DRAWS["unit"], 0),
+        (lambda: (torch.rand(6, 8) + 0.5) * torch.randn(6, 8).sign(), 0),
+        (DRAWS["probabilities"], 0),
+    ],
 )
-def test_the_first_sample_is_zero_unless_drawn_elements_keep_away_from_zero(draw, zeros):
+def test_the_first_sample_is_zero_unless_drawn_elements_keep_to_one_side_of_zero_or_away(draw, zeros):
     value, others = changed(draw)
     assert (others[ZERO_SAMPLE] == 0).sum() == zeros
     assert torch.equal(others[ZERO_SAMPLE][1:], value[1:])
