@@ -21,7 +21,7 @@ JOB = p.Job(
         p.Forward(model="m", inputs="a", tape="a", grad=True),
         p.Backward(tape="a", grads="a", cotangents={}, wrt=("input[0]", "w")),
         p.Time(part="inference", model="m", inputs="a", tape="a", grads="a"),
-        p.Guard(forward=p.Forward(model="m", inputs="a", tape="a")),
+        p.Guard(forward=p.Forward(model="m", inputs="a", tape="a"), seconds=1.0),
         p.Profile(forward=p.Forward(model="m", inputs="a", tape="a")),
         p.Export(items={"output:a:output": p.Slot(offset=0, dtype="float32", shape=(4,))}),
     ),

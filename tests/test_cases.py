@@ -66,7 +66,8 @@ def judge_draws(resources, problem, submission, variant):
                 *judge_products(candidate, case).diagnoses,
                 *run_probes(candidate, oracle, [case], probe_codes()),
             ]
-            bounds = [inspection.judge_bounds(candidate, case, backward=back) for back in (False, bool(case.wrt))]
+            both = (False, bool(case.wrt))
+            bounds = [inspection.judge_bounds(candidate, case, backward=back, seconds=20) for back in both]
             diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
             yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]
     oracle.forget(variant)

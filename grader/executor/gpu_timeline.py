@@ -53,6 +53,8 @@ class TimelineJob(JobBuilder):
         self._start, self._drop = start, drop
         self._released = self._outbox.place(torch.int32, (1,))
         self._answered = self._outbox.place(torch.int32, (1,))
+        # Without the flags, the copy has the size of a drawn tensor, and can use the memory that one leaves.
+        self._unsealed_bytes = self._outbox.nbytes
         self._token = 1 + secrets.randbits(30)
         idle_kernels = secrets.randbelow(IDLE_KERNELS)
         self.step(p.Await(flag=self._released, token=self._token, idle_kernels=idle_kernels))

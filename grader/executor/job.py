@@ -68,6 +68,8 @@ class JobBuilder:
         self._steps: list[p.Step] = []
         self._segments = [Segment(0)]
         self._outbox = Layout()
+        self._unsealed_bytes = 0
+        """Bytes at the start of the outbox that are no tensor's."""
         self._exports: dict[str, p.Slot] = {}
         self._deferred: dict[str, tuple[TensorSpec, bool]] = {}
         """Exports that are read after the job: their specs, and whether they are widened."""
@@ -227,7 +229,7 @@ class JobBuilder:
         """Attach both regions, poison the outbox, and wait for the device."""
         _, outbox = self._worker.regions(self._kind, self._largest_inbox(), self._outbox.nbytes)
         outbox.poison(self._outbox.nbytes)
-        seal = Seal(outbox, self._outbox.nbytes)
+        seal = Seal(outbox, self._outbox.nbytes, start=self._unsealed_bytes)
         self._backend.synchronize()
         return seal
 

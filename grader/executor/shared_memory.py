@@ -151,8 +151,9 @@ class Seal:
     cannot stay ahead of the copy.
     """
 
-    def __init__(self, outbox: Region, nbytes: int) -> None:
-        self._from = outbox.flat[:nbytes]
+    def __init__(self, outbox: Region, nbytes: int, *, start: int = 0) -> None:
+        """Of the bytes from `start` up to `nbytes`."""
+        self._start, self._from = start, outbox.flat[start:nbytes]
         self._bytes = torch.empty_like(self._from)
         if not self._from.is_cuda:
             self._bytes.zero_()  # maps its pages before the clock runs
@@ -178,4 +179,4 @@ class Seal:
 
     def view(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor in the copy."""
-        return typed(self._bytes, slot)
+        return typed(self._bytes, slot, self._start)

@@ -36,12 +36,18 @@ class Inspected:
     seen: Seen | None = None
 
 
-def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnosis | None:
-    """A write outside the pass's tensors, or a result that depends on unwritten memory."""
-    result = _guarded(candidate, case, backward, "nan")
+def judge_bounds(candidate: Candidate, case: Case, *, backward: bool, seconds: float) -> Diagnosis | None:
+    """A write outside the pass's tensors, or a result that depends on unwritten memory.
+
+    Only the information that it was left out if a pass takes longer than `seconds` between redzones.
+    """
+    stage = "backward" if backward else "forward"
+    result = _guarded(candidate, case, backward, "nan", seconds)
     if result is None:
         return None
-    stage = "backward" if backward else "forward"
+    if result.failure is not None:
+        what = f"the {stage} took longer than {seconds:.2g} s between redzones, which would show writes out of bounds"
+        return diagnose("checks_left_out", what, stage=stage, severity="info")
     breaches = result.of(p.Guarded)[0].breaches
     if breaches:
         displayed = _display_names(candidate, case)
@@ -56,8 +62,8 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool) -> Diagnos
     wrong = _first_wrong(candidate, case, result, backward)
     if wrong is None:
         return None
-    zeroed = _guarded(candidate, case, backward, "zero")
-    if zeroed is None or _first_wrong(candidate, case, zeroed, backward) is not None:
+    zeroed = _guarded(candidate, case, backward, "zero", seconds)
+    if zeroed is None or zeroed.failure is not None or _first_wrong(candidate, case, zeroed, backward) is not None:
         return None
     return diagnose(
         "reads_unwritten_memory",
@@ -120,12 +126,18 @@ def _profile_step(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Profil
     return p.Profile(forward=forward_step(case, grad=bool(wrt)), backward=_backward(job, case, wrt) if wrt else None)
 
 
-def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["nan", "zero"]) -> JobResult | None:
-    """None if the pass raised or the worker was lost, which the redzones themselves may cause."""
+def _guarded(
+    candidate: Candidate, case: Case, backward: bool, fill: Literal["nan", "zero"], seconds: float
+) -> JobResult | None:
+    """None if the pass raised or the worker was lost, which the redzones themselves may cause.
+
+    A result with a failure is one that took too long.
+    """
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     differentiate = _backward(job, case, candidate.wrt(case)) if backward else None
-    job.step(p.Guard(forward=forward_step(case, grad=backward), backward=differentiate, fill=fill))
+    forward = forward_step(case, grad=backward)
+    job.step(p.Guard(forward=forward, backward=differentiate, fill=fill, seconds=seconds))
     export_outputs(job, case, "a")
     if backward:
         export_gradients(job, candidate, case, "a", case.wrt)
@@ -136,7 +148,7 @@ def _guarded(candidate: Candidate, case: Case, backward: bool, fill: Literal["na
         if stopped.kill is not None:
             raise
         return None
-    return result if result.failure is None else None
+    return result if result.failure is None or result.failure.type_name == "TooLong" else None
 
 
 def _backward(job: JobBuilder, case: Case, wrt: tuple[str, ...]) -> p.Backward:

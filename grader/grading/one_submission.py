@@ -206,8 +206,11 @@ class Grading:
             released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
             if self.backend.profiles_quickly or not self.options.quick:
                 record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
+            # PyTorch takes ten times as long for the operators of a network when each is watched.
+            seconds = self.oracle.budget.stage + 10 * self.oracle.seconds_of(case)
             for backward in (False, True) if differentiated else (False,):
-                if record.add_late(inspection.judge_bounds(self.candidate, case, backward=backward)):
+                found = inspection.judge_bounds(self.candidate, case, backward=backward, seconds=seconds)
+                if record.add_late(found):
                     break
             released.result()
 

@@ -96,7 +96,7 @@ def make(
     oracle.spares_memory = sparing or not _asks_more(scope)
     chosen = _sizes(oracle, variant, scope)
     cases = _cases(oracle, chosen, quick=quick, scope=scope)
-    if not all(case.outputs for case in cases):
+    if not all(case.returns_tensor for case in cases):
         raise ProblemError(f"{oracle.problem.path}: the reference returns no tensor, so that anything would be right")
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")

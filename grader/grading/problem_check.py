@@ -103,7 +103,7 @@ def _judge(oracle: Oracle) -> tuple[Fault | None, list[str]]:
 
 def _unusable(case: Case) -> Fault | None:
     """Why the case cannot be graded, or None."""
-    if not case.outputs:
+    if not case.returns_tensor:
         return Fault(code="no_output", reason="it returns no tensor")
     if not any(map(is_float, (*case.inputs, *case.state.values()))):
         return Fault(code="no_float", reason="there is no float input or parameter, so nothing can be differentiated")

@@ -84,7 +84,7 @@ class Record:
         """Add what was found after timing, if anything; whether it is an error, which leaves no time."""
         if found is None:
             return False
-        self.diagnoses.insert(0, found)
+        self.diagnoses.insert(len(self.diagnoses) if found.severity == "info" else 0, found)
         if found.severity == "error":
             self.timing = None
             self.fail_later([found])

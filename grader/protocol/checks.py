@@ -90,6 +90,8 @@ class Guarded(Result):
 class Guard(Step):
     """Run a forward, and a backward through it, with redzones around every tensor; report the breaches.
 
+    Raises `TooLong` after `seconds`.
+
     Inputs, parameters and buffers are replaced by guarded copies meanwhile. `nan` fills redzones and uninitialised
     memory with NaN; `zero` fills them with zeros and reports no breach.
     """
@@ -99,6 +101,7 @@ class Guard(Step):
     forward: Forward
     backward: Backward | None = None
     fill: Literal["nan", "zero"] = "nan"
+    seconds: float
 
 
 class Kernel(Message):

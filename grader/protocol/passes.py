@@ -18,6 +18,7 @@ __all__ = [
     "Exported",
     "Forward",
     "Gradients",
+    "Jitter",
     "Outputs",
     "PutInputs",
     "Reach",
@@ -84,14 +85,26 @@ class Rounding(Message):
 
 
 class Slip(Message):
-    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand."""
+    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand.
 
-    within: Literal["forward", "backward"]
+    With `operands`, a tensor of the forward stands in the backward for another.
+    """
+
+    within: Literal["forward", "backward", "operands"]
     number: Annotated[int, Field(ge=0, le=4096)]
     """Which one, in the order of the calls."""
 
 
-Change = Rounding | Slip
+class Jitter(Message):
+    """Adds noise to what operators choose elements by, and draws what a conversion leaves open."""
+
+    size: Annotated[float, Field(ge=0, le=1)]
+    """Relative to an element and to the median of all."""
+    turn: Annotated[int, Field(ge=0, le=4096)]
+    """Which noise; an odd turn has that of the turn before with the other sign, so that it orders a tie otherwise."""
+
+
+Change = Rounding | Slip | Jitter
 """How a pass differs from the model's own."""
 
 

@@ -30,12 +30,13 @@ def copy_each(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
         torch._foreach_copy_([target for target, _ in pairs], [value for _, value in pairs], non_blocking=True)
 
 
-def typed(region: torch.Tensor, slot: Slot) -> torch.Tensor:
-    """The slot's tensor, a view of a region's bytes."""
+def typed(region: torch.Tensor, slot: Slot, start: int = 0) -> torch.Tensor:
+    """The slot's tensor, a view of a region's bytes from `start` on."""
     dtype = getattr(torch, slot.dtype)
     if slot.nbytes == 0:
         return torch.empty(slot.shape, dtype=dtype, device=region.device)
-    return region[slot.offset : slot.offset + slot.nbytes].view(dtype).view(slot.shape)
+    first = slot.offset - start
+    return region[first : first + slot.nbytes].view(dtype).view(slot.shape)
 
 
 def device_bytes(address: int, nbytes: int) -> torch.Tensor:

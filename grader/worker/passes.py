@@ -13,6 +13,7 @@ from grader import protocol as p
 from grader.protocol.regions import copy_each
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
+from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.conditions import late_stream, no_collection, seed_generators, set_precision
@@ -74,7 +75,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
         if leaves[name].requires_grad:
             session.frozen.append(leaves[name].requires_grad_(False))
     late = late_stream(session.device, inputs.leaves.values(), active=step.side_stream)
-    with late, substituted(step.substitute), changed_forward(step.change) as change, no_collection():
+    with late, substituted(step.substitute), changed_forward(step.change, leaves) as change, no_collection():
         if step.clone_inputs:
             arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
         try:
@@ -84,7 +85,11 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
                     buffer.detach_()
-    name, numbers, sources = getattr(change, "name", ""), getattr(change, "numbers", 0), getattr(change, "sources", {})
+    name, numbers, sources = (
+        getattr(change, "name", ""),
+        getattr(change, "numbers", 0),
+        getattr(change, "sources", Sources()),
+    )
     session.tapes[step.tape] = Tape(outputs, leaves, name, numbers, sources)
     return outputs
 

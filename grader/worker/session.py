@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from grader.worker.autograd.slips import Sources
-from grader.worker.autograd.tensors import state_of
+from grader.worker.autograd.sources import Sources
+from grader.worker.autograd.tensors import as_tensor, state_of
 from grader.worker.compile.importing import Builder
 from grader.worker.memory import Region
 from grader.worker.timing.host import HostMemory
@@ -36,7 +36,7 @@ class Tape:
     """What a `Change` changed in the forward."""
     numbers: int = 0
     """Elements of the largest result that it rounded."""
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
     """What operators of the forward took, where a slip asks for that."""
 
 
@@ -101,7 +101,7 @@ class Session:
 
     def _find(self, kind: str, key: str, name: str) -> object:
         if kind == "output":
-            return self.tapes[key].outputs.get(name)
+            return as_tensor(self.tapes[key].outputs.get(name), self.device)
         if kind == "grad":
             return self.grads[key].get(name)
         if kind == "cotangent":

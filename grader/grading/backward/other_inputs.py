@@ -14,13 +14,13 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
-from grader.grading.forward.other_inputs import Wrong, difference, narrow_inputs
+from grader.grading.forward.other_inputs import Wrong, difference, is_finite, narrow_inputs
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SMALLER
+from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SCALED_FAR, SMALLER, SPECIALS
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
@@ -29,6 +29,7 @@ from grader.grading.oracle.other_inputs import (
     SMALL_PARAMETERS,
     OtherInputs,
     answers_well,
+    lost_digits,
     other_inputs,
     room,
 )
@@ -82,10 +83,10 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
         for name, expected in gradients.items():
             usual = case.gradients[name]
             if usual is not None and answers_well(expected, usual):
-                size = 0.0
-                if other.change not in EPSILON_SHOWS:
-                    size = usual.norm * after ** _degree(usual, of_control.get(name), before)
-                tolerant[name] = _tolerant(expected, usual, room(size))
+                slack = lost_digits(usual.norm) if other.change == SCALED_FAR else 0.0
+                if other.change not in EPSILON_SHOWS | {SCALED_FAR}:
+                    slack = room(usual.norm * after ** _degree(usual, of_control.get(name), before))
+                tolerant[name] = _tolerant(expected, usual, slack)
         if any(tolerant.values()):
             made.append(replace(other, case=replace(other.case, gradients=tolerant)))
     return made
@@ -172,7 +173,7 @@ def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[Ot
         gradients = product(candidate, other.case, answer.result, answer.key).gradients
         for name, expected in other.case.gradients.items():
             gradient = gradients[name]
-            if expected is None or gradient is None:
+            if expected is None or gradient is None or (other.change in SPECIALS and is_finite(gradient)):
                 continue
             found = difference(f"the gradient of `{other.case.operand_names[name]}`", expected, gradient)
             if found is not None:

@@ -71,6 +71,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     if result.failure is not None:
         return _judge_failure(candidate, case, result, result.failure)
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
+    wrong_outputs = list(_wrong_outputs(case, result))  # read before the gradients, and not kept beside them
     known = set(outputs) >= set(case.cotangents)
     detached = [name for name in case.cotangents if known and not outputs[name].requires_grad]
     actual = product(candidate, case, result)
@@ -86,7 +87,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
     if undetached and not diagnoses:
         diagnoses = _reaches(candidate, case, undetached)
-    for output in _wrong_outputs(case, result):
+    for output in wrong_outputs:
         # What is missing decides the status, so it stays.
         diagnoses = [output, *diagnoses] if lost or detached else fold(output, diagnoses)
     if not diagnoses:
@@ -98,6 +99,7 @@ def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
     """`output_wrong` for each output of the forward with gradients enabled."""
     for name in case.outputs:
         check = check_output(case, result, name)
+        result.take(f"output:a:{name}")
         if check.status == "failed":
             what = f"with gradients enabled, {check.message}"
             remedy = "compute the same output with and without gradients"

@@ -21,6 +21,10 @@ USUAL_TENSORS = ("", "Tensor", "Parameter")
 """Type names of tensors that compute as tensors do, and that of None."""
 
 
+NUMBERS = ("bool", "int", "float")
+"""Type names of plain numbers, which are described as tensors without dimensions."""
+
+
 def check_output(case: Case, result: JobResult, name: str, tape: str = "a") -> TensorCheck:
     """Compare the output `name` that a forward left under a tape."""
     source = f"output:{tape}:{name}"
@@ -111,16 +115,27 @@ def judge_structure(
         if outputs[name].kind == "tensor":
             return _diagnosis("output_structure", f"{name} is a tensor, the reference's is none", case)
     for name, expected in case.outputs.items():
+        kind, due_kind = outputs[name].type_name, case.numbers.get(name)
+        if kind != due_kind and (due_kind or kind in NUMBERS):
+            what = f"{name} is {_a(kind or 'None')}, the reference's is {_a(due_kind or 'Tensor')}"
+            return _diagnosis("output_structure", what, case)
+        if due_kind:
+            continue
         code, what = _differs(name, outputs[name], expected, device)
         if code is not None:
             return _diagnosis(code, what, case)
-    unusual = {name: info.type_name for name, info in outputs.items() if info.type_name not in USUAL_TENSORS}
+    usual_types = (*USUAL_TENSORS, *NUMBERS)
+    unusual = {name: info.type_name for name, info in outputs.items() if info.type_name not in usual_types}
     usual = {info.name: info.type_name for info in reference()} if unusual else {}
     for name in case.outputs:
         if name in unusual and unusual[name] != usual.get(name):
             what = f"{name} is a {unusual[name]}, a subclass of torch.Tensor that may change what is computed from it"
             return _diagnosis("output_structure", what, case, "return a plain tensor: y.as_subclass(torch.Tensor)")
     return None
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind == "int" else kind if kind == "None" else f"a {kind}"
 
 
 def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) -> tuple[str | None, str]:

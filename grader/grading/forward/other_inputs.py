@@ -20,7 +20,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs, first_comparable
 from grader.grading.oracle.control import reference_passes
-from grader.grading.oracle.input_changes import EQUAL, FIRST_ROWS, NEAR_RANGE, SMALLER
+from grader.grading.oracle.input_changes import EQUAL, FIRST_ROWS, SCALED_FAR, SMALLER, SPECIALS, ZERO_SAMPLE
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import EPSILON_SHOWS, OtherInputs, other_inputs
 from grader.grading.oracle.values import is_float, values_of
@@ -75,11 +75,11 @@ def narrow_inputs(
     another cause; if these were whole numbers, it relies on that.
     """
     if SMALLER in wrong and _scales_whole_numbers(others, case):
-        wrong = {change: one for change, one in wrong.items() if change not in EPSILON_SHOWS | {SMALLER}}
+        wrong = {change: one for change, one in wrong.items() if change not in EPSILON_SHOWS | {SCALED_FAR, SMALLER}}
     if not wrong:
         return None
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
-    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, *FIRST_ROWS}
+    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, SCALED_FAR, ZERO_SAMPLE, *FIRST_ROWS}
     if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"
@@ -133,7 +133,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
         for turn, other in enumerate(left[:failed]):
             for name in other.case.outputs:
                 source = f"output:{turn}:{name}"
-                if other.change == NEAR_RANGE and _is_finite(result.sealed.get(source)):
+                if other.change in SPECIALS and is_finite(result.sealed.get(source)):
                     continue
                 found = _difference(other.case, name, result.sealed.get(source))
                 if found is not None:
@@ -151,11 +151,14 @@ def _difference(case: Case, name: str, value: torch.Tensor | None) -> Wrong | No
 
 def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | None:
     """The fault of a tensor, or None. Ties, which equal inputs have, may go to any element."""
+    if not expected.rounds:
+        differs = tolerance.check(expected, value).message
+        return None if differs is None else Wrong(differs, lost=True)
     without = replace(expected, spread=None)
     check = tolerance.check(without, value)
     if check.status != "failed":
         return None
-    if not _is_finite(value):
+    if not is_finite(value):
         return Wrong(f"{what} has NaN or infinity where the reference has none")
     if expected.spread is not None:
         reference64 = expected.reference64.to(value.device)
@@ -167,5 +170,6 @@ def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | No
     return Wrong(f"{what} has a relative RMS error of {error:.2g}", error, lost)
 
 
-def _is_finite(value: torch.Tensor | None) -> bool:
+def is_finite(value: torch.Tensor | None) -> bool:
+    """Whether there is a tensor, and all its elements are finite."""
     return value is not None and bool(value.isfinite().all())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -68,7 +68,9 @@ class Case:
     clone_inputs: bool = False
     """The reference modifies its inputs in place, so leaf tensors must be copied first."""
     others: frozenset[str] = frozenset()
-    """Names of returned values that are not tensors, such as None and numbers. Their values are not compared."""
+    """Names of returned values that are not tensors or numbers, such as None. Their values are not compared."""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    """Types of returned values that are plain numbers, by name."""
     values_comparable: bool = True
     """False if the model draws random numbers in this mode. Then only shapes and the existence of gradients are checked
     for the tensors in `drawn`."""
@@ -90,6 +92,11 @@ class Case:
         if self.forward_seed is not None:
             return self.forward_seed
         return secrets.randbits(62) if self.values_comparable else 0
+
+    @property
+    def returns_tensor(self) -> bool:
+        """Whether some output is a tensor, and no plain number."""
+        return bool(self.outputs.keys() - self.numbers.keys())
 
     @property
     def modes(self) -> tuple[bool, ...]:

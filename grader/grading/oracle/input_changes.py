@@ -12,6 +12,8 @@ from grader.grading.oracle.values import is_float, is_mask, values_of
 
 SCALED_DOWN = "inputs multiplied by 0.001 or less"
 """Shows an epsilon: a variance of 1 becomes a tenth of the usual 1e-5."""
+SCALED_FAR = "inputs multiplied by 1e-6 or less"
+"""Shows an epsilon beside differences or norms, such as the 1e-6 that PyTorch adds in a distance."""
 SMALLER = "inputs multiplied by 0.3"
 """The control of SCALED_DOWN, which shows no epsilon: what is wrong here too has another cause."""
 SIGNED = "inputs of both signs"
@@ -20,7 +22,11 @@ SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
 NEAR_RANGE = "inputs scaled up to near the largest number"
-"""The change of which only an overflow counts: a mask of -1e9 loses its meaning there."""
+"""A mask of -1e9 loses its meaning there."""
+ZERO_SAMPLE = "inputs whose first sample is zero"
+"""As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
+SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE})
+"""The changes of which only NaN and infinity count."""
 MASK_FALSE = "a boolean mask whose first row is all False"
 """Rows in which nothing is left: a mean over no elements, a softmax without scores."""
 MASK_TRUE = "a boolean mask whose first row is all True"
@@ -71,6 +77,11 @@ def unit(structure: Structure, value: torch.Tensor) -> torch.Tensor:
 
 def _tiny(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     return _scaled(structure, unit(structure, value), 1e-3)
+
+
+def _farther(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Not where the squares of such numbers are zero."""
+    return _scaled(structure, unit(structure, value), 1e-6) if torch.finfo(value.dtype).tiny < 1e-30 else None
 
 
 def _smaller(structure: Structure, value: torch.Tensor) -> torch.Tensor:
@@ -148,6 +159,16 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     return structure.elementwise(value, lambda part: largest.expand(part.shape))
 
 
+def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Not where drawn elements keep away from zero, as divisors do."""
+    near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
+    if not near or not structure.dense or value.dim() < 2:
+        return None
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy[0] = 0
+    return copy
+
+
 def _one_mostly(value: torch.Tensor) -> torch.Tensor:
     """Integers of which seven in eight are the first one; unchanged if all differ, or if they are in order."""
     flat = value.reshape(-1)
@@ -171,6 +192,7 @@ def _with_first_row(value: torch.Tensor, element: bool) -> torch.Tensor:
 
 CHANGES: Mapping[str, Change] = {
     SCALED_DOWN: _tiny,
+    SCALED_FAR: _farther,
     SMALLER: _smaller,
     "inputs scaled up to 200": _larger,
     SIGNED: _signed,
@@ -179,5 +201,6 @@ CHANGES: Mapping[str, Change] = {
     SKEWED: _alike,
     EQUAL: _equal,
     NEAR_RANGE: _largest,
+    ZERO_SAMPLE: _first_zero,
 }
 """By what a message says: "for ..."."""

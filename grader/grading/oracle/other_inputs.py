@@ -18,7 +18,7 @@ import torch
 from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
+from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_changes import (
@@ -26,12 +26,14 @@ from grader.grading.oracle.input_changes import (
     FIRST_ROWS,
     NEAR_RANGE,
     SCALED_DOWN,
+    SCALED_FAR,
     SMALLER,
     changed,
     unit,
 )
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.settled import settled
 from grader.grading.oracle.trained_state import SMALL, positive
 from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
@@ -102,7 +104,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     if parameters and not _takes_large_parameters(case):
         beyond += [LARGER_PARAMETERS, LARGE_PARAMETERS]
     kept = tuple(
-        OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs)))
+        OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
         for name, other, outputs in others
         if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
     )
@@ -191,24 +193,37 @@ def room(size: float) -> float:
     return 10 * COARSE_TOLERANCE * size
 
 
+def lost_digits(usual: float) -> float:
+    """The error that rounding beside values of the usual norm leaves, as in an exponential less 1."""
+    return ELEMENT_TOLERANCE * usual
+
+
 def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[str, Expected]:
     """The floating-point outputs, with room for another algorithm.
 
     A kernel may lose digits that the drawn inputs never need, as the mean of squares less the squared mean does, or an
-    exponential less 1. Ties decide integers.
+    exponential less 1.
     """
     tolerant = {}
     for name, expected in outputs.items():
         if not expected.dtype.is_floating_point:
             continue
-        size, count = expected.norm, max(expected.reference64.numel(), 1)
-        if change not in EPSILON_SHOWS:
+        size, usual, count = expected.norm, case.outputs[name].norm, max(expected.reference64.numel(), 1)
+        if change == SCALED_FAR:
+            slack = room(size) + lost_digits(usual)
+        else:
             # What cancels there, such as a row less its mean, is noise beside the usual values.
-            size = max(size, case.outputs[name].norm)
-        slack = room(size)
+            slack = room(size if change in EPSILON_SHOWS else max(size, usual))
         tolerant[name] = replace(
             expected,
             error_l2=expected.error_l2 + slack,
             error_max=expected.error_max + slack / math.sqrt(count),
         )
     return tolerant
+
+
+def _integers(oracle: Oracle, case: Case, outputs: Mapping[str, Expected]) -> dict[str, Expected]:
+    """The integer outputs, where noise as large as the error that other outputs may have leaves them as they are."""
+    if oracle.is_slow(case):
+        return {}
+    return settled(oracle, case, {name: of for name, of in outputs.items() if not of.rounds}, room(1.0))

@@ -24,9 +24,11 @@ from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.exchanges import exchanges
 from grader.grading.oracle.oracle import Oracle
 
-WHERE: Mapping[Literal["forward", "backward"], str] = {
+Within = Literal["forward", "backward", "operands"]
+WHERE: Mapping[Within, str] = {
     "forward": "do there what the reference does, in the backward too",
     "backward": "do that step of the backward as the reference does",
+    "operands": "use in that step what the reference uses",
 }
 """Where a slip is made, and the remedy."""
 
@@ -48,10 +50,10 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
     """
     if not _runs(oracle, case):
         return
-    plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=tuple(WHERE))
+    plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=("forward", "backward"))
     start = oracle.clock()
     for turn, within in enumerate(WHERE, 1):
-        # Half of the time is left for the backward: a deep network's forward has many slips.
+        # Each has its share of the time: a deep network's forward has many slips.
         yield from _numbered(oracle, case, plain, within, start + oracle.budget.experiment * turn / len(WHERE))
     yield from _reordered(oracle, case, plain)
 
@@ -78,9 +80,7 @@ def _runs(oracle: Oracle, case: Case) -> bool:
     return case.values_comparable and oracle.traits(case).has_float64 and not oracle.is_slow(case)
 
 
-def _numbered(
-    oracle: Oracle, case: Case, plain: Pass, within: Literal["forward", "backward"], end: float
-) -> Iterator[Slipped]:
+def _numbered(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:
     """The slips that the worker makes, by their numbers."""
     first, more = 0, True
     while more and oracle.clock() < end:
@@ -92,8 +92,10 @@ def _numbered(
             refused += found is None
             more = more and (found is None or bool(found.changed))
             if more and found is not None:
-                what = f"of the reference with {found.changed}"
-                yield Slipped(what, WHERE[within], found.gradients, found.outputs)
+                what = found.changed
+                for name, shown in case.operand_names.items():
+                    what = what.replace(f"`{name}`", f"`{shown}`")
+                yield Slipped(f"of the reference with {what}", WHERE[within], found.gradients, found.outputs)
         if refused == len(numbers) > 1:  # whatever changes: the fault is not in the slips
             return
         first = numbers.stop

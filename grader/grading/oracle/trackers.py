@@ -238,7 +238,7 @@ def track(
     joined = (count + 2) * plain.nbytes(traits) < LARGE_BYTES and not backend(device).own_memory
     if joined and not large and affords_float64 is None:
         started = pace.clock()
-        moved = _perturbed(plain, range(count), nonsmooth.PERTURBATION_ULPS)
+        moved = perturbed_passes(plain, range(count), nonsmooth.PERTURBATION_ULPS)
         eager, reference64, *others = ask(chain([plain, exact], moved))
         pace.note(MODEL, started, runs=count + 2)
     else:
@@ -278,10 +278,11 @@ def perturbed_runs(ask: Ask, plain: Pass, turns: range, ulps: float) -> Iterator
 
     The noise is `ulps` units of float32's epsilon, relative. Large inputs stay as they are if there are parameters.
     """
-    return ask(_perturbed(plain, turns, ulps), streamed=any(map(is_large, plain.inputs)))
+    return ask(perturbed_passes(plain, turns, ulps), streamed=any(map(is_large, plain.inputs)))
 
 
-def _perturbed(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
+def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
+    """Yields the passes of `perturbed_runs`."""
     keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
     for turn in turns:
         inputs = plain.inputs

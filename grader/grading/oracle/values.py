@@ -43,18 +43,28 @@ def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[objec
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
 
 
-def draw_cotangents(like: Mapping[str, torch.Tensor | Expected], device: Device) -> dict[str, torch.Tensor]:
-    """A standard normal grad_output for each of these outputs."""
-    return {name: draw_cotangent(tuple(of.shape), of.dtype, device) for name, of in like.items()}
+def draw_cotangents(
+    like: Mapping[str, torch.Tensor | Expected], device: Device, seed: int | None = None
+) -> dict[str, torch.Tensor]:
+    """A standard normal grad_output for each of these outputs, under this seed or any."""
+    first = secrets.randbits(62) if seed is None else seed
+    drawn = enumerate(like.items(), first)
+    return {name: draw_cotangent(tuple(of.shape), of.dtype, device, seed=each) for each, (name, of) in drawn}
 
 
-def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool = False) -> torch.Tensor:
-    """A standard normal grad_output; `constant` repeats it along the first dimension longer than 1."""
+def draw_cotangent(
+    shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool = False, seed: int | None = None
+) -> torch.Tensor:
+    """A standard normal grad_output, under this seed or any.
+
+    `constant` repeats it along the first dimension longer than 1.
+    """
     extents = list(shape)
     axis = expandable_axis(shape)
     if constant and axis is not None:
         extents[axis] = 1
-    generator = torch.Generator(backend(device).torch_device).manual_seed(secrets.randbits(62))
+    seed = secrets.randbits(62) if seed is None else seed
+    generator = torch.Generator(backend(device).torch_device).manual_seed(seed)
     drawn_as = dtype if dtype.is_complex else torch.float32
     value = torch.randn(extents, generator=generator, device=backend(device).torch_device, dtype=drawn_as).to(dtype)
     return value.expand(shape).contiguous()

@@ -1,4 +1,4 @@
-"""Whether a gradient is grad_output times a function of one tensor, or an element of grad_output."""
+"""Errors that are functions of one tensor, or single elements of grad_output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def _due(subject: Subject, usable: torch.Tensor, right: torch.Tensor) -> str:
 
 
 def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, right: torch.Tensor) -> Pattern:
-    """Three points, at least one of which shows the largest difference."""
     largest = int((actual - right).abs().argmax())
     chosen = sorted({len(at) // 8, largest, len(at) - 1 - len(at) // 8})
     shown = ", ".join(
@@ -49,6 +48,20 @@ def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, righ
     )
     text = f"is {grad} times a wrong function of {name}: {shown}"
     return Pattern(text, f"differentiate again what the forward does with {name}, and compare at these points")
+
+
+def other_function(subject: Subject) -> Pattern | None:
+    """An output is a function of one known tensor of this shape, and the reference's is another one."""
+    for known in subject.tensors if subject.right.numel() >= MIN_ELEMENTS else ():
+        if tuple(known.value.shape) == subject.shape:
+            at, order = known.value.flatten().sort()
+            actual, right = subject.actual.flatten()[order], subject.right.flatten()[order]
+            if _smooth(at, actual) and _smooth(at, right):
+                worst = int((actual - right).abs().argmax())
+                figures = f"{float(actual[worst]):.6g} for {float(right[worst]):.6g}"
+                text = f"is a wrong function of {known.name}, off most at {number(float(at[worst]))}: {figures}"
+                return Pattern(text, f"check what the kernel does with {known.name} near that value")
+    return None
 
 
 def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:

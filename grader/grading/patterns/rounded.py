@@ -73,7 +73,7 @@ def confirmed_roundings(
 
 
 def _is_small(value: torch.Tensor | None) -> bool:
-    return value is not None and value.numel() < MIN_ELEMENTS
+    return value is not None and int(value.count_nonzero()) < MIN_ELEMENTS
 
 
 def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors) -> dict[str, tuple[float, Pattern]]:
@@ -126,15 +126,18 @@ def _of_its_size(suspect: _Suspect, to: Format) -> bool:
 def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     """How closely the error follows the gap that a rounding makes, up to 1; 0 if it may do so by chance.
 
-    Of few elements it must be the gap, which no order of sums explains.
+    Of few elements it must be the gap, which no order of sums explains. Elements that are zero in all runs, as behind
+    a ReLU, say nothing.
     """
-    values, expected, right = rounded.values.get(name), suspect.expected, suspect.right
+    values, expected = rounded.values.get(name), suspect.expected
     if values is None:
         return 0.0
-    gap, count = values.cpu().double() - right, right.numel()
-    error, due = suspect.error, gap
+    gap = values.cpu().double() - suspect.right
+    telling = (suspect.right != 0) | (suspect.error != 0) | (gap != 0)
+    error, due, right = suspect.error[telling], gap[telling], suspect.right[telling]
+    count = right.numel()
     if count >= MIN_ELEMENTS:
-        error, due = _apart(error, right), _apart(gap, right)
+        error, due = _apart(error, right), _apart(due, right)
     sizes = norm(error), norm(due)
     if not sizes[1] or not 1 / tolerance.BASELINE_FACTOR_L2 < sizes[0] / sizes[1] < tolerance.BASELINE_FACTOR_L2:
         return 0.0

@@ -15,7 +15,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
-from grader.grading.patterns.elementwise import function_of_one, overwritten
+from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
 from grader.grading.patterns.evaluated import by_evaluation
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
 from grader.grading.patterns.regions import border, region, vague_region
@@ -79,7 +79,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     pattern = next((pattern for pattern in found if pattern is not None), None) or _output_slip(oracle, case, subject)
     if pattern is not None:
         return pattern
-    for search in (border, grouped, accumulated, vague_region):
+    for search in (other_function, border, grouped, accumulated, vague_region):
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -23,7 +23,7 @@ from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time
-from grader.grading.timing.draws import Draw
+from grader.grading.timing.draws import Draw, Source
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -101,25 +101,25 @@ class Caller:
         self._threads.shutdown()
 
     def calls(
-        self, index: int, draws: Mapping[Phase, Sequence[Draw]], start: Start, *, quiet: bool
+        self, index: int, sources: Mapping[Phase, Sequence[Source]], start: Start, *, quiet: bool
     ) -> dict[Phase, list[Call]]:
-        """One call of side `index` for each draw of each phase, with `quiet` once the memory is.
+        """One call of side `index` for each source of each phase, with `quiet` once the memory is.
 
         Raises NotQueued if a call should have been queued and could not be, and Stopped if the candidate fails.
         """
         if quiet and self._backend.timeline:
             quiet_memory().wait()
-        return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in draws.items()}
+        return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in sources.items()}
 
-    def _calls(self, index: int, phase: Phase, draws: Sequence[Draw], start: Start) -> list[Call]:
+    def _calls(self, index: int, phase: Phase, sources: Sequence[Source], start: Start) -> list[Call]:
         if self._backend.timeline:
-            return [self._on_gpu(index, phase, draw, start) for draw in draws]
+            return [self._on_gpu(index, phase, source, start) for source in sources]
         self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
-        return [self._on_host(index, phase, draw, clear=number > 0) for number, draw in enumerate(draws)]
+        return [self._on_host(index, phase, source, clear=number > 0) for number, source in enumerate(sources)]
 
-    def _on_host(self, index: int, phase: Phase, draw: Draw, *, clear: bool) -> Call:
+    def _on_host(self, index: int, phase: Phase, source: Source, *, clear: bool) -> Call:
         """Make a call. `clear` frees the last call's results in the referee's interval, on both sides."""
-        results = []
+        results, draw = [], source.values()
         for part in PARTS[phase]:
             job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
             if clear and part == PARTS[phase][0]:
@@ -128,9 +128,9 @@ class Caller:
             results.append(self._run(index, job, self._doing(phase)))
         return _call(phase, results)
 
-    def _on_gpu(self, index: int, phase: Phase, draw: Draw, start: Start) -> Call:
+    def _on_gpu(self, index: int, phase: Phase, source: Source, start: Start) -> Call:
         """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
-        results = []
+        results, draw = [], source.values()
         for part in PARTS[phase]:
             last = part == PARTS[phase][-1]
             job = TimelineJob(self._sides[index].worker, start=start, drop=_CLEAR if last else None)
@@ -140,6 +140,7 @@ class Caller:
                 self._do(index, _CLEAR)
                 raise NotQueued(reference=index == 0)
             results.append(result)
+            draw = replace(draw, inputs=(), state={})  # the worker has them
         return _call(phase, results)
 
     def _fill(self, job: JobBuilder, index: int, phase: Phase, part: Part, draw: Draw, *, alone: bool = False) -> None:

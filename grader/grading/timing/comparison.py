@@ -23,7 +23,7 @@ from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.outcome import diagnose
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call
-from grader.grading.timing.draws import Draw
+from grader.grading.timing.draws import Source
 from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3
@@ -52,14 +52,15 @@ class Comparison:
     """False at a size that is not timed, where few elements near a non-smooth point make a large error by chance: a
     gradient is compared if the forward did not round."""
 
-    def difference_of(self, draw: Draw, reference: Call, candidate: Call) -> Diagnosis | None:
+    def difference_of(self, source: Source, reference: Call, candidate: Call) -> Diagnosis | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
-        exact = ExactCheck(self.oracle, self.case, draw, tf32=self.tf32)
+        exact = ExactCheck(self.oracle, self.case, source, tf32=self.tf32)
         rows = list(self._rows(reference, candidate))
         rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
         found = error_sizes.distances([row.compared for row in rounded], [row.right for row in rounded])
         distances = dict(zip(map(id, rounded), found, strict=True))
-        errors = self._errors(draw, {row.name: distances.get(id(row)) for row in rows if row.table == "outputs"})
+        of_outputs = {row.name: distances.get(id(row)) for row in rows if row.table == "outputs"}
+        errors = self._errors(of_outputs, few_bits=source.few_bits)
         for row in rows:
             if row.table == "gradients" and errors is None:
                 continue
@@ -75,7 +76,7 @@ class Comparison:
                     (f"gradient of `{name}`" if is_gradient else name) + f" of a timed call {what}",
                     where=f"variant {self.case.variant}",
                     amount=amount,
-                    remedy=REMEDY_WITH_FLAGS if draw.few_bits else REMEDY,
+                    remedy=REMEDY_WITH_FLAGS if source.few_bits else REMEDY,
                 )
         return None
 
@@ -100,13 +101,13 @@ class Comparison:
     def _shipped(self) -> Mapping[str, float]:
         return shipped_flags.shipped_error(self.oracle, self.case, tf32=self.tf32)
 
-    def _errors(self, draw: Draw, outputs: Mapping[str, Distance]) -> Mapping[str, float] | None:
+    def _errors(self, outputs: Mapping[str, Distance], *, few_bits: bool) -> Mapping[str, float] | None:
         """The baseline errors of gradients by name, by the distances of outputs.
 
         None if none tells a right gradient from a wrong one.
         """
         shipped = self._shipped()
-        if not draw.few_bits:
+        if not few_bits:
             return shipped
         expected = shipped_flags.errors(self.oracle, self.case)
         distances = {
@@ -159,9 +160,9 @@ class ExactCheck:
     Exact values are computed once, when they are first needed, and compared as those of an untimed case are.
     """
 
-    def __init__(self, oracle: Oracle, case: Case, draw: Draw, *, tf32: bool) -> None:
+    def __init__(self, oracle: Oracle, case: Case, source: Source, *, tf32: bool) -> None:
         """`tf32` as the call was timed."""
-        self._oracle, self._case, self._draw, self._tf32 = oracle, case, draw, tf32
+        self._oracle, self._case, self._source, self._tf32 = oracle, case, source, tf32
         self._trackers: Trackers | None = None
 
     def explains(self, table: Table, name: str, actual: torch.Tensor) -> bool:
@@ -171,13 +172,14 @@ class ExactCheck:
 
     def of(self, table: Table, name: str) -> Expected | None:
         """The expected tensor of this call; None if it is large or has no exact values."""
-        oracle, case, draw = self._oracle, self._case, self._draw
+        oracle, case = self._oracle, self._case
         traits = oracle.traits(case)
         untimed = getattr(case, table)[name]
         # Every call of a large one has elements at a non-smooth point, as the case had: its error speaks for all.
-        if not traits.has_float64 or untimed is None or any(map(is_large, draw.inputs)):
+        if not traits.has_float64 or untimed is None or any(map(is_large, case.inputs)):
             return None
         if self._trackers is None:
+            draw = self._source.values()
             wrt = case.wrt if draw.cotangents else ()
             plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
             ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)

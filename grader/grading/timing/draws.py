@@ -1,9 +1,16 @@
-"""The values of timed calls: inputs, parameters and grad_outputs, drawn anew for every call."""
+"""The values of timed calls: inputs, parameters and grad_outputs, drawn anew for every call.
+
+Both sides run on the same values. Where these take gigabytes, the second side's are drawn again under the same seed, so
+that they need no memory until then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 
@@ -12,6 +19,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import Values, draw_cotangents, is_float, is_mask, noisy_each, values_of_each
 from grader.grading.timing import shipped_flags
+from grader.machine.backends import backend
 
 PARAMETER_NOISE = 0.05
 """Relative size of the noise added to the parameters for each call, so that nothing computed from old ones is of use.
@@ -32,50 +40,92 @@ class Draw:
     """Inputs and parameters have few bits (`shipped_flags`)."""
 
 
+@dataclass(frozen=True)
+class Source:
+    """The values of one call: kept, or drawn when they are needed."""
+
+    values: Callable[[], Draw]
+    """Returns equal bits each time."""
+    few_bits: bool = False
+
+    @staticmethod
+    def of(draw: Draw) -> Source:
+        """A draw that is kept."""
+        return Source(lambda: draw, draw.few_bits)
+
+
+class _Seeds(NamedTuple):
+    """One for each kind of values: under the same one, normal inputs and grad_outputs would be equal."""
+
+    inputs: int
+    noise: int
+    cotangents: int
+
+    @staticmethod
+    def new() -> _Seeds:
+        return _Seeds(*(secrets.randbits(62) for _ in _Seeds._fields))
+
+
 class Draws:
     """Draws the values of calls of one case."""
 
     def __init__(self, oracle: Oracle, case: Case, *, few_bits: bool) -> None:
         """With `few_bits`, training steps run on values that are exact in TensorFloat-32."""
         self._oracle, self._case, self._few_bits = oracle, case, few_bits
-        self._same_inputs = self._are_the_same()
+        self._same_inputs = any(is_float(a) and torch.equal(a, b) for a, b in self._two_draws(None, None))
+        """The problem draws the same values each time."""
         self._tables = oracle.traits(case).tables
 
-    def new(self, *, training: bool) -> Draw:
-        """The values of one call; those of a training step have a grad_output."""
-        case = self._case
-        _, inputs = self._oracle.draw(case.variant)
-        if self._same_inputs:
-            moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
-            noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
-            for index, value in zip(moved, noisy, strict=True):
-                inputs[index] = value
-        state = dict(case.state)
-        names = [name for name, value in state.items() if name not in self._tables and is_float(value)]
-        state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
+    @cached_property
+    def repeat(self) -> bool:
+        """Whether inputs that are drawn again under the same seed are the same."""
+        seed = secrets.randbits(62)
+        return all(torch.equal(a, b) for a, b in self._two_draws(seed, seed))
+
+    def source(self, *, training: bool, keep: bool) -> Source:
+        """The values of one call, with `keep` drawn now; those of a training step have a grad_output."""
+        if keep:
+            return Source.of(self._draw(None, training=training))
+        return Source(partial(self._draw, _Seeds.new(), training=training), training and self._few_bits)
+
+    def _draw(self, seeds: _Seeds | None, *, training: bool) -> Draw:
+        case, device = self._case, self._oracle.device
+        inputs = self._inputs(seeds and seeds.inputs)
+        with torch.random.fork_rng(backend(device).random_devices(), enabled=seeds is not None):
+            if seeds is not None:
+                torch.manual_seed(seeds.noise)
+            if self._same_inputs:
+                moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
+                noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
+                for index, value in zip(moved, noisy, strict=True):
+                    inputs[index] = value
+            state = dict(case.state)
+            names = [name for name, value in state.items() if name not in self._tables and is_float(value)]
+            state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
         if not training:
             return Draw(inputs, state, {})
-        draw = Draw(inputs, state, draw_cotangents(case.cotangents, self._oracle.device))
+        draw = Draw(inputs, state, draw_cotangents(case.cotangents, device, seeds and seeds.cotangents))
         return self._with_few_bits(draw) if self._few_bits else draw
 
-    def edited(self, draw: Draw) -> Draw:
-        """The draw with a few elements of its inputs changed."""
+    def _two_draws(self, first: int | None, second: int | None) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The tensors of two draws under these seeds or any, in pairs."""
+        pairs = zip(self._inputs(first), self._inputs(second), strict=True)
+        return [(a, b) for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+
+    def _inputs(self, seed: int | None) -> list[object]:
+        return self._oracle.draw(self._case.variant, seed)[1]
+
+    def edited(self, source: Source) -> Source:
+        """The values with a few elements of the inputs changed."""
+        draw = source.values()
         of = questions.structures(self._oracle, self._case)
         other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
-        return self._with_few_bits(other) if draw.few_bits else other
+        return Source.of(self._with_few_bits(other) if draw.few_bits else other)
 
     def _with_few_bits(self, draw: Draw) -> Draw:
         inputs = shipped_flags.inputs_of_few_bits(draw.inputs)
         state = shipped_flags.state_of_few_bits(draw.state, self._tables)
         return Draw(inputs, state, draw.cotangents, few_bits=True)
-
-    def _are_the_same(self) -> bool:
-        """Whether the problem draws the same values each time."""
-        one, other = (self._oracle.draw(self._case.variant)[1] for _ in range(2))
-        return any(
-            isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and is_float(a) and torch.equal(a, b)
-            for a, b in zip(one, other, strict=True)
-        )
 
 
 def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:

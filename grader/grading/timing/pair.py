@@ -12,7 +12,7 @@ import os
 import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 from grader.errors import GraderError, ReferenceRefused
@@ -27,7 +27,7 @@ from grader.grading.outcome import Stopped, lost
 from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
-from grader.grading.timing.draws import Draw, Draws
+from grader.grading.timing.draws import Draws, Source
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
 from grader.verdict.models import Device, Diagnosis
@@ -38,7 +38,7 @@ class Wrong(NamedTuple):
 
     diagnosis: Diagnosis
     case: Case
-    draw: Draw
+    source: Source
     call: Call
 
 
@@ -71,19 +71,21 @@ class WorkerPair:
             Side(candidate.worker, candidate.operands(case), matching),
         )
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
+        self._draws = Draws(oracle, case, few_bits=few_bits)
         self._renewed = False
         """The next pair's pages have been asked for."""
-        self._in_turn = in_turn or not self._fits(sides=2, phases=1)
+        self._in_turn = in_turn or not self._fits(phases=1)
         """Each side gives its memory back before the other is called."""
-        self.together = not in_turn and self._fits(sides=1 if self._in_turn else 2, phases=2)
-        """Whether one sample may hold the values of all phases."""
+        self._keeps = not (self._in_turn and self._draws.repeat)
+        """Values are kept for the second side; else drawn again, and its results compared call by call."""
+        self.together = not self._keeps or (not self._in_turn and self._fits(phases=2))
+        """Whether one sample may hold the values of all phases, which drawn again are no more than those of one."""
         self._holder: int | None = None
         """The side that holds memory for its calls, where they take turns."""
         if self._in_turn:
             self._release_memory()
         self.start: Start = "at once"
         """When a GPU begins a call. First calls, which load and allocate, cannot be queued."""
-        self._draws = Draws(oracle, case, few_bits=few_bits)
 
     def __enter__(self) -> Self:
         return self
@@ -112,54 +114,86 @@ class WorkerPair:
         A pair that does not count takes the pages that there are, and does not wait for quiet memory. Raises NotQueued
         if a call should have been queued and could not be.
         """
-        both = () if self._in_turn else (0, 1)
-        if counts and not self._renewed:
-            self._caller.renew_pages(*both)
-        draws = {
-            phase: [self._draws.new(training=phase == "training") for _ in range(count)]
+        if counts and not (self._renewed or self._in_turn):
+            self._caller.renew_pages(0, 1)
+        sources = {
+            phase: [self._draws.source(training=phase == "training", keep=self._keeps) for _ in range(count)]
             for phase, count in calls.items()
         }
         # The reference first: inputs that it refuses say nothing about a candidate.
-        probed = self._add_probes(draws) if probe and reference_first and self._can_probe() else {}
+        probed = self._add_probes(sources) if probe and reference_first and self._can_probe() else {}
         self._caller.await_pages()
         self._renewed = False
-        made: dict[int, dict[Phase, list[Call]]] = {}
-        missed: bool | None = None  # not the exception, which would keep gigabytes by its traceback
-        for index in (0, 1) if reference_first else (1, 0):
-            try:
-                made[index] = self._calls(index, draws, counts=counts)
-            except NotQueued as error:
-                missed = missed or error.reference
-            except ReferenceRefused:
-                if not probed:
-                    raise
-                return self.time_pair(calls, reference_first, counts=counts)
-        if missed is not None:
-            raise NotQueued(reference=missed)
-        if self._timed:  # for the next pair, while the results of this one are compared
-            self._caller.renew_pages(*both)
-            self._renewed = bool(both)
-        wrong = self._first_wrong(draws, made[0], made[1])
+        try:
+            made, wrong = self._made(sources, reference_first, counts=counts)
+        except ReferenceRefused:
+            if not probed:
+                raise
+            return self.time_pair(calls, reference_first, counts=counts)
         for side in made.values():
             for phase, position in probed.items():
                 del side[phase][position]
         return _typical(made[0], self._oracle.device), _typical(made[1], self._oracle.device), wrong
+
+    def _made(
+        self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
+    ) -> tuple[dict[int, dict[Phase, list[Call]]], Wrong | None]:
+        """The calls of each side, without their tensors, and what was wrong."""
+        first, second = (0, 1) if reference_first else (1, 0)
+        made: dict[int, dict[Phase, list[Call]]] = {}
+        missed: bool | None = None  # by the reference; not the exception, whose traceback would keep gigabytes
+        comparison, wrongs = self._comparison(), list[Wrong]()
+
+        def compared(phase: Phase, number: int, call: Call) -> Call:
+            """Compare a call of the second side with that of the first, and keep the times of both."""
+            sides = {first: made[first][phase][number], second: call}
+            source = sources[phase][number]
+            diagnosis = None if wrongs else comparison.difference_of(source, sides[0], sides[1])
+            if diagnosis is not None:
+                wrongs.append(Wrong(diagnosis, self._case, source, sides[1]))
+            made[first][phase][number] = replace(sides[first], sealed={})
+            return replace(call, sealed={})
+
+        for index in (first, second):
+            try:
+                if index == second and first in made and not self._keeps:
+                    made[second] = {phase: [] for phase in sources}
+                    for phase, of_phase in sources.items():
+                        for number, source in enumerate(of_phase):
+                            one = self._calls(second, {phase: [source]}, counts=counts)
+                            made[second][phase].append(compared(phase, number, one[phase].pop()))
+                else:
+                    made[index] = self._calls(index, sources, counts=counts)
+            except NotQueued as error:
+                missed = error.reference
+            if missed:  # which decides how calls begin from now on
+                break
+        if missed is not None:
+            raise NotQueued(reference=missed)
+        if not self._in_turn and self._timed:  # for the next pair, while the results of this one are compared
+            self._caller.renew_pages(0, 1)
+            self._renewed = True
+        if self._keeps:
+            for phase, of_second in made[second].items():
+                made[second][phase] = [compared(phase, number, call) for number, call in enumerate(of_second)]
+        return made, next(iter(wrongs), None)
 
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
             self._take_over(0)
             with self._other_paused(0):
-                self._caller.calls(0, {phase: [self._draws.new(training=phase == "training")]}, self.start, quiet=True)
+                source = self._draws.source(training=phase == "training", keep=True)
+                self._caller.calls(0, {phase: [source]}, self.start, quiet=True)
 
-    def _calls(self, index: int, draws: Mapping[Phase, Sequence[Draw]], *, counts: bool) -> dict[Phase, list[Call]]:
+    def _calls(self, index: int, sources: Mapping[Phase, Sequence[Source]], *, counts: bool) -> dict[Phase, list[Call]]:
         """The calls of one side, undisturbed by the other."""
         took_over = self._take_over(index)
         with self._other_paused(index), _out_of_the_way(self._oracle.device):
             if counts and took_over:
                 self._caller.renew_pages(index)
                 self._caller.await_pages()
-            return self._caller.calls(index, draws, self.start, quiet=counts)
+            return self._caller.calls(index, sources, self.start, quiet=counts)
 
     def _take_over(self, index: int) -> bool:
         """Have the other side give its memory back, if both take turns and this one does not hold it yet."""
@@ -170,34 +204,23 @@ class WorkerPair:
         self._holder = index
         return True
 
-    def _first_wrong(
-        self,
-        draws: Mapping[Phase, Sequence[Draw]],
-        reference: Mapping[Phase, Sequence[Call]],
-        candidate: Mapping[Phase, Sequence[Call]],
-    ) -> Wrong | None:
+    def _comparison(self) -> Comparison:
         operands, places = self._sides[1].operands, self._sides[1].matching.places
-        comparison = Comparison(self._oracle, self._case, operands, places, self._tf32, self._timed)
-        triples = (zip(draws[phase], reference[phase], candidate[phase], strict=True) for phase in draws)
-        for draw, ours, theirs in chain.from_iterable(triples):
-            diagnosis = comparison.difference_of(draw, ours, theirs)
-            if diagnosis is not None:
-                return Wrong(diagnosis, self._case, draw, theirs)
-        return None
+        return Comparison(self._oracle, self._case, operands, places, self._tf32, self._timed)
 
-    def _add_probes(self, draws: Mapping[Phase, list[Draw]]) -> dict[Phase, int]:
+    def _add_probes(self, sources: Mapping[Phase, list[Source]]) -> dict[Phase, int]:
         """Insert a probe behind a drawn call of each phase; the positions of the probes."""
-        positions = {phase: secrets.randbelow(len(of_phase)) + 1 for phase, of_phase in draws.items()}
+        positions = {phase: secrets.randbelow(len(of_phase)) + 1 for phase, of_phase in sources.items()}
         for phase, position in positions.items():
-            draws[phase].insert(position, self._draws.edited(draws[phase][position - 1]))
+            sources[phase].insert(position, self._draws.edited(sources[phase][position - 1]))
         return positions
 
     def _can_probe(self) -> bool:
         """Whether another call fits into the memory and the time of a sample."""
         return not (self._in_turn or self._case.released or any(map(is_large, self._case.inputs)))
 
-    def _fits(self, *, sides: int, phases: int) -> bool:
-        """Whether these sides can keep the memory of a call, beside their shared regions and the referee's own values.
+    def _fits(self, *, phases: int) -> bool:
+        """Whether both sides can keep the memory of a call, beside their shared regions and the referee's own values.
 
         Each worker took what it does in the checks at full size. Its inbox holds the inputs or the grad_outputs of a
         part, its outbox the outputs or the gradients. The referee has the values drawn for all phases of a sample, and
@@ -210,10 +233,9 @@ class WorkerPair:
         outputs = sum(spec.nbytes for spec in case.output_specs.values())
         gradients = nbytes_of(case.operand(name) for name in case.wrt)
         regions = max(drawn, cotangents) + max(outputs, gradients)
+        workers = [side.worker.peak_device_bytes + regions for side in self._sides]
         values = [drawn + cotangents + 2 * (outputs + gradients), drawn + 2 * outputs]
-        workers = sorted(side.worker.peak_device_bytes for side in self._sides)[-sides:]
-        needed = sum(workers) + sides * regions + sum(values[:phases])
-        return needed <= own.free_bytes()
+        return sum(workers) + sum(values[:phases]) <= own.free_bytes()
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""

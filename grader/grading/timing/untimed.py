@@ -38,11 +38,12 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list
     Empty if that is right or returns something else, such as what another call left, if the case that was right before
     is wrong by now, or if it is too large to ask. Raises Stopped.
     """
-    case, draw, timed = wrong.case, wrong.draw, wrong.call.sealed
-    expected = ExactCheck(oracle, case, draw, tf32=False)
+    case, timed = wrong.case, wrong.call.sealed
+    expected = ExactCheck(oracle, case, wrong.source, tf32=False)
     outputs = {name: of for name in case.outputs if (of := expected.of("outputs", name)) is not None}
-    if draw.few_bits or case.released or set(outputs) != set(case.outputs):
+    if wrong.source.few_bits or case.released or set(outputs) != set(case.outputs):
         return []
+    draw = wrong.source.values()
     gradients = {name: expected.of("gradients", name) for name in case.gradients} if draw.cotangents else {}
     other = replace(
         case,

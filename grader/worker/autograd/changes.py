@@ -1,8 +1,9 @@
-"""Changes how one forward or backward computes: with a mistake, or in a narrower type."""
+"""Changes how one forward or backward computes: with a mistake, in a narrower type, or with noise."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,17 +13,26 @@ from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import Functions
-from grader.worker.autograd.slips import FILLS, Operators, Recorded, Sources
+from grader.worker.autograd.jitter import Jittered
+from grader.worker.autograd.slips import FILLS, Operators
+from grader.worker.autograd.sources import Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
 
-def changed_forward(change: p.Change | None) -> contextlib.AbstractContextManager[Any]:
-    """The mode for a forward, which has the name of what it changes, or sources; None without a change."""
+def changed_forward(
+    change: p.Change | None, leaves: Mapping[str, torch.Tensor]
+) -> contextlib.AbstractContextManager[Any]:
+    """The mode for a forward, which has the name of what it changes, or sources; None without a change.
+
+    `leaves` are inputs and parameters by name.
+    """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
+    if isinstance(change, p.Jitter):
+        return Jittered(change)
     if change is None:
         return contextlib.nullcontext()
-    return Functions(change.number) if change.within == "forward" else Recorded()
+    return Functions(change.number) if change.within == "forward" else Recorded(leaves)
 
 
 def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.AbstractContextManager[Any]:
@@ -32,9 +42,9 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
-    if change is None or change.within == "forward":
+    if not isinstance(change, p.Slip) or change.within == "forward":
         return contextlib.nullcontext()
-    return Operators(change.number, sources)
+    return Operators(change.number, sources, exchanged=change.within == "operands")
 
 
 class RoundedResults(OperatorMode):

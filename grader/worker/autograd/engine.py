@@ -7,6 +7,8 @@ that may skip Dynamo's frames imports all of torch.compile.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 
 import torch
@@ -15,12 +17,32 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.protocol import Backward
 
+SYNCHRONIZED = 64
+"""Operators between waits for a GPU, whose queue may hold seconds of work. A choice."""
+
+
+class TooLong(Exception):
+    """Watching operators takes too long."""
+
 
 class OperatorMode(TorchDispatchMode):
-    """Gets every operator below autograd while it is active."""
+    """Gets every operator below autograd while it is active.
 
-    def __init__(self) -> None:
+    PyTorch may take slow formulas then: in 2.11, the backward of `cumprod` takes a step for each element along the
+    dimension, which are minutes at full size.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._deadline, self._operators = time.monotonic() + seconds, 0
+
+    def check_time(self) -> None:
+        """Count an operator. Raises TooLong after the seconds, for which it waits for the device now and then."""
+        if self._operators % SYNCHRONIZED == 0 and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()
+        self._operators += 1
+        if time.monotonic() > self._deadline:
+            raise TooLong
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()  # type: ignore[no-untyped-call]

@@ -39,6 +39,7 @@ class Functions(TorchFunctionMode):
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
         """Of how many dimensions, which one is taken for another in each call."""
+        self._choices = Choices()
 
     @property
     def name(self) -> str:
@@ -50,6 +51,9 @@ class Functions(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
+        for what, compute in self._choices.slips(function, args, kwargs, result):
+            if self._counted.chosen(what):
+                return compute()
         if not isinstance(result, torch.Tensor):
             return result
         for what, compute in (
@@ -68,6 +72,33 @@ class Functions(TorchFunctionMode):
             if taken == self._everywhere:
                 return _or(result, compute, kept_dim=True)
         return result
+
+
+class Choices:
+    """Shares of the elements that topk chooses: among all elements, or among the chosen ones."""
+
+    def __init__(self) -> None:
+        self._shares: dict[int, torch.Tensor] = {}
+        self._chosen: dict[int, tuple[Any, torch.Tensor, int]] = {}
+        """What topk returned, the elements that it chose from, and the dimension, by the values' identity."""
+
+    def slips(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Slips:
+        """A softmax over all elements for one over the chosen ones, or the other way round; records the call."""
+        name, value = getattr(function, "__name__", ""), args[0] if args else None
+        if name == "topk" and isinstance(value, torch.Tensor) and isinstance(result, tuple):
+            values, indices = result
+            dim = kwargs["dim"] if "dim" in kwargs else args[2] if len(args) > 2 else -1
+            self._chosen[id(values)] = result, value, dim
+            if id(value) in self._shares:
+                scaled = values / values.sum(dim, keepdim=True)
+                yield "the values of `topk` divided by their sum", lambda: type(result)((scaled, indices))
+        elif name == "softmax" and isinstance(result, torch.Tensor):
+            self._shares[id(result)] = result
+            chosen = self._chosen.get(id(value))
+            if chosen is not None:
+                (_, indices), every, dim = chosen
+                among_all = partial(torch.softmax, every, dim)
+                yield "`softmax` over all elements that `topk` chooses from", lambda: among_all().gather(dim, indices)
 
 
 def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 
 from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.sources import Sources, alike, is_float
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
@@ -32,8 +33,6 @@ FLAGS = (
 operator ends the process."""
 OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.aten.index_copy.default}
 """What keeps one of the values for an index where an operator adds them up."""
-Sources = dict[int, tuple[str, torch.Tensor, torch.Tensor]]
-"""By the address of an operator's result: its name, what it took, and the result, which is kept so that it stays."""
 Slips = Iterator[tuple[str, Callable[[], Any]]]
 """What is done, in words that follow "the reference with", and the operator's result then."""
 
@@ -55,29 +54,13 @@ class Counted:
         return self._next - 1 == self._number
 
 
-class Recorded(OperatorMode):
-    """Keeps what each elementwise operator of a forward took."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sources: Sources = {}
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        taken = args[0] if args else None
-        if _is_float(result) and _is_float(taken) and result.shape == taken.shape and not function.is_view:
-            self.sources[result.data_ptr()] = function.overloadpacket.__name__, taken, result
-        return result
-
-
 class Operators(OperatorMode):
     """Does one thing wrong in the operators of a backward."""
 
-    def __init__(self, number: int, sources: Sources) -> None:
+    def __init__(self, number: int, sources: Sources, *, exchanged: bool = False) -> None:
+        """With `exchanged`, what goes wrong is that a tensor of the forward stands for another."""
         super().__init__()
-        self._sources = sources
+        self._sources, self._exchanged = sources, exchanged
         self._counted = Counted(number)
         self._left_out: tuple[str, str] | None = None
         """Of which operator, and where, each call is left out."""
@@ -95,15 +78,17 @@ class Operators(OperatorMode):
     ) -> Any:
         kwargs, name = kwargs or {}, function.overloadpacket.__name__
         in_place, plain = function._schema.is_mutable, _out_of_place(function)
-        given = (args[0].clone(), *args[1:]) if in_place and args and _is_float(args[0]) else args
+        given = (args[0].clone(), *args[1:]) if in_place and args and is_float(args[0]) else args
         result = function(*args, **kwargs)
         if name == "_conj" and self._counted.chosen(f"a `conj` of {self._place} left out"):
             return torch.ops.aten.alias(args[0])
-        if name.startswith(FILLS) or plain is None or not any(map(_is_float, _all(result))):
+        if name.startswith(FILLS) or plain is None or not any(map(is_float, _all(result))):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
         if wrong is not None:
             return args[0].copy_(wrong) if in_place else _laid_out(wrong, result)
+        if not function.is_view:
+            self._sources.add_taken(name, given, result)
         steps = decomposition_table.get(function) if name.endswith(DERIVATIVES) else None
         return result if self.name or steps is None else self._by_steps(name, partial(steps, *args, **kwargs), result)
 
@@ -117,33 +102,36 @@ class Operators(OperatorMode):
             return right
         finally:
             self._place = outside
-        return found if self.name and all(map(_alike, _all(found), _all(right))) else right
+        return found if self.name and all(map(alike, _all(found), _all(right))) else right
 
     def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
-        alone = [of for of in args[:1] if _is_float(of) and _alike(of, right)]
+        alone = [of for of in args[:1] if is_float(of) and alike(of, right)]
         kind = name, self._place
+        if self._exchanged:
+            alone = []
         if alone and kind not in self._kinds and self._counted.chosen(f"every `{name}` of {self._place} left out"):
             self._left_out = kind
         self._kinds.add(kind)
         if alone and kind == self._left_out:
             return alone[0].clone()
-        for what, compute in self._slips(name, function, args, kwargs, right):
+        slips = self._exchanges if self._exchanged else self._slips
+        for what, compute in slips(name, function, args, kwargs, right):
             if self._counted.chosen(what):
                 try:
                     wrong = compute()
                 except Exception:  # an operator that does not take it
                     return None
-                return wrong if all(map(_alike, _all(wrong), _all(right))) else None
+                return wrong if all(map(alike, _all(wrong), _all(right))) else None
         return None
 
     def _slips(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """What may go wrong in one call."""
-        operands = [(at, of) for at, of in enumerate(args) if _is_float(of)]
+        operands = [(at, of) for at, of in enumerate(args) if is_float(of)]
         for at, of in operands:
             others = [other for other, _ in operands if other != at]
-            if _alike(of, right) and (others or function.is_view):
-                left = " and ".join(_argument(function, other, args) for other in others)
+            if alike(of, right) and (others or function.is_view):
+                left = " and ".join(self._described(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
@@ -152,7 +140,7 @@ class Operators(OperatorMode):
         yield from _of_many(name, self._place, args, kwargs)
         for at, of in operands:
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
-            source = self._sources.get(of.data_ptr())
+            source = self._sources.taken.get(of.data_ptr())
             if source is not None and source[2].shape == of.shape:
                 taken = partial(_with, function, args, kwargs, at, source[1])
                 yield f"what `{source[0]}` takes in place of its result, as {where}", taken
@@ -162,6 +150,20 @@ class Operators(OperatorMode):
             if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
                 what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
                 yield what, partial(function, *args[:at], not flag, *args[at + 1 :], **kwargs)
+
+    def _exchanges(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
+        """Other tensors of the forward in one call."""
+        for at, of in enumerate(args):
+            if not function.is_view and is_float(of):
+                for what, other in self._sources.others(of):
+                    where = f"as {_argument(function, at, args)} of `{name}` in {self._place}"
+                    taken = partial(_with, function, args, kwargs, at, other)
+                    yield f"{what} in place of {self._sources.name_of(of)}, {where}", taken
+
+    def _described(self, function: Any, at: int, args: tuple[Any, ...]) -> str:
+        """An operand with what it is in the forward."""
+        known = self._sources.name_of(args[at])
+        return f"{_argument(function, at, args)}{f' ({known})' if known else ''}"
 
 
 def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
@@ -235,14 +237,3 @@ def _argument(function: Any, at: int, args: tuple[Any, ...]) -> str:
 def _all(result: Any) -> Sequence[Any]:
     """The results of an operator."""
     return result if isinstance(result, tuple | list) else (result,)
-
-
-def _alike(one: object, other: object) -> bool:
-    """Whether these are floating-point tensors of one shape and dtype, or neither is one."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor)
-    return one.shape == other.shape and one.dtype == other.dtype and one.is_floating_point()
-
-
-def _is_float(value: object) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -96,11 +96,49 @@ def _attention(
     return (functional.dropout(weights, dropout_p) if dropout_p else weights) @ value
 
 
+def _gru_cell(
+    input: torch.Tensor,
+    hx: torch.Tensor,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
+) -> torch.Tensor:
+    of_input = _gates(input, w_ih, b_ih, 3)
+    of_state = _gates(hx, w_hh, b_hh, 3)
+    reset, update = (torch.sigmoid(one + other) for one, other in zip(of_input[:2], of_state[:2], strict=True))
+    new = torch.tanh(of_input[2] + reset * of_state[2])
+    return (1 - update) * new + update * hx
+
+
+def _lstm_cell(
+    input: torch.Tensor,
+    hx: Sequence[torch.Tensor],
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    hidden, cell = hx
+    gates = zip(_gates(input, w_ih, b_ih, 4), _gates(hidden, w_hh, b_hh, 4), strict=True)
+    taken, forgotten, new, shown = (one + other for one, other in gates)
+    cell = torch.sigmoid(forgotten) * cell + torch.sigmoid(taken) * torch.tanh(new)
+    return torch.sigmoid(shown) * torch.tanh(cell), cell
+
+
+def _gates(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, count: int) -> Sequence[torch.Tensor]:
+    """The parts of a product, each with its part of the bias."""
+    parts = (value @ weight.T).chunk(count, -1)
+    return parts if bias is None else [part + of for part, of in zip(parts, bias.chunk(count), strict=True)]
+
+
 STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.layer_norm: _layer_norm,
     functional.group_norm: _group_norm,
     functional.batch_norm: _batch_norm,
     functional.scaled_dot_product_attention: _attention,
+    torch.gru_cell: _gru_cell,
+    torch.lstm_cell: _lstm_cell,
 }
 """The steps of each function, with its signature."""
 

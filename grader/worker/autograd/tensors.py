@@ -9,6 +9,9 @@ from torch import nn
 
 from grader.protocol import TensorInfo
 
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+"""Plain numbers that a model may return, with the dtypes that hold them."""
+
 
 def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]:
     """Yield the leaves of nested tuples, lists and dictionaries, named `output['key'][1]` and the like."""
@@ -27,6 +30,9 @@ def describe(name: str, value: object) -> TensorInfo:
     name = name[:512]
     if value is None:
         return TensorInfo(name=name, kind="none")
+    if is_number(value):
+        dtype = str(NUMBERS[type(value)]).removeprefix("torch.")
+        return TensorInfo(name=name, type_name=type(value).__name__, shape=(), dtype=dtype)
     if not isinstance(value, torch.Tensor):
         return TensorInfo(name=name, kind="other", type_name=type(value).__name__[:512])
     return TensorInfo(
@@ -39,6 +45,16 @@ def describe(name: str, value: object) -> TensorInfo:
         is_leaf=value.is_leaf,
         grad_fn=None if value.grad_fn is None else type(value.grad_fn).__name__[:512],
     )
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a plain number that a dtype holds, which is compared as a tensor without dimensions."""
+    return type(value) in NUMBERS and (type(value) is not int or -(1 << 63) <= value < 1 << 63)
+
+
+def as_tensor(value: object, device: torch.device) -> object:
+    """A number as a tensor without dimensions; all else as it is."""
+    return torch.tensor(value, dtype=NUMBERS[type(value)], device=device) if is_number(value) else value
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

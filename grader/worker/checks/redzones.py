@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,7 +37,7 @@ QUIET_NAN = 0xFFF0
 @handles(Guard)
 def guard(session: Session, step: Guard) -> Guarded:
     """Run a pass with redzones around operands, outputs, gradients, grad_outputs and temporaries."""
-    zones = Redzones(step.fill)
+    zones = Redzones(step.fill, step.seconds)
     tensors = {**state_of(session.models[step.forward.model]), **session.inputs[step.forward.inputs].leaves}
     unguarded = {name: value.data for name, value in tensors.items()}
     try:
@@ -104,18 +105,19 @@ class Block:
 class Redzones(OperatorMode):
     """Guards every tensor that is allocated while it is active, and every one passed to `copy`."""
 
-    def __init__(self, fill: Literal["nan", "zero"]) -> None:
-        """Fill redzones and uninitialised memory with NaN or zeros.
+    def __init__(self, fill: Literal["nan", "zero"], seconds: float = math.inf) -> None:
+        """Fill redzones and uninitialised memory with NaN or zeros; an operator raises TooLong after `seconds`.
 
         `zero` finds no breach. A result that is right with it and wrong with `nan` depends on uninitialised memory.
         """
-        super().__init__()
+        super().__init__(seconds)
         self._fill = fill
         self._blocks: list[Block] = []
         self._by_address: dict[int, Block] = {}
         self._bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.check_time()
         kwargs = kwargs or {}
         results = func(*args, **kwargs)
         given = {_address(value) for value in _pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}

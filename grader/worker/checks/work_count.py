@@ -8,7 +8,6 @@ memory traffic.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from grader import protocol as p
-from grader.worker.autograd.engine import OperatorMode, vector_jacobian_product
+from grader.worker.autograd.engine import OperatorMode, TooLong, vector_jacobian_product
 from grader.worker.checks.flops import flop_formulas
 from grader.worker.checks.zero_tiles import share_left
 from grader.worker.conditions import seed_generators
@@ -27,10 +26,7 @@ from grader.worker.session import Session
 TAPE = "count"
 """Key of the tape that a count leaves behind."""
 SECONDS = 1.0
-"""Time limit for counting a backward. With a dispatch mode active, PyTorch takes slow formulas for some operators:
-cumprod's backward takes a step for each element along the dimension, which are minutes at full size."""
-SYNCHRONIZED = 64
-"""Operators between waits for a GPU, whose queue may hold seconds of work. A choice."""
+"""Time limit for counting a backward."""
 GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "take", "_embedding_bag"}
 """Operators that read no more of their first operand than they return."""
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
@@ -66,7 +62,7 @@ def count(session: Session, step: p.Count) -> p.Counted:
     try:
         with Counter([g for _, g in pairs], seconds=SECONDS) as backward:
             grads = vector_jacobian_product(pairs, tape.leaves, step.wrt)
-    except _TooLong:
+    except TooLong:
         return counted
     return counted.model_copy(update={"backward": backward.work(grads.values())})
 
@@ -76,20 +72,12 @@ def _generators(device: torch.device) -> list[torch.Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device.type == "cuda" else [])]
 
 
-class _TooLong(Exception):
-    """Counting takes too long."""
-
-
 class Counter(OperatorMode):
     """Counts every operator below autograd while it is active."""
 
     def __init__(self, given: Iterable[torch.Tensor], *, seconds: float = math.inf) -> None:
-        """`given` are the tensors that exist before the pass; only reads of them are counted.
-
-        An operator raises _TooLong after `seconds`.
-        """
-        super().__init__()
-        self._deadline = time.monotonic() + seconds
+        """`given` are the tensors that exist before the pass; only reads of them are counted."""
+        super().__init__(seconds)
         self._given = {_storage(value): value.untyped_storage().nbytes() for value in given}
         self._read: dict[int, int] = {}
         self._operations = self._pointwise = self._scanned = 0
@@ -98,10 +86,7 @@ class Counter(OperatorMode):
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._operations % SYNCHRONIZED == 0 and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            torch.cuda.synchronize()
-        if time.monotonic() > self._deadline:
-            raise _TooLong
+        self.check_time()
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)

@@ -8,8 +8,10 @@ from grader.grading.oracle.input_changes import (
     FIRST_ROWS,
     NEAR_RANGE,
     SCALED_DOWN,
+    SCALED_FAR,
     SIGNED,
     SMALLER,
+    ZERO_SAMPLE,
     _one_mostly,
 )
 from grader.grading.oracle.input_changes import changed as changed_by
@@ -87,6 +89,22 @@ def test_probabilities_keep_their_sums():
     assert {name for name, other in others.items() if not torch.equal(other, value)} == {SCALED_DOWN}
     torch.testing.assert_close(others[SCALED_DOWN].sum(-1), value.sum(-1))
     assert others[SCALED_DOWN].std(-1).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("draw", "zeros"),
+    [(DRAWS["normal"], 8), (DRAWS["unit"], 8), (lambda: torch.rand(6, 8) + 0.5, 0), (DRAWS["probabilities"], 0)],
+)
+def test_the_first_sample_is_zero_unless_drawn_elements_keep_away_from_zero(draw, zeros):
+    value, others = changed(draw)
+    assert (others[ZERO_SAMPLE] == 0).sum() == zeros
+    assert torch.equal(others[ZERO_SAMPLE][1:], value[1:])
+
+
+def test_numbers_of_a_narrow_range_are_not_scaled_far():
+    assert not torch.equal(changed(DRAWS["normal"])[1][SCALED_FAR], changed(DRAWS["normal"])[0])
+    value, others = changed(lambda: DRAWS["normal"]().half())
+    assert torch.equal(others[SCALED_FAR], value)
 
 
 def test_on_a_device_that_asserts_a_unit_range_is_kept():

@@ -10,7 +10,7 @@ from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
 from grader.grading.timing.comparison import ExactCheck, Row
-from grader.grading.timing.draws import Draw
+from grader.grading.timing.draws import Draw, Source
 from grader.verdict.models import Device
 
 TOLERANCE = 2e-5
@@ -45,7 +45,7 @@ def flipped(oracle):
 
 def test_only_an_element_at_a_non_smooth_point_is_explained(oracle):
     case, right, found = flipped(oracle)
-    check = ExactCheck(oracle, case, Draw(case.inputs, case.state, case.cotangents), tf32=True)
+    check = ExactCheck(oracle, case, Source.of(Draw(case.inputs, case.state, case.cotangents)), tf32=True)
 
     def explains(value):
         return check.explains("gradients", "input[0]", value)

@@ -117,20 +117,24 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
         with WorkerPair(candidate, oracle, case, tf32=False, in_turn=True) as pair:
             with pytest.raises(NotQueued) if missed else nullcontext():
                 pair.time_pair({"training": 1}, True)
-            assert not pair.reference_first(), "the candidate holds the memory"
+            assert pair.reference_first() is missed, "the side that was called last holds the memory"
             pair.time_pair({"training": 1}, pair.reference_first())
         with contextlib.suppress(KeyError), WorkerPair(candidate, oracle, case, tf32=False, in_turn=True) as pair:
             pair.time_pair({"inference": 1}, True)
             raise KeyError
     assert seen.pop() == "give back 1", "whatever ends it"
-    assert seen[:-3] == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
+    if missed:
+        assert seen[:-3] == ["call 0", "call 0", "give back 0", "call 1", "give back 1"], "the first miss says enough"
+    else:
+        assert seen[:-3] == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
 
 
 @pytest.mark.parametrize(
-    ("free_gib", "in_turn", "together"), [(2.5, False, True), (1.5, True, True), (0.5, True, False)]
+    ("free_gib", "in_turn", "repeat", "together"),
+    [(2.5, False, True, True), (1.5, True, True, True), (1.5, True, False, False)],
 )
-def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_where_both_do(
-    monkeypatch, free_gib, in_turn, together
+def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_unless_values_have_to_be_kept(
+    monkeypatch, free_gib, in_turn, repeat, together
 ):
     own = SimpleNamespace(own_memory=True, free_bytes=lambda: int(free_gib * 2**30))
     problem = samples.problem(source=samples.PROBLEM_SOURCE)
@@ -139,24 +143,24 @@ def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_where_bot
         case = oracle.case("full")
         oracle.worker.peak_device_bytes = candidate.worker.peak_device_bytes = 1 << 30
         monkeypatch.setattr(pair_module, "backend", lambda _: own)
+        monkeypatch.setattr(Draws, "repeat", repeat)
         pair = WorkerPair(candidate, oracle, case, tf32=False)
         assert (pair._in_turn, pair.together) == (in_turn, together)
-        assert not WorkerPair(candidate, oracle, case, tf32=False, in_turn=True).together, "an estimate was wrong"
 
 
 def test_a_call_that_could_not_be_queued_leaves_nothing_of_its_values(monkeypatch):
     problem, drawn = samples.problem(source=samples.PROBLEM_SOURCE), []
 
-    def new(self, **how):
-        draw = made(self, **how)
-        drawn.append(weakref.ref(draw))
-        return draw
+    def draw(self, *args, **how):
+        values = made(self, *args, **how)
+        drawn.append(weakref.ref(values))
+        return values
 
     def calls(self, index, *args, **how):
         raise NotQueued(reference=True)
 
-    made = Draws.new
-    monkeypatch.setattr(Draws, "new", new)
+    made = Draws._draw
+    monkeypatch.setattr(Draws, "_draw", draw)
     monkeypatch.setattr(Caller, "calls", calls)
     with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
         oracle = resources.oracle(problem, Device.CPU)
@@ -168,6 +172,34 @@ def test_a_call_that_could_not_be_queued_leaves_nothing_of_its_values(monkeypatc
                 assert [ref() for ref in drawn] == [None]
             finally:
                 gc.enable()
+
+
+@pytest.mark.parametrize("reference_first", [True, False])
+def test_in_turn_no_values_wait_for_the_second_side_and_results_go_call_by_call(monkeypatch, reference_first):
+    problem, alive, most = samples.problem(source=samples.PROBLEM_SOURCE), [], []
+    draw, on_host = Draws._draw, Caller._on_host
+
+    def drawn(self, *args, **how):
+        values = draw(self, *args, **how)
+        alive.append(weakref.ref(values))
+        return values
+
+    def called(self, index, phase, source, **how):
+        most.append(sum(ref() is not None for ref in alive))
+        call = on_host(self, index, phase, source, **how)
+        alive.extend(weakref.ref(value) for value in call.sealed.values())
+        return call
+
+    monkeypatch.setattr(Draws, "_draw", drawn)
+    monkeypatch.setattr(Caller, "_on_host", called)
+    with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
+        oracle = resources.oracle(problem, Device.CPU)
+        case = oracle.case("full")
+        with WorkerPair(candidate, oracle, case, tf32=False, in_turn=True) as pair:
+            *_, wrong = pair.time_pair({"inference": 1, "training": 1}, reference_first)
+    training = len(case.outputs) + len(case.wrt)
+    assert wrong is None
+    assert most == [0, 1, 1 + training, training], "of both sides' results, and no draw"
 
 
 @pytest.mark.parametrize("code", ["crashed", "out_of_memory"])

@@ -11,7 +11,7 @@ from grader.grading.resources import Resources
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call
 from grader.grading.timing.comparison import Comparison
-from grader.grading.timing.draws import Draw
+from grader.grading.timing.draws import Draw, Source
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.stopping import QUICK
 from grader.machine.backends import backend
@@ -108,7 +108,7 @@ def compared(oracle, error, *, timed=True, before=None):
             sealed[f"grad:t:{name}"] = value + off * value.square().mean().sqrt() * torch.randn_like(value)
         calls.append(Call({"backward": None}, sealed))
     operands = {name: name for name in case.wrt}
-    return Comparison(oracle, case, operands, {}, tf32=True, timed=timed).difference_of(draw, *calls)
+    return Comparison(oracle, case, operands, {}, tf32=True, timed=timed).difference_of(Source.of(draw), *calls)
 
 
 @pytest.mark.parametrize("act", ["nn.functional.leaky_relu", "nn.functional.relu", "torch.abs"])

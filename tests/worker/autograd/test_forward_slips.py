@@ -19,7 +19,7 @@ def slips(of, *operands):
     """The outputs by slip, until there is none."""
 
     def one(number):
-        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number)) as mode:
+        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number), {}) as mode:
             result = of(*operands)
         return mode.name, result
 
@@ -48,6 +48,16 @@ def normed(x, dim):
             lambda x: x / x.norm(dim=1, keepdim=True),
             "`norm` over dimension 2 in place of 1",
             lambda x: x / x.norm(dim=2, keepdim=True),
+        ),
+        (
+            lambda x: torch.softmax(x.topk(2, 1).values, 1),
+            "`softmax` over all elements that `topk` chooses from",
+            lambda x: torch.softmax(x, 1).topk(2, 1).values,
+        ),
+        (
+            lambda x: x.softmax(1).topk(2, dim=1)[0],
+            "the values of `topk` divided by their sum",
+            lambda x: x.topk(2, dim=1)[0].softmax(1),
         ),
         (lambda x: x.cumsum(1), "`cumsum` over dimension 2 in place of 1", lambda x: x.cumsum(2)),
         (lambda x: x * (x < x.amax()), "`<=` in place of `<`", lambda x: x),

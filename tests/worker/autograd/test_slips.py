@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from grader.protocol import Slip
 from grader.worker.autograd.changes import changed_backward, changed_forward
+from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.substitutes import substituted
 
 
@@ -19,9 +20,9 @@ def gradients(of, *operands, within, number):
     """(slip, gradients) of one run."""
     leaves = [operand.clone().requires_grad_() for operand in operands]
     change = Slip(within=within, number=number)
-    with substituted("spelled_out"), changed_forward(change) as forward:
+    with substituted("spelled_out"), changed_forward(change, dict(zip("xyz", leaves, strict=False))) as forward:
         y = of(*leaves)
-    with changed_backward(change, getattr(forward, "sources", {})) as backward:
+    with changed_backward(change, getattr(forward, "sources", Sources())) as backward:
         found = torch.autograd.grad(y, leaves, drawn(*y.shape), allow_unused=True)
     return (forward if within == "forward" else backward).name, found
 
@@ -131,6 +132,29 @@ def test_no_slip_breaks_a_backward():
     shapes = [None if of is None else of.shape for of in right[1]]
     for one in found.values():
         assert all(of is None or of.shape == shape for of, shape in zip(one, shapes, strict=True))
+
+
+def test_a_tensor_of_the_forward_stands_for_another():
+    x, y = drawn(4, 3), drawn(3, 4).T.contiguous()
+    found = slips(lambda x, y: torch.sigmoid(x) * y, x, y, within="operands")
+    grad, gate = drawn(4, 3), torch.sigmoid(x)
+    to_gate = gate * (1 - gate)
+    due = {
+        "`x` in place of the result of `sigmoid`": (grad * y * to_gate, grad * x),
+        "1 less the result of `sigmoid` in place of the result of `sigmoid`": (grad * y * to_gate, grad * (1 - gate)),
+        "`x` in place of `y`": (grad * x * to_gate, grad * gate),
+    }
+    for what, gradients_due in due.items():
+        place = "as `other` of shape [4, 3] of `mul` in the backward"
+        torch.testing.assert_close(found[f"{what}, {place}"], gradients_due)
+    assert all("in place of" in name for name in found)
+
+
+def test_what_a_derivative_takes_stands_for_its_result():
+    x, y = drawn(4, 3), drawn(3, 4).T.contiguous()
+    found = slips(lambda x, y: torch.tanh(x * y), x, y)
+    name = "what `tanh_backward` takes in place of its result, as `self` of shape [4, 3] of `mul` in the backward"
+    assert any(torch.allclose(of, drawn(4, 3) * y) for of in found[name])
 
 
 def test_one_factor_of_several_is_left_out():

@@ -33,3 +33,14 @@ def test_the_steps_agree_with_the_function(of):
     torch.testing.assert_close(steps, y)
     grad = drawn(*y.shape)
     torch.testing.assert_close(torch.autograd.grad(steps, x, grad), torch.autograd.grad(y, x, grad))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [torch.nn.GRUCell, torch.nn.LSTMCell])
+def test_the_steps_of_a_recurrent_cell_agree_with_it(kind, bias):
+    cell, x = kind(5, 4, bias=bias).double(), drawn(3, 5)
+    states = drawn(3, 4) if kind is torch.nn.GRUCell else (drawn(3, 4), -drawn(3, 4))
+    due = cell(x, states)
+    with substituted("spelled_out"):
+        steps = cell(x, states)
+    torch.testing.assert_close(steps, due)

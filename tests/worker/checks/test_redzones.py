@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from grader.protocol import ALIGNMENT_BYTES
+from grader.worker.autograd.engine import TooLong
 from grader.worker.checks.redzones import ZONE_BYTES, Redzones
 
 DTYPES = (
@@ -120,3 +121,13 @@ def test_views_and_writes_in_place_stay_with_their_tensor():
         row.add_(1)
     assert x.sum() == 4
     assert row.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+def test_a_pass_of_many_operators_ends_in_time():
+    def many():
+        x = torch.rand(8, requires_grad=True)
+        for _ in range(100_000):
+            x = x + 1
+
+    with Redzones("nan", seconds=0.2), pytest.raises(TooLong):
+        many()
