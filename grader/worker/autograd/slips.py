@@ -86,7 +86,7 @@ class Operators(OperatorMode):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
         if wrong is not None:
-            return args[0].copy_(wrong) if in_place else wrong
+            return args[0].copy_(wrong) if in_place else _laid_out(wrong, result)
         if not function.is_view:
             self._sources.add_taken(name, given, result)
         steps = decomposition_table.get(function) if name.endswith(DERIVATIVES) else None
@@ -190,6 +190,13 @@ def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
             if (one + two) % 2 == 0:
                 half = (one + two) // 2
                 yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
+
+
+def _laid_out(wrong: Any, right: Any) -> Any:
+    """The wrong result with the strides of the right one, which a view behind it may need."""
+    if not isinstance(wrong, torch.Tensor) or not isinstance(right, torch.Tensor) or wrong.stride() == right.stride():
+        return wrong
+    return torch.empty_like(right).copy_(wrong)
 
 
 def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:

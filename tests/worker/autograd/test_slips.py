@@ -194,3 +194,8 @@ def test_a_border_is_cut_off_on_the_other_side():
         "the borders of `constant_pad_nd` in the backward on the other side"
     ]
     torch.testing.assert_close(found, drawn(3, 6)[:, :4])
+
+
+def test_a_view_behind_a_slip_finds_the_strides_that_it_needs():
+    (wrong,) = slips(lambda x: x.view(2, 3, 4).transpose(0, 2), drawn(6, 4))["every `clone` of the backward left out"]
+    torch.testing.assert_close(wrong, drawn(4, 3, 2).transpose(0, 2).reshape(6, 4))
