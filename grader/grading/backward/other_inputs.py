@@ -61,7 +61,7 @@ def judge_other_gradients(
         return narrow_inputs(_wrong(one, oracle, case, others), others, case, stage="backward")
 
     diagnosis, key = judge(candidate), ("other gradients judged", case.seed, case.training, tuple(wrong_outputs))
-    return diagnosis if diagnosis and reference_passes(oracle, key, judge, ("error", "warning")) else None
+    return diagnosis if diagnosis and reference_passes(candidate, oracle, key, judge, ("error", "warning")) else None
 
 
 @remembered

@@ -43,7 +43,7 @@ def run_experiments(
             continue
         error = diagnosis.severity == "error"
         if (error or diagnosis.code == "not_comparable") and not _reference_passes(
-            oracle, experiment, cases, diagnosis
+            candidate, oracle, experiment, cases, diagnosis
         ):
             if error and diagnosis.code == "inconsistent_with_forward":
                 diagnoses.append(reference_inconsistent(cases.first))
@@ -87,9 +87,15 @@ def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
     return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
 
 
-def _reference_passes(oracle: Oracle, experiment: Experiment, cases: Cases, diagnosis: Diagnosis) -> bool:
+def _reference_passes(
+    candidate: Candidate, oracle: Oracle, experiment: Experiment, cases: Cases, diagnosis: Diagnosis
+) -> bool:
     key = experiment.code, cases.first.seed, cases.first.training
     severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
     return reference_passes(
-        oracle, key, lambda reference: experiment.run(reference, with_own_values(reference, cases)), severities
+        candidate,
+        oracle,
+        key,
+        lambda reference: experiment.run(reference, with_own_values(reference, cases)),
+        severities,
     )

@@ -56,7 +56,7 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
         return narrow_inputs(_wrong(one, others), others, case)
 
     diagnosis, key = judge(candidate), ("other inputs", case.seed, case.training)
-    if diagnosis is None or not reference_passes(oracle, key, judge, ("error", "warning")):
+    if diagnosis is None or not reference_passes(candidate, oracle, key, judge, ("error", "warning")):
         return None
     return diagnosis
 

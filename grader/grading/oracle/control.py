@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from grader.errors import ReferenceKilled
+from grader.errors import ReferenceKilled, ReferenceOutOfMemory
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
@@ -34,20 +34,37 @@ def with_memory(
     return check()
 
 
-def reference_passes(oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)) -> bool:
+def reference_passes(
+    candidate: Candidate, oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)
+) -> bool:
     """Whether the reference, graded as a candidate, gets no diagnosis of these severities from the check.
 
-    `key` identifies the check and its case. Raises ReferenceKilled.
+    `key` identifies the check and its case. Where memory runs out, the candidate's is given back for another try.
+    Raises ReferenceKilled, ReferenceOutOfMemory, and Stopped if the candidate cannot give memory back.
     """
 
     def run() -> bool:
-        with oracle.lent() as worker:
-            try:
-                diagnosis = check(Candidate(worker, oracle.device, TimeLimits()))
-            except Stopped as stopped:
-                if stopped.kill is not None:
-                    raise ReferenceKilled(f"{oracle.problem.path}: {stopped}") from stopped
-                return False
-        return diagnosis is None or diagnosis.severity not in severities
+        passes = _passes(oracle, check, severities)
+        if passes is None:
+            candidate.release("load")
+            passes = _passes(oracle, check, severities)
+        if passes is None:
+            raise ReferenceOutOfMemory(f"{oracle.problem.path}: out of memory while the reference was checked as well")
+        return passes
 
     return oracle.remember(("control", key, tuple(severities)), run)
+
+
+def _passes(oracle: Oracle, check: Check, severities: Sequence[str]) -> bool | None:
+    """Whether the reference passes; None where memory ran out, which says neither."""
+    with oracle.lent() as worker:
+        reference = Candidate(worker, oracle.device, TimeLimits())
+        try:
+            diagnosis = check(reference)
+        except Stopped as stopped:
+            if stopped.kill is not None:
+                raise ReferenceKilled(f"{oracle.problem.path}: {stopped}") from stopped
+            return False
+    if reference.ran_out_of_memory:
+        return None
+    return diagnosis is None or diagnosis.severity not in severities

@@ -137,7 +137,8 @@ def check_other_sizes(
             continue
         check = partial(check_gradients, case=replace(case, forward_seed=secrets.randbits(62)))
         diagnosis = check(candidate)
-        if diagnosis and diagnosis.severity == "error" and reference_passes(oracle, ("other sizes", case.seed), check):
+        key = ("other sizes", case.seed)
+        if diagnosis and diagnosis.severity == "error" and reference_passes(candidate, oracle, key, check):
             return [diagnosis]
     return []
 
