@@ -208,6 +208,7 @@ class Grading:
                 record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
             # PyTorch takes ten times as long for the operators of a network when each is watched.
             seconds = self.oracle.budget.stage + 10 * self.oracle.seconds_of(case)
+            seconds = min(seconds, self.resources.limits.call)
             for backward in (False, True) if differentiated else (False,):
                 found = inspection.judge_bounds(self.candidate, case, backward=backward, seconds=seconds)
                 if record.add_late(found):
