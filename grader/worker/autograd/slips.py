@@ -172,7 +172,7 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
         kept = any(args[2:]) or bool(kwargs.get("keepdim"))
         for dim in args[1] if len(args[1]) < args[0].dim() or len(args[1]) > 1 else ():
             first = args[0].narrow(dim, 0, 1)
-            what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes its index 0 only"
+            what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes only index 0 (the first)"
             yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
     if name in OVERWRITES:
         yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])

@@ -165,7 +165,7 @@ def test_one_factor_of_several_is_left_out():
 
 def test_a_sum_takes_its_first_term_only():
     (found,) = slips(lambda x: x[:, None].expand(3, 2, 4), drawn(3, 4))[
-        "a `sum` over dimension 1 of the backward that takes its index 0 only"
+        "a `sum` over dimension 1 of the backward that takes only index 0 (the first)"
     ]
     torch.testing.assert_close(found, drawn(3, 2, 4)[:, 0])
 
