@@ -203,12 +203,12 @@ class Grading:
         if case.released:  # the only case, at full size: another pass between redzones would need as much memory again
             return
         with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
-            released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
-            if self.backend.profiles_quickly or not self.options.quick:
-                record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
             # PyTorch takes ten times as long for the operators of a network when each is watched.
             seconds = self.oracle.budget.stage + 10 * self.oracle.seconds_of(case)
             seconds = min(seconds, self.resources.limits.call)
+            released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
+            if self.backend.profiles_quickly or not self.options.quick:
+                record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
             for backward in (False, True) if differentiated else (False,):
                 found = inspection.judge_bounds(self.candidate, case, backward=backward, seconds=seconds)
                 if record.add_late(found):

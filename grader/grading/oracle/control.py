@@ -64,7 +64,7 @@ def _passes(oracle: Oracle, check: Check, severities: Sequence[str]) -> bool | N
         except Stopped as stopped:
             if stopped.kill is not None:
                 raise ReferenceKilled(f"{oracle.problem.path}: {stopped}") from stopped
-            return False
+            diagnosis = stopped.diagnosis
     if reference.ran_out_of_memory:
         return None
     return diagnosis is None or diagnosis.severity not in severities

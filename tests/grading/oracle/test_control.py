@@ -7,7 +7,7 @@ import pytest
 
 from grader.errors import ReferenceOutOfMemory
 from grader.grading.oracle.control import reference_passes
-from grader.grading.outcome import diagnose
+from grader.grading.outcome import Stopped, diagnose
 from grader.verdict.models import Device
 
 WRONG = diagnose("grad_wrong", "it is wrong", remedy="mend it", severity="error")
@@ -19,7 +19,9 @@ def passes(*tries):
 
     def check(reference):
         found = left.pop(0)
-        reference.ran_out_of_memory = found == "short"
+        reference.ran_out_of_memory = found in ("short", "ended")
+        if found in ("ended", "crashed"):
+            raise Stopped(WRONG)
         return WRONG if found == "wrong" else None
 
     oracle = SimpleNamespace(
@@ -37,6 +39,8 @@ def test_it_is_asked_again_with_the_memory_of_the_candidate():
     assert passes("wrong") == (False, 0)
     assert passes("short", "right") == (True, 1)
     assert passes("short", "wrong") == (False, 1)
+    assert passes("ended", "right") == (True, 1)
+    assert passes("crashed") == (False, 0)
 
 
 def test_what_it_cannot_answer_is_held_against_nobody():
