@@ -139,7 +139,7 @@ class JobBuilder:
     ) -> dict[str, p.Cotangent]:
         """Place grad_outputs in the inbox and return them by output name, for a `Backward` or a timed part.
 
-        For `expanded`, the values must be constant along the first dimension of extent over 1, which is sent once.
+        For `expanded`, the values must be constant along their `expandable_axis`, which is sent once.
         """
         self._make_room(values.values())
         given = {}
@@ -294,5 +294,5 @@ class SingleExport(JobBuilder):
 
 
 def expandable_axis(shape: Sequence[int]) -> int | None:
-    """Return the first dimension of extent over 1, along which an expanded grad_output is constant."""
+    """The first dimension of extent over 1, along which an expanded grad_output is constant."""
     return next((axis for axis, extent in enumerate(shape) if extent > 1), None)

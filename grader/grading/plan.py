@@ -173,10 +173,10 @@ def _experiments(oracle: Oracle, name: str) -> tuple[Cases, ...]:
     return (replace(in_train, in_eval=in_eval if in_eval.first.wrt else None),)
 
 
-def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0, constant_cotangents: bool = False) -> Case:
+def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
     """A case; in eval() the same as in train() if the reference does not distinguish the modes."""
     differ = not training and oracle.modes_differ(name)
-    case = oracle.case(name, training=not differ, draw=draw, constant_cotangents=constant_cotangents)
+    case = oracle.case(name, training=not differ, draw=draw)
     if training or differ:
         return case
     return case.in_eval() if questions.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
@@ -189,7 +189,6 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         first=first,
         second=first if one_draw else _case(oracle, name, training=training, draw=1),
         others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
-        constant=first if one_draw else _case(oracle, name, training=training, constant_cotangents=True),
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
     )

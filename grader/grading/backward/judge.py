@@ -171,17 +171,17 @@ def controlled_experiments(
     if not failed or failed & {one.code for one in experiments("post-check", "train") if one.lasting}:
         return diagnoses
     for mode in run_on.modes:
-        for case in dict.fromkeys((mode.second, mode.constant)):
-            if case is mode.first or not case.values_comparable:
-                continue
-            judged = judge_products(candidate, case)
-            if not judged.gradients_are_right:
-                others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
-                stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
-                alone = replace(mode, first=case, in_eval=None)
-                found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
-                found = [run_on.of_mode(mode, one) or one for one in found]
-                return [*(found if stale else map(on_another_draw, found)), *others]
+        case = mode.second
+        if case is mode.first or not case.values_comparable:
+            continue
+        judged = judge_products(candidate, case)
+        if not judged.gradients_are_right:
+            others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
+            stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
+            alone = replace(mode, first=case, in_eval=None)
+            found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
+            found = [run_on.of_mode(mode, one) or one for one in found]
+            return [*(found if stale else map(on_another_draw, found)), *others]
     return diagnoses
 
 

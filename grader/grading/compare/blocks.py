@@ -135,6 +135,14 @@ def wide(value: torch.Tensor) -> torch.Tensor:
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
+def kth_smallest(values: torch.Tensor, k: int) -> torch.Tensor:
+    """The k-th smallest of a flat tensor, from 1.
+
+    On a GPU, `kthvalue` takes 80 ms for eight million elements, and sorting them 1 ms.
+    """
+    return values.kthvalue(k).values if values.device.type == "cpu" else values.sort().values[k - 1]
+
+
 def reals(value: torch.Tensor) -> torch.Tensor:
     """The values in float64; a complex tensor gets a last dimension of 2 for real and imaginary parts."""
     return (torch.view_as_real(value.resolve_conj()) if value.is_complex() else value).double()

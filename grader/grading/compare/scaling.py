@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -21,9 +22,19 @@ def change(before: torch.Tensor, after: torch.Tensor) -> float:
 
     NaN, for which no comparison holds, if either has one.
     """
-    old = blocks.reals(before)
-    distance = float(torch.linalg.vector_norm(blocks.reals(after).to(old.device) - old))
-    return distance / max(float(torch.linalg.vector_norm(old)), 1e-300)
+    return changes([before], [after])[0]
+
+
+def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[float]:
+    """The `change` of each tensor, with one wait for the device."""
+    if not before:
+        return []
+    lengths = []
+    for old, new in zip(before, after, strict=True):
+        exact = blocks.reals(old)
+        lengths += [torch.linalg.vector_norm(one) for one in (blocks.reals(new).to(exact.device) - exact, exact)]
+    each = iter(torch.stack([length.to(lengths[0].device) for length in lengths]).tolist())
+    return [distance / max(length, 1e-300) for distance, length in zip(each, each, strict=True)]
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:

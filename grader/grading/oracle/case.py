@@ -29,13 +29,11 @@ def input_index(operand: str) -> int:
 
 
 class CaseKey(NamedTuple):
-    """The variant, mode and kind of draw of a case."""
+    """The variant, mode and number of the draw of a case."""
 
     variant: str
     training: bool
     draw: int
-    constant: bool
-    """Whether the grad_outputs repeat along a dimension."""
 
 
 @dataclass(frozen=True, eq=False)

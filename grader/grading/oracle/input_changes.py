@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from grader.grading.compare.blocks import kth_smallest
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.values import is_float, is_mask, values_of
 
@@ -137,7 +138,7 @@ def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """
     if structure.low < 0 and structure.high > 0:
         return None
-    kept = value.reshape(-1).kthvalue(max(1, value.numel() * 7 // 8)).values
+    kept = kth_smallest(value.reshape(-1), max(1, value.numel() * 7 // 8))
     return structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
 
 

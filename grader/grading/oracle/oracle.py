@@ -69,13 +69,13 @@ class Oracle(ReferenceModels):
         """Whether the problem has one size and the reference takes fewer rows of its inputs (`fewer_rows`)."""
         return ROWS in self.module.variants
 
-    def case(self, variant: str, *, training: bool = True, draw: int = 0, constant_cotangents: bool = False) -> Case:
+    def case(self, variant: str, *, training: bool = True, draw: int = 0) -> Case:
         """The case of a variant with this number of the draw; made once.
 
         Draw 0 has the constructor's parameters, constants moved; later draws move all parameters, as training would.
         They have the grad_output of draw 0: a scalar loss has 1.0 in every step, so a gradient kept by it is stale.
         """
-        key = CaseKey(variant, training, draw, constant_cotangents)
+        key = CaseKey(variant, training, draw)
         if key not in self._cases:
             self._cases[key] = self._make(key)
         return self._cases[key]
@@ -151,7 +151,7 @@ class Oracle(ReferenceModels):
 
     def _made(self, key: CaseKey, seed: int, trained: Mapping[str, torch.Tensor] | None = None) -> Case:
         """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
-        variant, training, draw, _ = key
+        variant, training, draw = key
         init_inputs, inputs = self.draw(variant, seed)
         held = self.construct(variant, init_inputs, inputs, training)
         cotangents = self._cotangents(held.traits, key)
@@ -273,8 +273,8 @@ class Oracle(ReferenceModels):
         for info in traits.outputs:
             if info.kind == "tensor" and info.requires_grad and info.shape is not None and info.dtype is not None:
                 dtype = getattr(torch, info.dtype)
-                found[info.name] = draw_cotangent(info.shape, dtype, self.device, key.constant)
-        first = self._cases.get(CaseKey(key.variant, key.training, 0, False))
+                found[info.name] = draw_cotangent(info.shape, dtype, self.device)
+        first = self._cases.get(CaseKey(key.variant, key.training, 0))
         return dict(first.cotangents) if key.draw and first and _shapes(first.cotangents) == _shapes(found) else found
 
     def _display(self, operand: str) -> str:

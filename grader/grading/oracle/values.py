@@ -12,7 +12,6 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from grader.catalog.problem_module import Variant
-from grader.executor.job import expandable_axis
 from grader.grading.compare import ties
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import spacing
@@ -52,22 +51,13 @@ def draw_cotangents(
     return {name: draw_cotangent(tuple(of.shape), of.dtype, device, seed=each) for each, (name, of) in drawn}
 
 
-def draw_cotangent(
-    shape: tuple[int, ...], dtype: torch.dtype, device: Device, constant: bool = False, seed: int | None = None
-) -> torch.Tensor:
-    """A standard normal grad_output, under this seed or any.
-
-    `constant` repeats it along the first dimension longer than 1.
-    """
-    extents = list(shape)
-    axis = expandable_axis(shape)
-    if constant and axis is not None:
-        extents[axis] = 1
+def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, seed: int | None = None) -> torch.Tensor:
+    """A standard normal grad_output, under this seed or any."""
     seed = secrets.randbits(62) if seed is None else seed
     generator = torch.Generator(backend(device).torch_device).manual_seed(seed)
     drawn_as = dtype if dtype.is_complex else torch.float32
-    value = torch.randn(extents, generator=generator, device=backend(device).torch_device, dtype=drawn_as).to(dtype)
-    return value.expand(shape).contiguous()
+    value = torch.randn(shape, generator=generator, device=backend(device).torch_device, dtype=drawn_as)
+    return value.to(dtype)
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:

@@ -47,10 +47,10 @@ def with_own_values(candidate: Candidate, cases: Cases) -> Cases:
     """
     if cases.first.values_comparable:
         return cases
-    first, second, constant = (_own(candidate, case) for case in (cases.first, cases.second, cases.constant))
-    if first is None or second is None or constant is None:
+    first, second = _own(candidate, cases.first), _own(candidate, cases.second)
+    if first is None or second is None:
         return cases
-    return replace(cases, first=first, second=second, constant=constant)
+    return replace(cases, first=first, second=second)
 
 
 def _own(candidate: Candidate, case: Case) -> Case | None:

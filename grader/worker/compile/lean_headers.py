@@ -60,6 +60,7 @@ _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*
 _CALLED = re.compile(r"(?<![\w.:])(?<!->)([A-Za-z_]\w*)\s*\(")
 """Functions called without a namespace, which may be found through the type of their arguments, at::Tensor."""
 _INCLUDES_ELSEWHERE = re.compile(r"^(-I|-i|--include|-include|-Xclang|@)|include")
+_SHARED_HEADER = re.compile(r"#\s*include\s*<(kernels/[\w.]+)>")
 _ERROR = re.compile(r"\berror *:|\bfatal *:|\bError:")
 _WHATEVER_THE_HEADERS = re.compile(r"fatal error: [^:]+: No such file or directory|\.s:\d+: Error:|^ptxas ")
 """Errors of missing files, of the assembler and of ptxas. A missing name may be the headers' fault."""
@@ -83,6 +84,7 @@ def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) ->
     host = "\n".join([*(text for path, text in texts.items() if path.suffix != ".cu"), *flags])
     if re.search(r"\bpy::|pybind11|PYBIND11", cuda):
         return None
+    cuda, host = _with_shared_headers(cuda), _with_shared_headers(host)
     folder.mkdir(parents=True, exist_ok=True)
     for name, of_cuda, of_host in (
         ("grader_operators.h", _operators(cuda), _operators(host)),
@@ -90,6 +92,16 @@ def lean_headers(sources: Sequence[Path], flags: Sequence[str], folder: Path) ->
     ):
         (folder / name).write_text(f"#ifdef __CUDACC__\n{of_cuda}\n#else\n{of_host}\n#endif\n")
     return [str(LEAN_HEADERS), str(folder)]
+
+
+def _with_shared_headers(text: str) -> str:
+    """The text, and that of the SHARED_HEADERS which it includes, which name operators too."""
+    found = set[str]()
+    while missing := set(_SHARED_HEADER.findall(text)) - found:
+        found |= missing
+        files = (SHARED_HEADERS / name for name in sorted(missing))
+        text += "".join(_COMMENT.sub(r"\1 ", path.read_text()) for path in files if path.is_file())
+    return text
 
 
 def _operators(text: str) -> str:

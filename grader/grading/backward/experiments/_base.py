@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from grader.executor import JobResult
-from grader.grading.backward.vjp import ask, product
+from grader.grading.backward.vjp import Answer, ask, product
 from grader.grading.candidate import Candidate
-from grader.grading.compare import tolerance
+from grader.grading.compare import scaling, tolerance
+from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import in_eval
 from grader.verdict.codes import CODES
@@ -29,8 +30,6 @@ class Cases:
     """Another draw; the first again where a further one takes too long."""
     others: Callable[[], Sequence[object]]
     """Inputs unlike those of `second`, for forwards in between."""
-    constant: Case
-    """Its grad_output is constant along one dimension, so that it can be expanded."""
     keeps_outputs: bool
     """The reference's next forward leaves the previous output as it was."""
     seconds: float
@@ -43,7 +42,7 @@ class Cases:
     def of_one(cls, case: Case, seconds: float) -> Cases:
         """Cases for experiments on one case, which has no other draws."""
         inputs = case.inputs
-        return cls(case, case, others=lambda: inputs, constant=case, keeps_outputs=False, seconds=seconds)
+        return cls(case, case, others=lambda: inputs, keeps_outputs=False, seconds=seconds)
 
     @property
     def modes(self) -> tuple[Cases, ...]:
@@ -125,11 +124,11 @@ def first_wrong(
     result: JobResult,
     *,
     key: str = "a",
-    skip: tuple[str, ...] = (),
+    only: Collection[str] | None = None,
     factor: float = 1.0,
 ) -> str | None:
-    """Display name of the first operand whose gradient, times `factor`, is not the reference's."""
-    name = next(wrong_operands(candidate, case, result, key=key, skip=skip, factor=factor), None)
+    """Display name of the first operand, of these `only`, whose gradient times `factor` is wrong."""
+    name = next(wrong_operands(candidate, case, result, key=key, only=only, factor=factor), None)
     return None if name is None else case.operand_names[name]
 
 
@@ -139,13 +138,13 @@ def wrong_operands(
     result: JobResult,
     *,
     key: str = "a",
-    skip: tuple[str, ...] = (),
+    only: Collection[str] | None = None,
     factor: float = 1.0,
 ) -> Iterator[str]:
     """Names of the operands whose gradients, times `factor`, are not the reference's."""
     actual, compared = product(candidate, case, result, key).gradients, dict[str, tolerance.Pair]()
     for name, expected in case.gradients.items():
-        if name in skip or expected is None:
+        if expected is None or (only is not None and name not in only):
             continue
         gradient = actual[name]
         if gradient is None:
@@ -155,6 +154,19 @@ def wrong_operands(
             compared[name] = expected, gradient if factor == 1.0 else gradient * factor
     checks = tolerance.check_each(list(compared.values()))
     yield from (name for name, check in zip(compared, checks, strict=True) if check.status == "failed")
+
+
+def changed_operands(
+    candidate: Candidate, case: Case, answer: Answer, control: Answer, *, factor: float = 1.0
+) -> list[str]:
+    """Names of the operands whose gradients times `factor` are not the control's, but for rounding."""
+    ours, plain = (product(candidate, case, *one).gradients for one in (answer, control))
+    pairs = {name: (plain[name], ours[name]) for name in case.wrt}
+    both = {name: (was, now) for name, (was, now) in pairs.items() if was is not None and now is not None}
+    changes = scaling.changes([was for was, _ in both.values()], [factor * now for _, now in both.values()])
+    equal = {name for name, change in zip(both, changes, strict=True) if change <= REDUCED_PRECISION}
+    equal |= {name for name, (was, now) in pairs.items() if was is None and now is None}
+    return [name for name in case.wrt if name not in equal and case.comparable("gradients", name)]
 
 
 def plain_is_right(candidate: Candidate, case: Case) -> bool:

@@ -12,11 +12,11 @@ from grader import protocol as p
 from grader.executor import JobBuilder
 from grader.grading.backward.experiments._base import (
     Cases,
+    changed_operands,
     experiment,
     first_wrong,
     note_plain,
     plain_is_right,
-    wrong_operands,
 )
 from grader.grading.backward.vjp import (
     Answer,
@@ -165,12 +165,10 @@ def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer, f
 
     A gradient that the tolerance only just admits may fail it in a sum, which says nothing about the sum.
     """
-    ours, plain = (product(candidate, case, *one).gradients for one in (answer, control))
-    for name in wrong_operands(candidate, case, answer.result, key=answer.key, factor=factor):
-        gradient, before = ours[name], plain[name]
-        if gradient is None or before is None or not scaling.change(before, factor * gradient) <= REDUCED_PRECISION:
-            return case.operand_names[name]
-    return None
+    changed = changed_operands(candidate, case, answer, control, factor=factor)
+    if not changed:
+        return None
+    return first_wrong(candidate, case, answer.result, key=answer.key, only=changed, factor=factor)
 
 
 def _not_added(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:

@@ -47,7 +47,7 @@ def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | 
 
 def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: Answer) -> Diagnosis | None:
     if answer.result.failure is None:
-        operand = first_wrong(candidate, case, answer.result, key=answer.key, skip=frozen)
+        operand = first_wrong(candidate, case, answer.result, key=answer.key, only=set(case.wrt) - set(frozen))
         if operand is None:
             return None
         wrong = f"the gradient of `{operand}` is wrong"

@@ -1,4 +1,4 @@
-"""Experiments on grad_output: its values, size, memory layout, and one that is missing."""
+"""Experiments on grad_output: its values, size, and one that is missing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from itertools import islice
 
 import torch
 
-from grader.executor.job import CotangentLayout
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, note_plain, plain_is_right
-from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product, product
+from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, plain_is_right
+from grader.grading.backward.vjp import Answer, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
@@ -21,7 +20,6 @@ from grader.verdict.models import Diagnosis
 
 EXPONENTS = (-30, 16)
 """Powers of two: a mean over a full-size output divides by 2^28, and float16 losses are scaled up by 2^16."""
-CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
 
 
 @experiment(
@@ -126,8 +124,8 @@ def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case
     That for hardly more must be wrong too: a backward may treat zeros alone as something else.
     """
     other = None if answer.result.failure else product(candidate, case, *answer).gradients[name]
-    factor, skip = 2.0 ** -EXPONENTS[0], tuple(set(case.gradients) - {name})
-    if other is None or not first_wrong(candidate, case, answer.result, key=answer.key, skip=skip, factor=factor):
+    factor = 2.0 ** -EXPONENTS[0]
+    if other is None or not first_wrong(candidate, case, answer.result, key=answer.key, only=[name], factor=factor):
         return False
     return not change(left, other) <= REDUCED_PRECISION
 
@@ -186,66 +184,6 @@ def _is_noise(expected: Expected | None, first: torch.Tensor, second: torch.Tens
         return True
     total = first + second
     return tolerance.passes(expected.around(total), total + (both - total) / 3)
-
-
-@experiment(
-    "assumes_contiguous_grad_output",
-    question="The same grad_output in other memory layouts gives the same gradients.",
-    remedy=CONTIGUOUS,
-    rank=50,
-    phases=("cause", "post-check"),
-)
-def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    if not plain_is_right(candidate, cases.first):
-        return _wrong_layout_inside(candidate, cases.first)
-    layouts: tuple[CotangentLayout, ...] = "contiguous", "expanded", "transposed", "sliced"
-    turns = [
-        (mode, layout, mode.constant if layout == "expanded" else mode.first)
-        for mode in cases.modes
-        for layout in layouts
-    ]
-    parts = [one_product(candidate, case, layout=layout) for _, layout, case in turns]
-    answers = attempt_each(candidate, parts, "backward with a grad_output of another layout")
-    for (mode, layout, case), answer in zip(turns, answers, strict=False):
-        if layout == "contiguous":
-            if not note_plain(candidate, case, *answer):
-                return cases.of_mode(mode, _wrong_layout_inside(candidate, case))
-            continue
-        diagnosis = _wrong_for_layout(candidate, case, layout, answer)
-        if diagnosis is not None:
-            return cases.of_mode(mode, diagnosis)
-    return None
-
-
-def _wrong_for_layout(candidate: Candidate, case: Case, layout: CotangentLayout, answer: Answer) -> Diagnosis | None:
-    which = f"an {layout}" if layout == "expanded" else f"a {layout}"
-    if answer.result.failure is not None:
-        what = f"backward raises {first_line(answer.result.failure)} for {which} grad_output"
-        return diagnose("assumes_contiguous_grad_output", what, remedy=CONTIGUOUS)
-    operand = first_wrong(candidate, case, answer.result, key=answer.key)
-    if operand is None or (layout == "expanded" and not plain_is_right(candidate, case)):
-        return None
-    return diagnose(
-        "assumes_contiguous_grad_output",
-        f"gradient of `{operand}` is right for a contiguous grad_output and wrong for {which} one",
-        remedy=CONTIGUOUS,
-        detail={"layout": layout},
-    )
-
-
-def _wrong_layout_inside(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """Wrong even for a contiguous grad_output, since an operation in between passes on another layout."""
-    doing = "backward with contiguous gradients inside"
-    result = candidate.attempt(ask(candidate, case, contiguous_grads=True), "backward", doing)
-    if result.failure is not None or first_wrong(candidate, case, result) is not None:
-        return None
-    return diagnose(
-        "assumes_contiguous_grad_output",
-        "the gradients are wrong as the operations behind the fused one hand grad_output over, and right once it is "
-        "made contiguous for each function",
-        remedy=CONTIGUOUS,
-        detail={"layout": "inside"},
-    )
 
 
 @experiment(
