@@ -17,6 +17,7 @@ from grader.grading.backward.experiments._base import (
     first_wrong,
     note_plain,
     plain_is_right,
+    wrong_operands,
 )
 from grader.grading.backward.vjp import (
     Answer,
@@ -82,28 +83,32 @@ def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
     note_plain(candidate, case, *answers[-1])
     products = [product(candidate, case, *answer).gradients for answer in answers]
-    for name in case.wrt:
-        first, second, left, last = (gradients[name] for gradients in products)
-        if first is None or second is None or left is None or last is None:
-            continue
-        operand = case.operand_names[name]
-        change = scaling.change(first, second)
+    each = {name: [gradients[name] for gradients in products] for name in case.wrt}
+    made = {name: [value for value in values if value is not None] for name, values in each.items()}
+    repeated = {name: values for name, values in made.items() if len(values) == len(answers)}
+    before = [values[0] for values in repeated.values()]
+    changes = [scaling.changes(before, [values[turn] for values in repeated.values()]) for turn in (1, 3)]
+    for name, change in zip(repeated, changes[0], strict=True):
+        _, second, left, _ = repeated[name]
         if change > REDUCED_PRECISION and bool(left.any()) and scaling.change(second, left) <= REDUCED_PRECISION:
             return diagnose(
                 "accumulation_broken",
-                f"gradient of `{operand}` changes when the same backward is repeated, and is not zero for a "
-                "grad_output of zeros",
+                f"gradient of `{case.operand_names[name]}` changes when the same backward is repeated, and is not zero "
+                "for a grad_output of zeros",
                 amount=f"by {change:.2g} of its size",
                 remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
-        change = max(change, scaling.change(first, last))
-        # A gradient that is zero up to rounding may change entirely, and yet be right each time.
-        repeats = (answers[0], answers[1], answers[3])
-        if change > REDUCED_PRECISION and any(first_wrong(candidate, case, of.result, key=of.key) for of in repeats):
+    largest = {name: max(both) for name, both in zip(repeated, zip(*changes, strict=True), strict=True)}
+    changed = [name for name, change in largest.items() if change > REDUCED_PRECISION]
+    # A gradient that is zero up to rounding may change entirely, and yet be right each time.
+    repeats = (answers[0], answers[1], answers[3]) if changed else ()
+    wrong = {name for of in repeats for name in wrong_operands(candidate, case, of.result, key=of.key, only=changed)}
+    for name in changed:
+        if name in wrong:
             return diagnose(
                 "nondeterministic_grad",
-                f"gradient of `{operand}` changes between equal calls",
-                amount=f"by {change:.2g} of its size, far more than rounding does",
+                f"gradient of `{case.operand_names[name]}` changes between equal calls",
+                amount=f"by {largest[name]:.2g} of its size, far more than rounding does",
                 remedy=VARIES,
             )
     return None
