@@ -39,9 +39,10 @@ class _Attempt(NamedTuple):
 def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool = False) -> dict[str, torch.Tensor]:
     """Parameters and buffers changed as by some steps of training, except `traits.tables`.
 
-    A submission that still uses the values from construction then gives other results. Draw 0 moves only tensors with
-    all elements equal, such as the weight and statistics of a norm or a branch that starts at zero: unchanged, such a
-    tensor would have no effect, and a submission that omits it would be correct. Later draws move `everything`.
+    A submission that still uses the values from construction then gives other results. Draw 0 moves tensors with all
+    elements equal, such as the weight and statistics of a norm or a branch that starts at zero: unchanged, such a
+    tensor would have no effect, and a submission that omits it would be correct. It moves parameters of one sign too.
+    Later draws move `everything`.
     """
     names, varies = list(state), everything or draw > 0
 
@@ -119,22 +120,22 @@ def _useless(value: torch.Tensor) -> int:
 
 
 def _trained(value: torch.Tensor, traits: Traits, name: str, draw: int, *, varies: bool) -> torch.Tensor:
-    """One tensor after some steps of training; one that is not constant only if it `varies`."""
+    """One tensor after some steps of training; one of several values and signs only if it `varies`."""
     if not value.is_floating_point() or not value.numel():
         return value
     first = float(value.reshape(-1)[0])
     learned, limit = name in traits.learned, traits.limits.get(name, "signed")
-    if bool((value == first).all()):
+    same, *signs = torch.stack([of.all() for of in (value == first, value >= 0, value <= 0)]).tolist()
+    if same:
         if limit == "near":
             noise = 0.1 * torch.randn_like(value)
             grows = learned and 0 < abs(first) <= SMALL
             return value + noise.abs() * value.sign() if grows else value * (1 + noise) if first else noise
         return _spread(value, first, draw, learned=learned, signed=limit == "signed")
-    if not varies:
+    flips = learned and any(signs) and limit == "signed"
+    if not (varies or flips):
         return value
     moved = value * (1 + 0.1 * torch.randn_like(value))
-    one_signed = bool((value >= 0).all() or (value <= 0).all())
-    flips = learned and one_signed and limit == "signed"
     return moved * (torch.randint_like(value, 2) * 2 - 1) if flips else moved
 
 

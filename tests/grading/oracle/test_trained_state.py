@@ -42,15 +42,22 @@ def test_statistics_keep_their_sign_and_become_small_somewhere():
     assert moved["count"] == 3
 
 
-def test_tables_and_values_that_are_not_constant_stay_in_the_first_draw():
-    state = {"table": torch.full((4,), 2.0), "w": torch.rand(16)}
+def test_tables_and_values_of_both_signs_stay_in_the_first_draw():
+    state = {"table": torch.full((4,), 2.0), "w": torch.linspace(-1, 2, 16), "v": torch.rand(16)}
     first = as_trained(state, traits("w", tables=["table"]))
     later = as_trained(state, traits("w", tables=["table"]), 1)
     assert torch.equal(first["table"], state["table"])
     assert torch.equal(first["w"], state["w"])
+    assert torch.equal(first["v"], state["v"]), "a buffer, such as a variance"
     assert torch.equal(later["table"], state["table"])
-    assert (later["w"] < 0).any()
-    assert (later["w"] > 0).any()
+    assert not torch.equal(later["w"], state["w"])
+
+
+@pytest.mark.parametrize("draw", [0, 1])
+def test_parameters_of_one_sign_get_both_signs(draw):
+    moved = as_trained({"w": torch.rand(64)}, traits("w"), draw)["w"]
+    assert (moved < 0).any()
+    assert (moved > 0).any()
 
 
 def rectified(state):
