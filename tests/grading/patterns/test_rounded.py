@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, linear
 
+from grader.grading.compare.expected import Expected
 from grader.grading.oracle.roundings import Rounded
 from grader.grading.patterns import rounded
 from grader.grading.patterns.rounded import MIN_ELEMENTS, rounding_patterns
@@ -134,3 +135,13 @@ def test_only_operands_on_a_device_with_tensor_cores_have_tensorfloat32():
     assert names == ["float16 or TensorFloat-32", "float16", "float16", "float16"]
     assert rounded._called(cut, operands, has_tf32=True) == "TensorFloat-32"
     assert rounded._called(cut, operands, has_tf32=False) != "TensorFloat-32"
+
+
+@pytest.mark.parametrize(("count", "off", "follows"), [(16, 0, True), (16, 1, True), (16, 2, False), (4, 1, False)])
+def test_one_of_several_numbers_may_be_rounded_the_other_way(count, off, follows):
+    right, gap = (torch.linspace(*ends, count, dtype=torch.float64) for ends in ((1, 3), (-1e-2, 2e-2)))
+    error = gap.clone()
+    error[:off] += gap.norm() / 4
+    suspect = rounded._Suspect(Expected("w", (count,), torch.float32, right), right, error)
+    found = rounded._alike(suspect, "w", Rounded("the results of `mul`", {"w": right + gap}, True))
+    assert (found > 0.9) == follows
