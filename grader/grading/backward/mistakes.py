@@ -133,7 +133,7 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
         return []  # the gradients follow the only element, so that it is not ignored
     # An order of elements, as after a transpose, does not matter to ones either.
     doing = "backward with the elements of grad_output in another order"
-    result = candidate.attempt(ask(candidate, case, cotangents=alike(case.cotangents)), "backward", doing)
+    result = candidate.attempt(ask(candidate, case, cotangents=alike(case.cotangents, case.seed)), "backward", doing)
     if result.failure is not None or not _same(actual, product(candidate, case, result), wrong):
         return []
     what = "the gradients are right for a grad_output of ones and wrong for any other"

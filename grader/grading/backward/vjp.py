@@ -20,6 +20,10 @@ MAX_SHARED_GRADIENTS = 1024
 buffers count as well."""
 
 
+GradOutputs = Callable[[], Mapping[str, torch.Tensor]]
+"""Makes grad_outputs by output name."""
+
+
 @dataclass(frozen=True)
 class Product:
     """The gradients of one backward: None where autograd gave none, or the candidate has no such operand."""
@@ -52,9 +56,17 @@ def ask(candidate: Candidate, case: Case, **how: Any) -> JobBuilder:
     return job
 
 
-def one_product(candidate: Candidate, case: Case, **how: Any) -> Part:
-    """Forward and backward of a case once, as a part; `how` is as for `add_product`."""
-    return Part(case, lambda job, key: add_product(job, candidate, case, key, **how))
+def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None = None, **how: Any) -> Part:
+    """Forward and backward of a case once, as a part; `how` is as for `add_product`.
+
+    `given` makes other grad_outputs when the part is added: those of a large case, which are gigabytes, in its turn.
+    """
+
+    def add(job: JobBuilder, key: str) -> None:
+        made = how if given is None else how | {"cotangents": given()}
+        add_product(job, candidate, case, key, **made)
+
+    return Part(case, add)
 
 
 def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from grader.grading.compare import blocks
+from grader.grading.compare.together import chunk
 
 ROUNDING_RESIDUAL = 1e-4
 """Relative difference below which two results agree up to rounding: ten times the error of float32 reductions. Applies
@@ -29,12 +30,19 @@ def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> li
     """The `change` of each tensor, with one wait for the device."""
     if not before:
         return []
-    lengths = []
-    for old, new in zip(before, after, strict=True):
-        exact = blocks.reals(old)
-        lengths += [torch.linalg.vector_norm(one) for one in (blocks.reals(new).to(exact.device) - exact, exact)]
+    lengths = [length for pair in zip(before, after, strict=True) for length in _distance_and_length(*pair)]
     each = iter(torch.stack([length.to(lengths[0].device) for length in lengths]).tolist())
     return [distance / max(length, 1e-300) for distance, length in zip(each, each, strict=True)]
+
+
+def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> list[torch.Tensor]:
+    """The norms of the difference and of the old one, block by block."""
+    size = chunk(old.device)
+    rows = []
+    for before, after in zip(*(torch.split(value.reshape(-1), size) for value in (old, new)), strict=True):
+        exact = blocks.reals(before)
+        rows.append([torch.linalg.vector_norm(one) for one in (blocks.reals(after).to(exact.device) - exact, exact)])
+    return [torch.linalg.vector_norm(torch.stack(column)) for column in zip(*rows, strict=True)]
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:

@@ -1,5 +1,7 @@
 """Many products of a small case are one job, and each is as in a job of its own."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -90,3 +92,19 @@ def test_parts_before_one_that_raises_are_answered_and_none_after_it(asked, monk
     assert len(seen) == (1 if limit is None else 2)
     assert [answer.result.failure and answer.result.failure.text for answer in found] == [None, "no x"]
     assert vjp.product(candidate, case, *found[0]).gradients["weight"] is not None
+
+
+def test_large_grad_outputs_are_made_one_after_the_other(asked, monkeypatch):
+    candidate, case = asked
+    monkeypatch.setattr(vjp, "CHECK_BYTES", 0)
+    made, alive = [], []
+
+    def given():
+        alive.append(sum(one() is not None for one in made))
+        values = {name: value * 2 for name, value in case.cotangents.items()}
+        made.extend(weakref.ref(value) for value in values.values())
+        return values
+
+    answers = list(vjp.attempt_each(candidate, [vjp.one_product(candidate, case, given=given)] * 3, "asking"))
+    assert [answer.result.failure for answer in answers] == [None] * 3
+    assert alive == [0, 0, 0]

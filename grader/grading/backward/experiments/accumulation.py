@@ -63,7 +63,7 @@ def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """
     if not cases.first.values_comparable:
         return None
-    zero = {name: torch.zeros_like(value) for name, value in cases.first.cotangents.items()}
+    zero = {name: value.new_zeros(()).expand(value.shape) for name, value in cases.first.cotangents.items()}
     parts = [
         one_product(candidate, case, cotangents=cotangents)
         for case in (mode.first for mode in cases.modes)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 import torch
 
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, plain_is_right
-from grader.grading.backward.vjp import Answer, attempt_each, one_product, product
+from grader.grading.backward.vjp import Answer, GradOutputs, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import reals
@@ -33,13 +35,13 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
-    parts, count = [], 0
+    sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
+    parts, count = [], len(sizes) + 3
     for mode in cases.modes:
-        given, other = mode.first.cotangents, alike(mode.first.cotangents)
-        sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
-        others = [*(_times(given, size) for size in sizes), given, other, _times(other, 2.0)]
-        parts += [one_product(candidate, mode.first, cotangents=cotangents) for cotangents in others]
-        count = len(others)
+        given, seed = mode.first.cotangents, secrets.randbits(62)
+        others: list[GradOutputs] = [partial(_times, given, size) for size in sizes]
+        others += [partial(dict, given), partial(alike, given, seed), partial(_twice_alike, given, seed)]
+        parts += [one_product(candidate, mode.first, given=other) for other in others]
     answers = attempt_each(candidate, parts, "backward with another grad_output")
 
     def wrong(mode: Cases) -> Diagnosis | None:
@@ -53,16 +55,21 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
     return {name: value * factor for name, value in cotangents.items()}
 
 
-def alike(cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _twice_alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+    return _times(alike(cotangents, seed), 2.0)
+
+
+def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
     """Others with the same first and last third and the same sums: the elements between change places."""
 
     def shuffled(value: torch.Tensor) -> torch.Tensor:
+        generator = torch.Generator(value.device).manual_seed(seed)
         flat = value.reshape(-1).clone()
         if flat.numel() < 4:
             flat[1:] *= -1
             return flat.view(value.shape)
         third = max(1, flat.numel() // 3)
-        places = third + torch.randperm(flat.numel() - 2 * third, device=flat.device)
+        places = third + torch.randperm(flat.numel() - 2 * third, generator=generator, device=flat.device)
         flat[places] = flat[places].roll(1)
         return flat.view(value.shape)
 
