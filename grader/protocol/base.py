@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 __all__ = [
     "ALIGNMENT_BYTES",
     "ITEM_BYTES",
+    "NUMBERS",
     "Done",
     "Message",
     "Name",
@@ -35,6 +36,9 @@ ITEM_BYTES = {
     "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 """Bytes per element of each dtype that can cross the boundary."""
+
+NUMBERS = {"bool": "bool", "int": "int64", "float": "float64"}
+"""Type names of plain numbers that a model may return, with the dtypes of the tensors that they cross it as."""
 
 NAME_CHARACTERS = 512
 """Longest `Name`."""

@@ -21,10 +21,6 @@ USUAL_TENSORS = ("", "Tensor", "Parameter")
 """Type names of tensors that compute as tensors do, and that of None."""
 
 
-NUMBERS = ("bool", "int", "float")
-"""Type names of plain numbers, which are described as tensors without dimensions."""
-
-
 def check_output(case: Case, result: JobResult, name: str, tape: str = "a") -> TensorCheck:
     """Compare the output `name` that a forward left under a tape."""
     source = f"output:{tape}:{name}"
@@ -116,7 +112,7 @@ def judge_structure(
             return _diagnosis("output_structure", f"{name} is a tensor, the reference's is none", case)
     for name, expected in case.outputs.items():
         kind, due_kind = outputs[name].type_name, case.numbers.get(name)
-        if kind != due_kind and (due_kind or kind in NUMBERS):
+        if kind != due_kind and (due_kind or kind in p.NUMBERS):
             what = f"{name} is {_a(kind or 'None')}, the reference's is {_a(due_kind or 'Tensor')}"
             return _diagnosis("output_structure", what, case)
         if due_kind:
@@ -124,7 +120,7 @@ def judge_structure(
         code, what = _differs(name, outputs[name], expected, device)
         if code is not None:
             return _diagnosis(code, what, case)
-    usual_types = (*USUAL_TENSORS, *NUMBERS)
+    usual_types = (*USUAL_TENSORS, *p.NUMBERS)
     unusual = {name: info.type_name for name, info in outputs.items() if info.type_name not in usual_types}
     usual = {info.name: info.type_name for info in reference()} if unusual else {}
     for name in case.outputs:

@@ -16,7 +16,6 @@ from grader.errors import ReferenceRefused
 from grader.executor import WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
-from grader.grading.compare.outputs import NUMBERS
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
@@ -178,7 +177,7 @@ class Oracle(ReferenceModels):
             cotangents=plain.cotangents,
             **self._results(plain, eager, trackers, held.traits),
             others=frozenset(info.name for info in held.traits.outputs if info.kind != "tensor"),
-            numbers={info.name: info.type_name for info in held.traits.outputs if info.type_name in NUMBERS},
+            numbers={info.name: info.type_name for info in held.traits.outputs if info.type_name in p.NUMBERS},
             clone_inputs=held.traits.clone_inputs,
             values_comparable=not random.matters,
             drawn=random.drawn,

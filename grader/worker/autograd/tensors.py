@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from grader.protocol import TensorInfo
+from grader.protocol import NUMBERS, TensorInfo
 
-NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
-"""Plain numbers that a model may return, with the dtypes that hold them."""
+_DTYPES: dict[type, torch.dtype] = {of: getattr(torch, NUMBERS[of.__name__]) for of in (bool, int, float)}
+"""The dtypes of plain numbers, which a subclass of theirs is not."""
 
 
 def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]:
@@ -31,8 +31,8 @@ def describe(name: str, value: object) -> TensorInfo:
     if value is None:
         return TensorInfo(name=name, kind="none")
     if is_number(value):
-        dtype = str(NUMBERS[type(value)]).removeprefix("torch.")
-        return TensorInfo(name=name, type_name=type(value).__name__, shape=(), dtype=dtype)
+        kind = type(value).__name__
+        return TensorInfo(name=name, type_name=kind, shape=(), dtype=NUMBERS[kind])
     if not isinstance(value, torch.Tensor):
         return TensorInfo(name=name, kind="other", type_name=type(value).__name__[:512])
     return TensorInfo(
@@ -49,12 +49,12 @@ def describe(name: str, value: object) -> TensorInfo:
 
 def is_number(value: object) -> bool:
     """Whether it is a plain number that a dtype holds, which is compared as a tensor without dimensions."""
-    return type(value) in NUMBERS and (type(value) is not int or -(1 << 63) <= value < 1 << 63)
+    return type(value) in _DTYPES and (type(value) is not int or -(1 << 63) <= value < 1 << 63)
 
 
 def as_tensor(value: object, device: torch.device) -> object:
     """A number as a tensor without dimensions; all else as it is."""
-    return torch.tensor(value, dtype=NUMBERS[type(value)], device=device) if is_number(value) else value
+    return torch.tensor(value, dtype=_DTYPES[type(value)], device=device) if is_number(value) else value
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
