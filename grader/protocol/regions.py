@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from grader.protocol.base import ITEM_BYTES, Slot
+from grader.protocol.base import Slot
 
 TOGETHER_BYTES = 4 << 20
 """Bytes of a tensor from which it is copied by itself, at the speed of the memory."""
@@ -32,9 +32,11 @@ def copy_each(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
 
 def typed(region: torch.Tensor, slot: Slot, start: int = 0) -> torch.Tensor:
     """The slot's tensor, a view of a region's bytes from `start` on."""
-    first = (region.storage_offset() + slot.offset - start) // ITEM_BYTES[slot.dtype]
-    view = torch.empty(0, dtype=getattr(torch, slot.dtype), device=region.device)
-    return view.set_(region.untyped_storage(), first, slot.shape)  # type: ignore[call-overload, no-any-return]
+    dtype = getattr(torch, slot.dtype)
+    if slot.nbytes == 0:
+        return torch.empty(slot.shape, dtype=dtype, device=region.device)
+    first = slot.offset - start
+    return region[first : first + slot.nbytes].view(dtype).view(slot.shape)
 
 
 def device_bytes(address: int, nbytes: int) -> torch.Tensor:

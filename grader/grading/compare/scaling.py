@@ -30,19 +30,20 @@ def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> li
     """The `change` of each tensor, with one wait for the device."""
     if not before:
         return []
-    lengths = [length for pair in zip(before, after, strict=True) for length in _distance_and_length(*pair)]
-    each = iter(torch.stack([length.to(lengths[0].device) for length in lengths]).tolist())
-    return [distance / max(length, 1e-300) for distance, length in zip(each, each, strict=True)]
+    rows = [_distance_and_length(*pair) for pair in zip(before, after, strict=True)]
+    lengths = torch.stack([row.to(rows[0].device) for row in rows])
+    return [distance / max(length, 1e-300) for distance, length in lengths.tolist()]
 
 
-def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> list[torch.Tensor]:
-    """The norms of the difference and of the old one, block by block."""
-    size = chunk(old.device)
+def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """The norms of the difference and of the old tensor, computed block by block."""
     rows = []
-    for before, after in zip(*(torch.split(value.reshape(-1), size) for value in (old, new)), strict=True):
+    for before, after in zip(*(torch.split(value.reshape(-1), chunk(old.device)) for value in (old, new)), strict=True):
         exact = blocks.reals(before)
-        rows.append([torch.linalg.vector_norm(one) for one in (blocks.reals(after).to(exact.device) - exact, exact)])
-    return [torch.linalg.vector_norm(torch.stack(column)) for column in zip(*rows, strict=True)]
+        gap = blocks.reals(after).to(exact.device) - exact
+        rows.append(torch.stack([torch.linalg.vector_norm(gap), torch.linalg.vector_norm(exact)]))
+    lengths: torch.Tensor = torch.linalg.vector_norm(torch.stack(rows), dim=0)
+    return lengths
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:

@@ -71,7 +71,8 @@ class Oracle(ReferenceModels):
     def case(self, variant: str, *, training: bool = True, draw: int = 0) -> Case:
         """The case of a variant with this number of the draw; made once.
 
-        Draw 0 has the constructor's parameters, constants moved; later draws move all parameters, as training would.
+        Draw 0 has the constructor's parameters, with those that are constant or of one sign moved; later draws move
+        all, as training would.
         They have the grad_output of draw 0: a scalar loss has 1.0 in every step, so a gradient kept by it is stale.
         """
         key = CaseKey(variant, training, draw)

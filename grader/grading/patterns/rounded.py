@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import kth_smallest
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
@@ -206,7 +205,7 @@ def accumulated(subject: Subject) -> Pattern | None:
     if not is_narrow(dtype) or length < FREE * FREE or count < FREE * FREE or not size:
         return None
     relative, unit = subject.size / size, spacing(dtype) / 2
-    upper_quartile = float(kth_smallest(subject.error.abs().flatten(), count - count // 4))
+    upper_quartile = float(subject.error.abs().flatten().kthvalue(count - count // 4).values)
     spread_out = upper_quartile > 0.2 * subject.size / math.sqrt(count)
     if not spread_out or not unit / 4 < relative < unit * math.sqrt(length) or not _patternless(subject.error):
         return None

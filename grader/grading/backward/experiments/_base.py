@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import torch
 
 from grader.executor import JobResult
 from grader.grading.backward.vjp import Answer, ask, product
@@ -160,13 +162,17 @@ def changed_operands(
     candidate: Candidate, case: Case, answer: Answer, control: Answer, *, factor: float = 1.0
 ) -> list[str]:
     """Names of the operands whose gradients times `factor` are not the control's, but for rounding."""
-    ours, plain = (product(candidate, case, *one).gradients for one in (answer, control))
-    pairs = {name: (plain[name], ours[name]) for name in case.wrt}
-    both = {name: (was, now) for name, (was, now) in pairs.items() if was is not None and now is not None}
-    changes = scaling.changes([was for was, _ in both.values()], [factor * now for _, now in both.values()])
+    ours, plain = (present(product(candidate, case, *one).gradients) for one in (answer, control))
+    both = [name for name in ours if name in plain]
+    changes = scaling.changes([plain[name] for name in both], [factor * ours[name] for name in both])
     equal = {name for name, change in zip(both, changes, strict=True) if change <= REDUCED_PRECISION}
-    equal |= {name for name, (was, now) in pairs.items() if was is None and now is None}
-    return [name for name in case.wrt if name not in equal and case.comparable("gradients", name)]
+    found = ours.keys() | plain.keys()
+    return [name for name in case.wrt if name in found - equal and case.comparable("gradients", name)]
+
+
+def present(gradients: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
+    """Those that are not None."""
+    return {name: value for name, value in gradients.items() if value is not None}
 
 
 def plain_is_right(candidate: Candidate, case: Case) -> bool:

@@ -17,6 +17,7 @@ from grader.grading.backward.experiments._base import (
     first_wrong,
     note_plain,
     plain_is_right,
+    present,
     wrong_operands,
 )
 from grader.grading.backward.vjp import (
@@ -82,15 +83,13 @@ def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
     note_plain(candidate, case, *answers[-1])
-    products = [product(candidate, case, *answer).gradients for answer in answers]
-    each = {name: [gradients[name] for gradients in products] for name in case.wrt}
-    made = {name: [value for value in values if value is not None] for name, values in each.items()}
-    repeated = {name: values for name, values in made.items() if len(values) == len(answers)}
-    before = [values[0] for values in repeated.values()]
-    changes = [scaling.changes(before, [values[turn] for values in repeated.values()]) for turn in (1, 3)]
-    for name, change in zip(repeated, changes[0], strict=True):
-        _, second, left, _ = repeated[name]
-        if change > REDUCED_PRECISION and bool(left.any()) and scaling.change(second, left) <= REDUCED_PRECISION:
+    first, second, left, last = (present(product(candidate, case, *answer).gradients) for answer in answers)
+    names = [name for name in first if all(name in of for of in (second, left, last))]
+    before = [first[name] for name in names]
+    again, later = (scaling.changes(before, [of[name] for name in names]) for of in (second, last))
+    for name, change in zip(names, again, strict=True):
+        kept = change > REDUCED_PRECISION and bool(left[name].any())
+        if kept and scaling.change(second[name], left[name]) <= REDUCED_PRECISION:
             return diagnose(
                 "accumulation_broken",
                 f"gradient of `{case.operand_names[name]}` changes when the same backward is repeated, and is not zero "
@@ -98,20 +97,20 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 amount=f"by {change:.2g} of its size",
                 remedy="zero the buffer that backward adds to, or return a fresh tensor from each backward",
             )
-    largest = {name: max(both) for name, both in zip(repeated, zip(*changes, strict=True), strict=True)}
+    largest = dict(zip(names, map(max, again, later), strict=True))
     changed = [name for name, change in largest.items() if change > REDUCED_PRECISION]
     # A gradient that is zero up to rounding may change entirely, and yet be right each time.
     repeats = (answers[0], answers[1], answers[3]) if changed else ()
     wrong = {name for of in repeats for name in wrong_operands(candidate, case, of.result, key=of.key, only=changed)}
-    for name in changed:
-        if name in wrong:
-            return diagnose(
-                "nondeterministic_grad",
-                f"gradient of `{case.operand_names[name]}` changes between equal calls",
-                amount=f"by {largest[name]:.2g} of its size, far more than rounding does",
-                remedy=VARIES,
-            )
-    return None
+    if not wrong:
+        return None
+    name = min(wrong, key=changed.index)
+    return diagnose(
+        "nondeterministic_grad",
+        f"gradient of `{case.operand_names[name]}` changes between equal calls",
+        amount=f"by {largest[name]:.2g} of its size, far more than rounding does",
+        remedy=VARIES,
+    )
 
 
 def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:

@@ -35,13 +35,12 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
-    sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
-    parts, count = [], len(sizes) + 3
-    for mode in cases.modes:
-        given, seed = mode.first.cotangents, secrets.randbits(62)
-        others: list[GradOutputs] = [partial(_times, given, size) for size in sizes]
-        others += [partial(dict, given), partial(alike, given, seed), partial(_twice_alike, given, seed)]
-        parts += [one_product(candidate, mode.first, given=other) for other in others]
+    parts = [
+        one_product(candidate, mode.first, given=other)
+        for mode in cases.modes
+        for other in _others(mode.first.cotangents)
+    ]
+    count = len(parts) // len(cases.modes)
     answers = attempt_each(candidate, parts, "backward with another grad_output")
 
     def wrong(mode: Cases) -> Diagnosis | None:
@@ -55,8 +54,16 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
     return {name: value * factor for name, value in cotangents.items()}
 
 
-def _twice_alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
-    return _times(alike(cotangents, seed), 2.0)
+def _others(given: Mapping[str, torch.Tensor]) -> list[GradOutputs]:
+    """Zeros, those of other sizes, the given one, and two that are alike in part."""
+    seed = secrets.randbits(62)
+    sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
+    return [
+        *(partial(_times, given, size) for size in sizes),
+        lambda: given,
+        lambda: alike(given, seed),
+        lambda: _times(alike(given, seed), 2.0),
+    ]
 
 
 def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
