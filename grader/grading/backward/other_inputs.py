@@ -67,7 +67,7 @@ def judge_other_gradients(
 @remembered
 def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any; none of a large case."""
-    if not oracle.traits(case).has_float64:
+    if not oracle.runs_float64(case):
         return []
     others = _with_gradients(oracle, case)
     if not _has_room(others, case):

@@ -38,7 +38,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
     """
     traits, before = oracle.traits(case), oracle.constructed(case)
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
-    if not traits.has_float64 or not case.values_comparable:
+    if not oracle.runs_float64(case) or not case.values_comparable:
         return
     learned = [name for name in moved if name in traits.learned]
     buffers = [name for name in moved if name not in traits.learned]
@@ -82,8 +82,7 @@ def _with(oracle: Oracle, case: Case, substitute: Substitute) -> Evaluation:
 
     For example, no backward can follow a no_grad() that protects the state that a forward changes.
     """
-    traits = oracle.traits(case)
-    if not traits.has_float64:
+    if not oracle.runs_float64(case):
         return Evaluation({}, {}, {})
     try:
         return next(oracle.ask(case, [replace(Pass.of(case, MODEL64), substitute=substitute)]))

@@ -12,6 +12,7 @@ import torch
 from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
 from grader.executor import JobBuilder, TensorSpec, WorkerClient
+from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
@@ -150,7 +151,11 @@ class ReferenceModels(ReferenceProcess):
             job = JobBuilder(self.worker, self.device)
             made = self.run(job).of(p.Constructed)[0]
             tensors = self._described[repr(encoded)] = made.parameters, made.buffers
-        return first_look(self, *tensors, inputs, training, anew=self._construction(MODEL, encoded))
+        found = first_look(self, *tensors, inputs, training, anew=self._construction(MODEL, encoded))
+        if any(map(is_large, found[1].values())):  # two thirds of the models' memory are the float64 one's
+            self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
+            self._has_float64 = False
+        return found
 
     def ask(self, case: Case, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
         """Yield the results of passes of the case's models."""

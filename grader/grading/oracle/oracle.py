@@ -13,7 +13,7 @@ import torch
 from grader import protocol as p
 from grader.catalog.problem_module import FULL
 from grader.errors import ReferenceRefused
-from grader.executor import WorkerClient
+from grader.executor import TensorSpec, WorkerClient
 from grader.grading.budget import Budget, Pace, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
@@ -25,7 +25,7 @@ from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike,
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
-from grader.grading.oracle.values import draw_cotangent
+from grader.grading.oracle.values import draw_cotangents
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.precision import Precision
@@ -59,6 +59,8 @@ class Oracle(ReferenceModels):
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
         self._always_zero: set[str] = set()
         """Operands whose gradients are all zero in every draw."""
+        self._too_large: set[str] = set()
+        """Variants whose float64 runs do not fit into the device's memory or the time."""
         self._seconds: dict[str, dict[str, float]] = {}
         """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
@@ -72,8 +74,8 @@ class Oracle(ReferenceModels):
         """The case of a variant with this number of the draw; made once.
 
         Draw 0 has the constructor's parameters, with those that are constant or of one sign moved; later draws move
-        all, as training would.
-        They have the grad_output of draw 0: a scalar loss has 1.0 in every step, so a gradient kept by it is stale.
+        all, as training would, and have its grad_output: a scalar loss has 1.0 in every step, so a gradient kept by it
+        is stale.
         """
         key = CaseKey(variant, training, draw)
         if key not in self._cases:
@@ -185,9 +187,10 @@ class Oracle(ReferenceModels):
             optional=random.optional,
         )
         case = set_apart(case, self.no_backward, self.noise, self.modes_differ)
-        if trackers.exact or not held.traits.has_float64 or not self.has_fewer_rows:
+        if trackers.exact or not held.traits.has_float64:
             return case
-        return with_errors_like(case, self.case(ROWS, training=training))
+        self._too_large.add(variant)
+        return with_errors_like(case, self.case(ROWS, training=training)) if self.has_fewer_rows else case
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
@@ -202,9 +205,9 @@ class Oracle(ReferenceModels):
 
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
-        whole = variant in WHOLE and (self.has_fewer_rows or any(map(is_large, (*plain.inputs, *plain.state.values()))))
-        how: dict[str, Any] = {"pace": self._pace(variant), "tf32": self.precision.meaning.tf32}
-        how["affords_float64"] = self._affords_float64 if whole else None
+        whole = variant in WHOLE and (self.has_fewer_rows or backend(self.device).own_memory)
+        how: Any = {"pace": self._pace(variant), "affords_float64": self._affords_float64 if whole else None}
+        how["tf32"] = self.precision.meaning.tf32
         try:
             return plain, *track(ask, plain, traits, self.device, **how)
         except ReferenceRefused as error:
@@ -244,6 +247,10 @@ class Oracle(ReferenceModels):
         )
         return pace.average(min(first, self.remember(("seconds", case.variant), again)))
 
+    def runs_float64(self, case: Case) -> bool:
+        """Whether the reference runs in float64, and such runs of this size fit into the memory and the time."""
+        return self.traits(case).has_float64 and case.variant not in self._too_large
+
     def exact_seconds(self, case: Case) -> float:
         """Seconds of a float64 forward and backward of this size; 0 where it was not run by itself."""
         return self._seconds.get(case.variant, {}).get(MODEL64, 0.0)
@@ -269,13 +276,11 @@ class Oracle(ReferenceModels):
 
     def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""
-        found = {}
-        for info in traits.outputs:
-            if info.kind == "tensor" and info.requires_grad and info.shape is not None and info.dtype is not None:
-                dtype = getattr(torch, info.dtype)
-                found[info.name] = draw_cotangent(info.shape, dtype, self.device)
-        first = self._cases.get(CaseKey(key.variant, key.training, 0))
-        return dict(first.cotangents) if key.draw and first and _shapes(first.cotangents) == _shapes(found) else found
+        specs = {of.name: TensorSpec.of(of) for of in traits.outputs if of.kind == "tensor" and of.requires_grad}
+        first = self._cases.get(CaseKey(key.variant, key.training, 0)) if key.draw else None
+        if first and {name: TensorSpec.like(value) for name, value in first.cotangents.items()} == specs:
+            return dict(first.cotangents)
+        return draw_cotangents(specs, self.device)
 
     def _display(self, operand: str) -> str:
         return self.module.argument_name(input_index(operand)) if is_input(operand) else operand
@@ -292,7 +297,3 @@ def remembered(
         return oracle.remember(key, lambda: ask(oracle, case, *others, **named))
 
     return answer
-
-
-def _shapes(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in values.items()}

@@ -113,15 +113,15 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
 
 def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Trackers]:
     """Passes of the case's model, each in float32 and, where there is such a model, in float64."""
-    traits, ask = oracle.traits(case), partial(oracle.ask, case)
-    models = (MODEL, MODEL64) if traits.has_float64 else (MODEL,)
+    exactly, ask = oracle.runs_float64(case), partial(oracle.ask, case)
+    models = (MODEL, MODEL64) if exactly else (MODEL,)
     results = ask(replace(one, model=model) for one in passes for model in models)
-    rounds = oracle.precision.meaning.tf32 and traits.flops > 0
+    rounds = oracle.precision.meaning.tf32 and oracle.traits(case).flops > 0
     for one in passes:
         eager = next(results)
-        exact = next(results) if traits.has_float64 else None
+        exact = next(results) if exactly else None
         again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one) if exact else None
-        trackers = Trackers(eager, exact, has_float64=traits.has_float64, again=again)
+        trackers = Trackers(eager, exact, has_float64=exactly, again=again)
         trackers.rounds_operands = rounds
         yield trackers
 
@@ -173,7 +173,7 @@ def element_gradients(
 @remembered
 def trivial_outputs(oracle: Oracle, case: Case) -> str | None:
     """Which outputs would pass without being computed, or None. Raises ProblemError."""
-    model = MODEL64 if oracle.traits(case).has_float64 else MODEL
+    model = MODEL64 if oracle.runs_float64(case) else MODEL
     passes = (Pass(model, inputs, case.state, training=case.training) for inputs in _other_draws(oracle, case))
     others = [run.outputs for run in oracle.ask(case, passes)]
     if all(_passes(case, {name: _level(value) for name, value in other.items()}) for other in others):

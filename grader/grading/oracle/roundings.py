@@ -56,7 +56,7 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
     Bits are cut off what products multiply, and nowhere else. As many kinds as fit into the seconds of a stage. Nothing
     without a float64 reference, or for what the reference refuses. Raises ReferenceLost, ReferenceOutOfMemory.
     """
-    if not case.values_comparable or not oracle.traits(case).has_float64:
+    if not case.values_comparable or not oracle.runs_float64(case):
         return
     plain = Pass.of(case, MODEL64, backward=table == "gradients")
     try:

@@ -77,7 +77,7 @@ def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
 
 
 def _runs(oracle: Oracle, case: Case) -> bool:
-    return case.values_comparable and oracle.traits(case).has_float64 and not oracle.is_slow(case)
+    return case.values_comparable and oracle.runs_float64(case) and not oracle.is_slow(case)
 
 
 def _numbered(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:

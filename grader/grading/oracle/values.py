@@ -12,6 +12,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from grader.catalog.problem_module import Variant
+from grader.executor import TensorSpec
 from grader.grading.compare import ties
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import spacing
@@ -43,21 +44,16 @@ def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[objec
 
 
 def draw_cotangents(
-    like: Mapping[str, torch.Tensor | Expected], device: Device, seed: int | None = None
+    like: Mapping[str, torch.Tensor | TensorSpec | Expected], device: Device, seed: int | None = None
 ) -> dict[str, torch.Tensor]:
     """A standard normal grad_output for each of these outputs, under this seed or any."""
     first = secrets.randbits(62) if seed is None else seed
-    drawn = enumerate(like.items(), first)
-    return {name: draw_cotangent(tuple(of.shape), of.dtype, device, seed=each) for each, (name, of) in drawn}
-
-
-def draw_cotangent(shape: tuple[int, ...], dtype: torch.dtype, device: Device, seed: int | None = None) -> torch.Tensor:
-    """A standard normal grad_output, under this seed or any."""
-    seed = secrets.randbits(62) if seed is None else seed
-    generator = torch.Generator(backend(device).torch_device).manual_seed(seed)
-    drawn_as = dtype if dtype.is_complex else torch.float32
-    value = torch.randn(shape, generator=generator, device=backend(device).torch_device, dtype=drawn_as)
-    return value.to(dtype)
+    place, drawn = backend(device).torch_device, {}
+    for each, (name, of) in enumerate(like.items(), first):
+        generator = torch.Generator(place).manual_seed(each)
+        drawn_as = of.dtype if of.dtype.is_complex else torch.float32
+        drawn[name] = torch.randn(tuple(of.shape), generator=generator, device=place, dtype=drawn_as).to(of.dtype)
+    return drawn
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:

@@ -17,7 +17,7 @@ from grader.grading.patterns.pattern import FIT, Pattern, Subject, number
 
 def by_evaluation(oracle: Oracle, subject: Subject) -> Pattern | None:
     """The first of these patterns that explains the error. Raises ProblemError."""
-    if not subject.case.values_comparable or not oracle.traits(subject.case).has_float64:
+    if not subject.case.values_comparable or not oracle.runs_float64(subject.case):
         return None
     return _parts(oracle, subject) or _changed_parameter(oracle, subject)
 

@@ -8,9 +8,11 @@ from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
 from grader.grading.budget import Budget
+from grader.grading.compare import known_mistakes
 from grader.grading.oracle import evaluation, questions
 from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
+from grader.grading.oracle.values import draw_cotangents
 from grader.grading.resources import Resources
 from grader.machine.backends.cpu import CpuBackend
 from grader.verdict.models import Device, Problem
@@ -251,3 +253,24 @@ def test_a_full_size_is_in_float64_if_that_takes_little_time_or_there_are_no_few
         assert 0 < output.error_l2 < 1e-5 * output.norm, "the errors of the fewer rows stand in"
         few, _, output = ran(2, 1 << 21)
         assert (few, 0 < output.error_l2 < 1e-5 * output.norm) == (False, True)
+
+
+@pytest.mark.parametrize(("free", "in_float64"), [(0, False), (1 << 40, True)])
+def test_where_a_gpu_has_no_room_for_float64_the_float32_run_stands_in(tmp_path, monkeypatch, free, in_float64):
+    """Without fewer rows too: an attention over many positions takes gigabytes for inputs of megabytes."""
+    source = (
+        "import torch\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(64, 64)\n\n"
+        "    def forward(self, x):\n        return torch.softmax(self.linear(x), 1)\n\n"
+        "def get_inputs():\n    return [torch.randn(2, 64)]\n"
+    )
+    problem = Problem(id="short", path=tmp_path / "short.py", source=source)
+    with Resources() as resources:
+        oracle = resources.oracle(problem, Device.CPU)
+        monkeypatch.setattr(CpuBackend, "own_memory", True)
+        monkeypatch.setattr(CpuBackend, "free_bytes", lambda self: free)
+        case = oracle.case("full")
+        assert (oracle.runs_float64(case), oracle.exact_seconds(case) > 0) == (in_float64, in_float64)
+        assert all(0 < of.error_l2 < 1e-5 * of.norm for of in (case.outputs["output"], case.gradients["input[0]"]))
+        others = draw_cotangents(case.cotangents, Device.CPU)
+        assert bool(known_mistakes.gradients(oracle, case, "none", others)) is in_float64
