@@ -92,6 +92,7 @@ def test_an_empty_text_is_the_submissions_fault(grader):
     [
         ({}, "give either the submission's path or its source"),
         ({"path": RIGHT, "source": WRONG}, "give either the submission's path or its source"),
+        ({"path": "import torch\n\n" + 300 * "x"}, "the path has several lines; give a source as source=..."),
         ({"source": WRONG}, "a source has no file name that names its problem; add problem=..."),
         ({"path": "nowhere.py", "problem": PROBLEM}, "nowhere.py: no such file or folder"),
         ({"path": RIGHT.parent, "problem": PROBLEM}, "a folder; `grade` takes one file"),

@@ -100,6 +100,8 @@ class RequestReader:
         if (path is None) == (source is None):
             raise UserError("give either the submission's path or its source")
         if path is not None:
+            if "\n" in str(path):
+                raise UserError("the path has several lines; give a source as source=...")
             return self._file(Path(path), None if problem is None else self._problem(problem))
         if problem is None:
             raise UserError("a source has no file name that names its problem; add problem=...")

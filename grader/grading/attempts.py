@@ -3,10 +3,10 @@
 Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
-- for the essential checks only, then on fewer of the rows, if memory ran out in the grader or in the reference;
-- likewise if it ran out in the submission and the problem is large, but with fewer checks and on fewer rows only if
-  there was less of it than the reference takes (`shortage.py`); else with the same checks and all memory that the
-  grader can spare, because a submission may only say so;
+- with less asked of the full size, then on fewer of its rows, if memory ran out in the grader or in the reference;
+- likewise if it ran out in the submission, the problem is large and there was less of it than a submission may take
+  (`shortage.py`); else once with the same checks and all memory that the grader can spare, because a submission may
+  only say so;
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
@@ -24,20 +24,20 @@ from grader.errors import ProblemError, ReferenceKilled, ReferenceLost, SandboxE
 from grader.executor import Killer, WorkerLost
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Kill, Stopped, diagnose
-from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE, SCOPES, Scope
+from grader.grading.plan import EVERYTHING, SCOPES, Scope
 from grader.grading.record import Record
 from grader.grading.shortage import is_own_shortage, is_shortage
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
-
-ESSENTIAL_AT = SCOPES.index(ESSENTIAL)
 
 
 @dataclass(frozen=True)
 class Attempt:
     """The scope of one attempt, and the losses before it."""
 
-    scope: Scope = EVERY_SIZE
+    scope: Scope = EVERYTHING
+    fewer_rows: bool = True
+    """Whether the submission is asked for fewer rows than the problem's inputs have."""
     sparing: bool = False
     """Whether the grader keeps as little of the device's memory as with fewer checks."""
     lost_before: str | None = None
@@ -57,8 +57,8 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
         return _after_own_shortage(attempt, record)
     if error is not None and is_shortage(error):
         return _asking_less(attempt)
-    if attempt.scope == EVERY_SIZE and record.fewer_rows and _failed_with_fewer_rows(record, error):
-        return replace(attempt, scope=FULL_SIZE)
+    if record.fewer_rows and _failed_with_fewer_rows(record, error):
+        return replace(attempt, fewer_rows=False)
     return None
 
 
@@ -91,13 +91,12 @@ def _after_own_shortage(attempt: Attempt, record: Record) -> Attempt | None:
         return None
     if record.memory_withheld:
         return _asking_less(attempt)
-    return None if attempt.sparing or SCOPES.index(attempt.scope) >= ESSENTIAL_AT else replace(attempt, sparing=True)
+    return None if attempt.sparing or attempt.scope != EVERYTHING else replace(attempt, sparing=True)
 
 
 def _asking_less(attempt: Attempt) -> Attempt | None:
-    position = SCOPES.index(attempt.scope)
-    wanted = max(position, ESSENTIAL_AT - 1) + 1
-    return replace(attempt, scope=SCOPES[wanted]) if position + 1 < len(SCOPES) else None
+    less = SCOPES[SCOPES.index(attempt.scope) + 1 :]
+    return replace(attempt, scope=less[0]) if less else None
 
 
 def _repeats(kill: Kill, attempt: Attempt) -> bool:

@@ -130,9 +130,15 @@ class Grading:
             if self.upcoming is not None and backend(self.upcoming.device).available():
                 # ready before this submission is timed
                 self.resources.get_ready([self.upcoming])
-            how, scope, sparing = self.options, self.attempt.scope, self.attempt.sparing
-            self.todo = plan.make(self.oracle, variant=how.variant, quick=how.quick, scope=scope, sparing=sparing)
-            if sparing:
+            self.todo = plan.make(
+                self.oracle,
+                variant=self.options.variant,
+                quick=self.options.quick,
+                scope=self.attempt.scope,
+                fewer_rows=self.attempt.fewer_rows,
+                sparing=self.attempt.sparing,
+            )
+            if self.attempt.sparing:
                 self.oracle.release()
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS

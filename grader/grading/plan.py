@@ -1,12 +1,12 @@
 """Decides which cases a submission is compared on, by what the device and the time allow.
 
-Scopes, from the most to the least that is asked:
+All variants are compared; the largest comes last, and is timed. Probes and experiments run on the first: for a problem
+with one large size on a variant with fewer rows (`oracle/fewer_rows.py`), unless the submission takes the full size
+only. Where the device's memory is too short, less is asked of the largest, by scope:
 
-- `EVERY_SIZE`: all variants, and of a problem with one large size a variant with fewer rows (`oracle/fewer_rows.py`),
-  on which probes and experiments run;
-- `FULL_SIZE`: no fewer rows, for a submission that takes the full size only;
-- `ESSENTIAL`: a forward, a backward and timed calls at full size, where the device's memory is too short for more;
-- `half` and `quarter`: the same on as many of the rows, where it is too short for all.
+- `EVERYTHING`: nothing is left out;
+- `ESSENTIAL`: no float64 run and, if it is the only size, no probes and experiments;
+- `half` and `quarter`: the same on as many of the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.fewer_rows import PARTS, ROWS
+from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing.stopping import QUICK, Plan, thorough
@@ -38,11 +38,10 @@ DRAWS = 2
 LARGE_CASE_BYTES = 512 << 20
 """Bytes of a case with its parameters and buffers from which there is one draw of it, and no probes."""
 
-Scope = Literal["every size", "full size", "essential", "half", "quarter"]
-EVERY_SIZE: Scope = "every size"
-FULL_SIZE: Scope = "full size"
+Scope = Literal["everything", "essential", "half", "quarter"]
+EVERYTHING: Scope = "everything"
 ESSENTIAL: Scope = "essential"
-SCOPES: tuple[Scope, ...] = (EVERY_SIZE, FULL_SIZE, ESSENTIAL, "half", "quarter")
+SCOPES: tuple[Scope, ...] = (EVERYTHING, ESSENTIAL, "half", "quarter")
 """From the most to the least that is asked."""
 
 
@@ -85,22 +84,24 @@ def make(
     *,
     variant: str | None,
     quick: bool,
-    scope: Scope = EVERY_SIZE,
+    scope: Scope = EVERYTHING,
+    fewer_rows: bool = True,
     sparing: bool = False,
 ) -> Todo:
     """The plan for one submission, with its cases made. Raises UserError, ProblemError.
 
-    With `sparing`, the reference keeps as little of the device's memory as with fewer checks. UserError for an unknown
-    variant, ProblemError for a problem that cannot be graded on this device.
+    Without `fewer_rows`, the variant with fewer rows is left out. With `sparing`, the reference keeps as little of the
+    device's memory as with fewer checks. UserError for an unknown variant, ProblemError for a problem that cannot be
+    graded on this device.
     """
-    oracle.spares_memory = sparing or not _asks_more(scope)
-    chosen = _sizes(oracle, variant, scope)
-    cases = _cases(oracle, chosen, quick=quick, scope=scope)
+    oracle.spares_memory = sparing or scope != EVERYTHING
+    chosen = _sizes(oracle, variant, scope, fewer_rows)
+    asks_more = scope == EVERYTHING or len(chosen) > 1
+    cases = _cases(oracle, chosen, quick=quick, asks_more=asks_more)
     if not all(case.returns_tensor for case in cases):
         raise ProblemError(f"{oracle.problem.path}: the reference returns no tensor, so that anything would be right")
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
-    asks_more = _asks_more(scope)
     probes = asks_more and not is_large(oracle, cases[0])
     differentiates = asks_more and any(case.wrt for case in cases[:2])
     return Todo(
@@ -110,7 +111,7 @@ def make(
         noise=tuple(case for key, case in oracle.noise.items() if key in {(of.variant, of.training) for of in cases}),
         timed=oracle.case(chosen[-1]),
         rounds=replace(rounds(oracle.device, quick=quick), seconds=oracle.budget.stage),
-        notes=(*_notes(oracle, cases, scope), *(_trivial(oracle, cases) if probes else ())),
+        notes=(*_notes(oracle, cases, asks_more, fewer_rows), *(_trivial(oracle, cases) if probes else ())),
     )
 
 
@@ -131,30 +132,21 @@ def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     return [*sorted(others, key=lambda name: name != SMALL), largest]
 
 
-def _asks_more(scope: Scope) -> bool:
-    """Whether more than the essential checks is asked."""
-    return scope in (EVERY_SIZE, FULL_SIZE)
-
-
-def _sizes(oracle: Oracle, variant: str | None, scope: Scope) -> list[str]:
+def _sizes(oracle: Oracle, variant: str | None, scope: Scope, fewer_rows: bool) -> list[str]:
     chosen = variants(oracle, variant)
-    if scope in oracle.module.variants:
-        return [scope]
-    if not _asks_more(scope):
-        return chosen[-1:]
-    if ROWS in chosen and (scope == FULL_SIZE or oracle.case(ROWS).state_bytes > LARGE_CASE_BYTES):
+    if ROWS in chosen and not (fewer_rows and oracle.case(ROWS).state_bytes <= LARGE_CASE_BYTES):
         oracle.forget(ROWS)
         chosen.remove(ROWS)
-    return chosen
+    return [*chosen[:-1], scope] if scope in oracle.module.variants else chosen
 
 
-def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, scope: Scope) -> list[Case]:
+def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, asks_more: bool) -> list[Case]:
     cases = []
     for name in chosen:
         cases.append(oracle.case(name))
-        if not quick and name not in (FULL, CPU) and not oracle.is_slow(cases[-1]):
+        if not quick and name not in (*WHOLE, CPU) and not oracle.is_slow(cases[-1]):
             cases += [oracle.case(name, draw=draw) for draw in range(1, DRAWS)]
-    if _asks_more(scope) or not cases[0].values_comparable:
+    if asks_more or not cases[0].values_comparable:
         cases.insert(1, _case(oracle, chosen[0], training=False))
     return cases
 
@@ -207,24 +199,25 @@ def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
     return () if found is None else (diagnose("trivial_outputs", found, where=case.place, remedy=remedy),)
 
 
-def _notes(oracle: Oracle, cases: Sequence[Case], scope: Scope) -> tuple[Diagnosis, ...]:
+def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: bool) -> tuple[Diagnosis, ...]:
     """Information on what is not asked."""
     texts = []
-    if not _asks_more(scope):
-        size = "all rows" if scope == ESSENTIAL else f"a {scope} of the rows"
-        texts.append(f"the device's memory is too short for more than a forward, a backward and timed calls of {size}")
-    elif cases[0].variant == ROWS:
+    size = "full size" if cases[-1].variant not in PARTS else f"a {cases[-1].variant} of the rows"
+    if not asks_more or cases[-1].variant in PARTS:
+        most = size if asks_more else f"a forward, a backward and timed calls of {size}"
+        texts.append(f"the device's memory is too short for more than {most}")
+    if cases[0].variant == ROWS:
         rows = next(value.shape[0] for value in cases[0].inputs if isinstance(value, torch.Tensor) and value.dim())
         compared = "" if oracle.exact_seconds(cases[-1]) else ", against a float32 run of the reference"
         texts.append(
-            "the inputs are large: the plain forward and backward and the timed calls were checked at full "
-            f"size{compared}, and everything else on the first {rows} rows"
+            f"the inputs are large: the plain forward and backward and the timed calls were checked at {size}"
+            f"{compared}, and everything else on the first {rows} rows"
         )
-    elif scope == FULL_SIZE:
+    elif oracle.has_fewer_rows and asks_more and not fewer_rows:
         texts.append("the submission takes the full size only, where the checks ran")
-    if _asks_more(scope) and is_large(oracle, cases[0]):
+    if asks_more and is_large(oracle, cases[0]):
         texts.append("the first size with its parameters is large: it has one draw, without the probes of the forward")
-    if _asks_more(scope) and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
+    if asks_more and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
         seconds = oracle.seconds_of(cases[0])
         texts.append(
             f"a forward and backward of the reference take {seconds:.2g} s, so that each size has one draw, and its "

@@ -31,8 +31,8 @@ class Shares:
     held: int
     """What it held between calls, after it was asked to give back what no model needs."""
     needed: int
-    """What the reference takes at its peak, what the submission shared with the grader, and as much as a worker may
-    keep, half of which a CUDA context takes."""
+    """What it may take: twice as much as the reference at its peak, as with copies of what it reads and writes; what it
+    shared with the grader; and as much as a worker may keep, half of which a CUDA context takes."""
 
 
 def is_shortage(error: Exception) -> bool:
@@ -45,6 +45,11 @@ def is_shortage(error: Exception) -> bool:
 def is_own_shortage(error: Exception | None) -> bool:
     """Whether memory ran out in the submission, or it says so."""
     return isinstance(error, Stopped) and error.diagnosis.code == "out_of_memory"
+
+
+def ran_short(error: Exception) -> bool:
+    """Whether the device's memory ran out, in the grader, the reference or the submission."""
+    return is_shortage(error) or is_own_shortage(error)
 
 
 def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
@@ -62,14 +67,14 @@ def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
     before = device.unused_bytes()
     candidate.worker.close()
     had = device.unused_bytes()
-    return Shares(had=had, held=had - before, needed=oracle.worker.peak_device_bytes + shared + SPARE_BYTES)
+    return Shares(had=had, held=had - before, needed=2 * oracle.worker.peak_device_bytes + shared + SPARE_BYTES)
 
 
 def fills_memory(of: Shares) -> Stopped | None:
-    """The end of a submission that holds more than the reference takes, if the reference ran out."""
+    """The end of a submission that holds more than it may take, if the reference ran out."""
     if of.held <= of.needed:
         return None
-    held, takes = of.held / 2**30, of.needed / 2**30
+    held, may = of.held / 2**30, of.needed / 2**30
     what = f"between calls it holds {held:.1f} GiB of the device's memory, so that the reference ran out of it"
-    remedy = f"keep parameters and buffers only; the reference takes {takes:.1f} GiB at most"
+    remedy = f"keep parameters and buffers only; {may:.1f} GiB are twice what the reference takes, and what is shared"
     return Stopped(diagnose("out_of_memory", what, remedy=remedy, stage="load"))

@@ -4,13 +4,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading import plan, shortage
 from grader.grading.attempts import Attempt, next_attempt
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
-from grader.grading.plan import ESSENTIAL, EVERY_SIZE, FULL_SIZE
+from grader.grading.plan import ESSENTIAL, EVERYTHING
 from grader.grading.record import Record
 from grader.grading.shortage import fills_memory, shares
 from grader.options import GraderOptions
@@ -65,18 +66,18 @@ def record(large=True):
 
 @pytest.mark.parametrize(
     ("scope", "following"),
-    [(EVERY_SIZE, ESSENTIAL), (FULL_SIZE, ESSENTIAL), (ESSENTIAL, "half"), ("half", "quarter"), ("quarter", None)],
+    [(EVERYTHING, ESSENTIAL), (ESSENTIAL, "half"), ("half", "quarter"), ("quarter", None)],
 )
 def test_a_shortage_in_the_reference_asks_less_step_by_step(scope, following):
     attempt = next_attempt(Attempt(scope), record(), ReferenceOutOfMemory("short"))
     assert (attempt and attempt.scope) == following
 
 
-@pytest.mark.parametrize("scope", [EVERY_SIZE, FULL_SIZE])
-def test_a_submission_that_says_it_is_short_is_asked_no_less(scope):
+@pytest.mark.parametrize("fewer_rows", [True, False])
+def test_a_submission_that_says_it_is_short_is_asked_no_less(fewer_rows):
     """But once more, with what the grader can spare; then the shortage is its own."""
-    attempt = next_attempt(Attempt(scope), record(), own_shortage())
-    assert attempt == Attempt(scope, sparing=True)
+    attempt = next_attempt(Attempt(fewer_rows=fewer_rows), record(), own_shortage())
+    assert attempt == Attempt(fewer_rows=fewer_rows, sparing=True)
     assert next_attempt(attempt, record(), own_shortage()) is None
 
 
@@ -91,13 +92,63 @@ def test_a_submission_for_a_small_problem_that_says_it_is_short_is_asked_no_less
 
 @pytest.mark.parametrize(
     ("scope", "following"),
-    [(EVERY_SIZE, ESSENTIAL), (ESSENTIAL, "half"), ("half", "quarter"), ("quarter", None)],
+    [(EVERYTHING, ESSENTIAL), (ESSENTIAL, "half"), ("half", "quarter"), ("quarter", None)],
 )
-def test_a_submission_that_had_less_memory_than_the_reference_takes_is_graded_on_fewer_rows(scope, following):
+def test_a_submission_that_had_less_memory_than_it_may_take_is_graded_on_fewer_rows(scope, following):
     short = record()
     short.memory_withheld = True
     attempt = next_attempt(Attempt(scope), short, own_shortage())
     assert (attempt and attempt.scope) == following
+
+
+def test_one_that_fails_with_fewer_rows_is_asked_for_the_same_part_of_the_full_size():
+    failed = record()
+    failed.fewer_rows = True
+    stopped = Stopped(diagnose("raised", "forward: ValueError", remedy="take it", stage="forward"))
+    assert next_attempt(Attempt("half"), failed, stopped) == Attempt("half", fewer_rows=False)
+    assert next_attempt(Attempt("half", fewer_rows=False), record(), stopped) is None
+
+
+WRONG = """
+import torch
+from torch import nn
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * {forward}
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * {backward}
+
+
+class {name}(nn.Module):
+    def forward(self, x):
+        return Double.apply(x)
+
+
+def get_inputs():
+    return [torch.rand(8, 8)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "module", "status"),
+    [(3, 2, "forward", "wrong_output"), (2, 3, "backward", "wrong_backward")],
+)
+def test_what_is_wrong_stays_wrong_where_memory_is_too_short_to_say_why(monkeypatch, forward, backward, module, status):
+    def explain(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(f"grader.grading.{module}.judge.explain", explain)
+    problem = Problem(id="two", path=Path("two.py"), source=WRONG.format(forward=2, backward=2, name="Model"))
+    source = WRONG.format(forward=forward, backward=backward, name="ModelNew")
+    submission = Submission(author="ann", problem_id="two", path="two.py", source=source)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+        verdict = pipeline.grade(pipeline.request(problem, submission))
+    assert verdict.status == status, verdict.diagnoses
 
 
 def claims_a_shortage(monkeypatch, submission):
@@ -157,9 +208,15 @@ def reference(peak):
 
 def test_memory_that_the_submission_itself_holds_was_not_withheld(device):
     """Whatever its process says of its peak: it may hold all memory, and say that it never had any."""
-    of = shares(device(unused=0, held=40 * GIB), reference(20 * GIB))
+    of = shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
     assert of.had >= of.needed
     of = shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
+    assert of.had < of.needed
+
+
+def test_a_submission_may_take_twice_what_the_reference_takes(device):
+    """As one that copies what it reads and writes: on a smaller device the memory is short on the grader's account."""
+    of = shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
     assert of.had < of.needed
 
 
@@ -184,7 +241,7 @@ def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_u
 
 def test_a_lost_reference_is_started_again_once():
     again = next_attempt(Attempt(), record(), ReferenceLost("was killed"))
-    assert again == Attempt(EVERY_SIZE, lost_before="was killed")
+    assert again == Attempt(EVERYTHING, lost_before="was killed")
     assert next_attempt(again, record(), ReferenceLost("was killed")) is None
 
 

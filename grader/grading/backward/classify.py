@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,9 +9,12 @@ import torch
 from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
 from grader.grading.compare import ties, tolerance
-from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
+from grader.grading.compare.blocks import unravel
+from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
+from grader.grading.compare.together import chunk
+from grader.grading.compare.wrong_places import wrong_places
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.pattern import Pattern
 from grader.verdict.stages import TensorCheck
@@ -155,11 +157,10 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
 
 
 def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected) -> GradientFault:
-    reference64 = expected.reference64.to(gradient.device, torch.complex128 if gradient.is_complex() else torch.float64)
-    odd = ~torch.isfinite(gradient) & torch.isfinite(reference64)
-    if bool(odd.any()):
-        text = f"NaN or infinite in {int(odd.sum())} of {odd.numel()} elements"
-        amount = f"first at {[int(i) for i in odd.nonzero()[0]]}, where the reference is finite"
+    places = wrong_places(gradient, expected.reference64)
+    if places.odd:
+        text = f"NaN or infinite in {places.odd} of {gradient.numel()} elements"
+        amount = f"first at {list(unravel(places.first_odd, gradient.shape))}, where the reference is finite"
         remedy = "look for unwritten memory (empty_like) or a division by zero"
         return GradientFault("grad_nan", name, label, text, remedy, amount)
     if not bool(gradient.any()):
@@ -171,18 +172,16 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
     if factor is not None:
         text = f"{factor_text(factor)} times the reference's"
         return GradientFault("grad_scaled", name, label, text, scale_remedy(factor), factor=factor)
-    wrong = _wrong_elements(gradient, reference64)
     worst = check.worst_index or ()
-    ours, due = (of[worst].item() for of in (gradient, reference64))  # numbers, complex where the tensor is
+    ours, due = (of[worst].item() for of in (gradient, expected.reference64))  # numbers, complex where the tensor is
     amount = (
         f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.baseline_rel_rms_error:.2g}), "
         f"worst at {list(worst)}: {ours:.6g} for {due:.6g}"
     )
-    count = int(wrong.sum())
-    if not count:  # all errors are small beside the tensor: the comparison says which are not beside their elements
+    if not places.wrong:  # errors are small beside the tensor: the comparison says which are not beside their elements
         seen = (check.message or "").removeprefix(f"{expected.name} ")
         return GradientFault("grad_wrong", name, label, "", NO_PATTERN, "", pattern=seen, vague=True)
-    text = f"wrong in {count} of {wrong.numel()} elements"
+    text = f"wrong in {places.wrong} of {gradient.numel()} elements"
     slight = (check.rel_rms_error or 0.0) <= torch.finfo(torch.bfloat16).eps
     return GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount, slight=slight)
 
@@ -209,12 +208,6 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
     return fault
 
 
-def _wrong_elements(gradient: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:
-    """Where the error exceeds COARSE_TOLERANCE, relative to the element and the tensor's RMS."""
-    size = reference64.abs()
-    return (gradient - reference64).abs() > COARSE_TOLERANCE * (size + size.square().mean().sqrt())
-
-
 def _largest(expected: Expected) -> float:
-    largest = float(expected.reference64.abs().nan_to_num(0.0, 0.0, 0.0).max())
-    return largest if math.isfinite(largest) else 0.0
+    parts = torch.split(expected.reference64.reshape(-1), chunk(expected.reference64.device))
+    return float(torch.stack([part.abs().nan_to_num(0.0, 0.0, 0.0).max() for part in parts]).max())

@@ -36,6 +36,7 @@ from grader.grading.outcome import (
     status_of,
 )
 from grader.grading.random.seeded import check_other_sizes
+from grader.grading.shortage import ran_short
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
 
@@ -107,7 +108,12 @@ def _explained(
     same_mode = (one for one in (*experiment_cases, *in_eval_too) if one.first.training == case.training)
     run_on = replace(next(same_mode, experiment_cases[0]), in_eval=None)
     selected = () if judged.missing else experiments("cause", "train")
-    return explain(candidate, oracle, cases, case, judged, run_on), selected
+    try:
+        return explain(candidate, oracle, cases, case, judged, run_on), selected
+    except Exception as error:
+        if not ran_short(error):
+            raise
+        return judged.diagnoses, ()  # wrong all the same, although the device's memory is too short to say why
 
 
 def _post_checks(

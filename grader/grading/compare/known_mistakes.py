@@ -13,6 +13,8 @@ import torch
 
 from grader.errors import ReferenceRefused
 from grader.grading.compare.expected import Expected
+from grader.grading.compare.scaling import change
+from grader.grading.compare.together import chunk
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
@@ -95,10 +97,11 @@ def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
 
     None for whole numbers, and for values that are off by more: a constant may be exact by chance.
     """
-    if value.dtype is not torch.float32 or not bool((value != value.round()).any()):
+    parts = torch.split(value.reshape(-1), chunk(value.device))  # a copy at full size may exceed a GPU's memory
+    if value.dtype is not torch.float32 or all(torch.equal(part, part.round()) for part in parts):
         return None
-    error, size = (value - expected.reference64.to(value.device)).norm(), expected.norm
     for dtype in (torch.bfloat16, torch.float16):
-        if torch.equal(value.to(dtype).float(), value) and float(error) <= 4 * torch.finfo(dtype).eps * size:
+        exact = all(torch.equal(part.to(dtype).float(), part) for part in parts)
+        if exact and change(expected.reference64, value) <= 4 * torch.finfo(dtype).eps:
             return str(dtype).removeprefix("torch.")
     return None

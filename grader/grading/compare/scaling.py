@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -37,13 +37,17 @@ def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> li
 
 def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """The norms of the difference and of the old tensor, computed block by block."""
-    rows = []
-    for before, after in zip(*(torch.split(value.reshape(-1), chunk(old.device)) for value in (old, new)), strict=True):
-        exact = blocks.reals(before)
-        gap = blocks.reals(after).to(exact.device) - exact
-        rows.append(torch.stack([torch.linalg.vector_norm(gap), torch.linalg.vector_norm(exact)]))
-    lengths: torch.Tensor = torch.linalg.vector_norm(torch.stack(rows), dim=0)
+    length = torch.linalg.vector_norm
+    rows = [torch.stack([length(after - before), length(before)]) for before, after in _exact(old, new)]
+    lengths: torch.Tensor = length(torch.stack(rows), dim=0)
     return lengths
+
+
+def _exact(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Flat blocks of both in float64 on the device of the first."""
+    parts = (torch.split(value.reshape(-1), chunk(one.device)) for value in (one, other))
+    for ours, theirs in zip(*parts, strict=True):
+        yield blocks.reals(ours).reshape(-1), blocks.reals(theirs).to(one.device).reshape(-1)
 
 
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
@@ -52,16 +56,19 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
     multiples of each other, so for those the factor must be a whole number or the inverse of one.
     """
-    c, g = blocks.reals(gradient).reshape(-1), blocks.reals(reference64.to(gradient.device)).reshape(-1)
-    size = float(g @ g)
+    products = [torch.stack([c @ c, c @ g, g @ g, (g != 0).sum()]) for c, g in _exact(gradient, reference64)]
+    if not products:
+        return None
+    length, along, size, telling = torch.stack(products).sum(0).tolist()
     if size == 0.0:
         return None
-    factor = float(c @ g) / size
-    residual = float(torch.linalg.vector_norm(c - factor * g)) / max(float(torch.linalg.vector_norm(c)), 1e-300)
+    factor = along / size
+    rest = [torch.linalg.vector_norm(c - factor * g) for c, g in _exact(gradient, reference64)]
+    residual = float(torch.linalg.vector_norm(torch.stack(rest))) / max(math.sqrt(length), 1e-300)
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
     plain = {_whole(factor), _whole(1 / factor)} - {None, 1}
-    return factor if int((g != 0).sum()) > 1 or plain else None
+    return factor if telling > 1 or plain else None
 
 
 def factor_text(factor: float) -> str:

@@ -27,6 +27,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
+from grader.grading.shortage import ran_short
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 
@@ -154,8 +155,17 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
     if sealed is None:  # another tensor when it was exported than when it was described
         what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
         return diagnose("output_structure", what, where=case.place, remedy=remedy)
-    raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
-    return raced or explain(candidate, oracle, case, wrong, sealed)
+    try:
+        raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
+        return raced or explain(candidate, oracle, case, wrong, sealed)
+    except Exception as error:
+        if not ran_short(error):
+            raise
+        remedy = (
+            "the device's memory is too short to look for a pattern; compare forward's intermediate results with the "
+            "reference's, step by step"
+        )
+        return diagnose("output_wrong", wrong.message or f"{wrong.name} is wrong", where=case.place, remedy=remedy)
 
 
 def _judge_buffers(

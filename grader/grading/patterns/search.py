@@ -20,6 +20,7 @@ from grader.grading.patterns.evaluated import by_evaluation
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
 from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
+from grader.grading.patterns.stretch import stretch
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
 SEARCHES: Sequence[Search] = (
@@ -40,13 +41,10 @@ SCALE = "check what shifts and scales it there, such as a mean, a variance or it
 
 
 def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Pattern | None:
-    """The first pattern that explains the error of a gradient; None without one, or if it is too large.
-
-    `name` is the operand's in the case.
-    """
+    """The first pattern that explains the error of a gradient; None without one. `name` is the operand's."""
     subject = subject_of(oracle, case, name, actual, expected)
     if subject is None:
-        return None
+        return stretch(actual, expected)
     tied = at_ties(subject)
     if tied is not None or not bool(subject.wrong.any()):
         return tied or by_evaluation(oracle, subject)
@@ -70,11 +68,13 @@ def at_ties(subject: Subject) -> Pattern | None:
 
 
 def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:
-    """The first pattern that explains the error of an output; None without one, or if it is too large."""
+    """The first pattern that explains the error of an output; None without one."""
     alone = replace(case, cotangents={}, outputs={}, gradients={})
     subject = subject_of(oracle, alone, name, actual, case.outputs[name])
-    if subject is None or not case.comparable("outputs", name):
+    if not case.comparable("outputs", name):
         return None
+    if subject is None:
+        return stretch(actual, case.outputs[name])
     found = (search(subject) for search in (arrangement, region, missing_factor))
     pattern = next((pattern for pattern in found if pattern is not None), None) or _output_slip(oracle, case, subject)
     if pattern is not None:
