@@ -227,8 +227,10 @@ def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: b
         none = oracle.no_backward.get((case.variant, case.training))
         if none is not None:
             mode = "train()" if case.training else "eval()"
+            elsewhere = any(of.wrt and of.training is case.training for of in cases)
+            at = f" at {size}, so nothing else is there" if elsewhere else ", so nothing else is"
             if none.is_noise:
                 texts.append(f"of gradients in {mode}, existence and linearity were checked, no values: {none.reason}")
             else:
-                texts.append(f"the reference cannot be differentiated in {mode}, so nothing else is: {none.reason}")
+                texts.append(f"the reference cannot be differentiated in {mode}{at}: {none.reason}")
     return tuple(diagnose("checks_left_out", text, severity="info") for text in dict.fromkeys(texts))

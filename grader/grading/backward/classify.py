@@ -17,6 +17,7 @@ from grader.grading.compare.together import chunk
 from grader.grading.compare.wrong_places import wrong_places
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.pattern import Pattern
+from grader.grading.patterns.stretch import stretch_of
 from grader.verdict.stages import TensorCheck
 
 NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"
@@ -183,7 +184,9 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         return GradientFault("grad_wrong", name, label, "", NO_PATTERN, "", pattern=seen, vague=True)
     text = f"wrong in {places.wrong} of {gradient.numel()} elements"
     slight = (check.rel_rms_error or 0.0) <= torch.finfo(torch.bfloat16).eps
-    return GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount, slight=slight)
+    fault = GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount, slight=slight)
+    where = stretch_of(places, expected.shape)
+    return fault if where is None else fault.with_pattern(where)
 
 
 def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> GradientFault:

@@ -26,6 +26,7 @@ from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
+from grader.grading.patterns.stretch import stretch
 from grader.grading.random.distribution import judge_distribution
 from grader.grading.shortage import ran_short
 from grader.verdict.models import Diagnosis
@@ -161,11 +162,16 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
     except Exception as error:
         if not ran_short(error):
             raise
-        remedy = (
-            "the device's memory is too short to look for a pattern; compare forward's intermediate results with the "
-            "reference's, step by step"
-        )
-        return diagnose("output_wrong", wrong.message or f"{wrong.name} is wrong", where=case.place, remedy=remedy)
+        return _shortly_explained(case, wrong, sealed)
+
+
+def _shortly_explained(case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
+    """The diagnosis where the device's memory is too short to look for more than the place."""
+    seen, where = check.message or f"{check.name} is wrong", stretch(sealed, case.outputs[check.name])
+    if where is not None:
+        return diagnose("output_wrong", f"{check.name} {where.text}; {seen}", where=case.place, remedy=where.remedy)
+    remedy = "the device's memory is too short to look for a pattern; compare intermediate results, step by step"
+    return diagnose("output_wrong", seen, where=case.place, remedy=remedy)
 
 
 def _judge_buffers(

@@ -95,10 +95,10 @@ def set_apart(
 ) -> Case:
     """The case without gradients that rounding decides; the reason and they are kept by its place.
 
-    What another size in its mode has no gradients for is true for this one too.
+    If rounding decides those of another size in its mode, so it does for this one.
     """
     place = case.variant, case.training
-    known = (found for (_, mode), found in no_backward.items() if mode is case.training)
+    known = (found for (_, mode), found in no_backward.items() if mode is case.training and found.is_noise)
     found = no_backward.get(place) or next(known, None) or ill_posed(case, modes_differ)
     if found is None:
         return case

@@ -274,3 +274,21 @@ def test_where_a_gpu_has_no_room_for_float64_the_float32_run_stands_in(tmp_path,
         assert all(0 < of.error_l2 < 1e-5 * of.norm for of in (case.outputs["output"], case.gradients["input[0]"]))
         others = draw_cotangents(case.cotangents, Device.CPU)
         assert bool(known_mistakes.gradients(oracle, case, "none", others)) is in_float64
+
+
+def test_a_backward_that_raises_at_full_size_is_asked_of_fewer_rows_again(tmp_path):
+    """Else any backward would be right for the submissions that follow, after the case of fewer rows was dropped."""
+    source = (
+        "import torch\n\nclass Limited(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+        "    @staticmethod\n    def backward(ctx, g):\n"
+        "        if len(g) > 32:\n            raise RuntimeError('CUDA error: invalid argument')\n"
+        "        return g * 2\n\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return Limited.apply(x)\n\n"
+        "def get_inputs():\n    return [torch.rand(64, 1 << 16)]\n"
+    )
+    with Resources() as resources:
+        oracle = resources.oracle(Problem(id="part", path=tmp_path / "part.py", source=source), Device.CPU)
+        assert (oracle.case("rows").wrt, oracle.case("full").wrt) == (("input[0]",), ())
+        oracle.forget("rows")
+        assert oracle.case("rows").wrt == ("input[0]",)
