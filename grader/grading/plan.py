@@ -1,8 +1,8 @@
 """Decides which cases a submission is compared on, by what the device and the time allow.
 
 All variants are compared; the largest comes last, and is timed. Probes and experiments run on the first: for a problem
-with one large size on a variant with fewer rows (`oracle/fewer_rows.py`), unless the submission takes the full size
-only. Where the device's memory is too short, less is asked of the largest, by scope:
+with one large size on a variant with fewer rows (`oracle/fewer_rows.py`), unless the submission fails there. Where the
+device's memory is too short, less is asked of the largest, by scope:
 
 - `EVERYTHING`: nothing is left out;
 - `ESSENTIAL`: no float64 run and, if it is the only size, no probes and experiments;
@@ -214,7 +214,7 @@ def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: b
             f"{compared}, and everything else on the first {rows} rows"
         )
     elif oracle.has_fewer_rows and asks_more and not fewer_rows:
-        texts.append("the submission takes the full size only, where the checks ran")
+        texts.append("the submission failed with fewer rows, so the checks ran at full size")
     if asks_more and is_large(oracle, cases[0]):
         texts.append("the first size with its parameters is large: it has one draw, without the probes of the forward")
     if asks_more and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):

@@ -58,7 +58,7 @@ def oracle(tmp_path_factory):
         ({}, {"rows", "full"}, True, "checked at full size"),
         ({"scope": "essential"}, {"rows", "full"}, True, "checked at full size"),
         ({"scope": "half"}, {"rows", "half"}, True, "too short for more than a half of the rows"),
-        ({"fewer_rows": False}, {"full"}, True, "takes the full size only"),
+        ({"fewer_rows": False}, {"full"}, True, "failed with fewer rows"),
         ({"scope": "essential", "fewer_rows": False}, {"full"}, False, "timed calls of full size"),
         ({"scope": "quarter", "fewer_rows": False}, {"quarter"}, False, "timed calls of a quarter of the rows"),
     ],
