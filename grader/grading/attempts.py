@@ -2,7 +2,8 @@
 
 Another attempt is made
 
-- at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise;
+- at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise, and
+  what failed can be compared at full size;
 - with less asked of the full size, then on fewer of its rows, if memory ran out in the grader or in the reference;
 - likewise if it ran out in the submission, the problem is large and there was less of it than a submission may take
   (`shortage.py`); else once with the same checks and all memory that the grader can spare, because a submission may
@@ -111,12 +112,16 @@ def _unexplained(stopped: Stopped, kill: Kill) -> Diagnosis:
 
 
 def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:
-    """Whether a plain forward or backward of fewer rows failed. What an experiment finds there holds at any size."""
+    """Whether a plain forward or backward of fewer rows failed, and the full size can tell too.
+
+    What an experiment finds with fewer rows holds at any size.
+    """
     if isinstance(error, Stopped):
-        return record.forward is None or record.backward is None
+        return record.forward is None or (record.backward is None and record.whole_backward)
     if record.status in (Status.CORRECT, Status.MISSING_BACKWARD):
         return False
-    return any(_last_failed(stage.variants) for stage in (record.forward, record.backward) if stage is not None)
+    stages = (record.forward, record.backward if record.whole_backward else None)
+    return any(_last_failed(stage.variants) for stage in stages if stage is not None)
 
 
 def _last_failed(variants: tuple[VariantResult, ...]) -> bool:

@@ -35,6 +35,8 @@ class Record:
     """The case that the times are of."""
     fewer_rows: bool = False
     """Whether the first cases have fewer rows than the problem's inputs."""
+    whole_backward: bool = True
+    """Whether the reference has gradients of the full size too."""
     large: bool = False
     """Whether the problem takes so much memory that asking for less may help where it runs out."""
     diagnoses: list[Diagnosis] = field(default_factory=list)

@@ -109,6 +109,20 @@ def test_one_that_fails_with_fewer_rows_is_asked_for_the_same_part_of_the_full_s
     assert next_attempt(Attempt("half", fewer_rows=False), record(), stopped) is None
 
 
+def test_a_backward_that_is_wrong_with_fewer_rows_stands_where_the_full_size_has_none(monkeypatch):
+    """Else a submission that doubles its gradients would be correct at full size, where nothing compares them."""
+    limited = "        assert len(grad_output) <= 32, 'CUDA error: invalid argument'\n        return grad_output"
+    whole = WRONG.replace("(8, 8)", "(64, 1 << 16)")
+    source = whole.format(forward=2, backward=2, name="Model").replace("        return grad_output", limited)
+    problem = Problem(id="part", path=Path("part.py"), source=source)
+    source = whole.format(forward=2, backward=4, name="ModelNew")
+    submission = Submission(author="ann", problem_id="part", path="part.py", source=source)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+        verdict = pipeline.grade(pipeline.request(problem, submission))
+    assert (verdict.status, verdict.diagnoses[0].code) == ("wrong_backward", "grad_scaled")
+    assert "cannot be differentiated in train() at full size" in " ".join(one.message for one in verdict.diagnoses)
+
+
 WRONG = """
 import torch
 from torch import nn

@@ -36,7 +36,11 @@ def explain(
     if judged.missing:
         first, *others = judged.diagnoses
         return [in_eval(first) if other_mode and not case.training else first, *others]
-    causes = [] if other_mode else _causes(candidate, oracle, case, judged, experiment_cases)
+    if other_mode:  # in the mode that ran first, a gradient that is kept from the first grad_output is right
+        chosen = [one for one in experiments("cause", "train") if one.code == "ignores_grad_output"]
+        causes = run_experiments(candidate, oracle, experiment_cases, chosen)
+    else:
+        causes = _causes(candidate, oracle, case, judged, experiment_cases)
     errors = [cause for cause in causes if cause.severity == "error"]
     if errors:
         return errors_first([*fold(errors[0], [*errors[1:], *judged.diagnoses]), *_others(causes)])

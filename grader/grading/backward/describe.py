@@ -19,7 +19,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.rounded import confirmed_roundings
-from grader.grading.patterns.search import find_pattern, slip_patterns
+from grader.grading.patterns.search import find_pattern, patterns_by_runs
 from grader.verdict.models import Diagnosis
 
 
@@ -53,8 +53,8 @@ def with_patterns(
     ]
     found += [fault.with_pattern(rounded[fault.name]) for fault in faults if fault.name in rounded]
     open_ = {fault.name: actual.gradients[fault.name] for fault in found if not fault.explained or fault.vague}
-    slipped = slip_patterns(oracle, case, open_) if open_ else {}
-    found = [fault.with_pattern(slipped[fault.name]) if fault.name in slipped else fault for fault in found]
+    by_runs = patterns_by_runs(oracle, case, open_) if open_ else {}
+    found = [fault.with_pattern(by_runs[fault.name]) if fault.name in by_runs else fault for fault in found]
     known = {fault.name for fault in faults}
     right = [
         case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -14,30 +15,35 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, Pattern, Subject, number
 
-
-def by_evaluation(oracle: Oracle, subject: Subject) -> Pattern | None:
-    """The first of these patterns that explains the error. Raises ProblemError."""
-    if not subject.case.values_comparable or not oracle.runs_float64(subject.case):
-        return None
-    return _parts(oracle, subject) or _changed_parameter(oracle, subject)
+Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]
+"""Runs the reference, and returns the patterns by name of gradients that these runs explain."""
 
 
-def _gradient(oracle: Oracle, subject: Subject, case: Case) -> torch.Tensor | None:
-    """This operand's float64 gradient in a changed case; None if there is none."""
-    found = known_mistakes.gradients(oracle, case, "none").get(subject.name)
-    return None if found is None else found.reference64.cpu().double()
+def evaluated_patterns(oracle: Oracle, case: Case, subjects: Sequence[Subject]) -> dict[str, Pattern]:
+    """The patterns of these gradients, by name, that runs of a changed case explain.
+
+    Each run serves all gradients. As many as fit into the seconds of a stage: a deep network has a hundred parameters.
+    Raises ProblemError.
+    """
+    if not subjects or not case.values_comparable or not oracle.runs_float64(case):
+        return {}
+    found: dict[str, Pattern] = {}
+    end = oracle.clock() + oracle.budget.stage
+    for search in itertools.chain(_parts(case), _changed_parameters(case)):
+        open_ = [subject for subject in subjects if subject.name not in found]
+        if not open_ or oracle.clock() > end:
+            break
+        found |= search(oracle, open_)
+    return found
 
 
-def _parts(oracle: Oracle, subject: Subject) -> Pattern | None:
-    """Only some rows of a grad_output count, or some count more than others."""
-    case = subject.case
+def _parts(case: Case) -> Iterator[Search]:
+    """Searches for gradients in which only some rows of a grad_output count, or some count more than others."""
     zeros = {name: torch.zeros_like(value) for name, value in case.cotangents.items()}
     if len(case.cotangents) > 1:
         alone = {kept: zeros | {kept: value} for kept, value in case.cotangents.items()}
         split = [(f"the grad_output of {kept}", replace(case, cotangents=given)) for kept, given in alone.items()]
-        pattern = _contributions(oracle, subject, split, "outputs")
-        if pattern is not None:
-            return pattern
+        yield partial(_contributions, split=split, along="outputs")
     name, given = max(case.cotangents.items(), key=lambda one: one[1].numel())
     for dim, extent in enumerate(given.shape):
         if extent < 2:
@@ -51,55 +57,68 @@ def _parts(oracle: Oracle, subject: Subject) -> Pattern | None:
             shaped = mask.view(-1, *[1] * (given.dim() - dim - 1))
             which = f"{start}" if end == start + 1 else f"{start} to {end - 1}"
             split.append((which, replace(case, cotangents=zeros | {name: given * shaped})))
-        pattern = _contributions(oracle, subject, split, f"dimension {dim}")
-        if pattern is not None:
-            return pattern
-    return None
+        yield partial(_contributions, split=split, along=f"dimension {dim}")
 
 
-def _contributions(oracle: Oracle, subject: Subject, split: Sequence[tuple[str, Case]], along: str) -> Pattern | None:
-    """The tensor is a sum of the contributions of the parts with other weights than 1."""
-    if subject.right.numel() < len(split) + 2:
-        return None
-    found = [(name, _gradient(oracle, subject, case)) for name, case in split]
-    columns = [torch.zeros_like(subject.right) if value is None else value for _, value in found]
-    matrix = torch.stack([column.flatten() for column in columns], 1)
+def _contributions(
+    oracle: Oracle, subjects: Sequence[Subject], split: Sequence[tuple[str, Case]], along: str
+) -> dict[str, Pattern]:
+    """The patterns of gradients that are a sum of the contributions of the parts with other weights than 1."""
+    large = [subject for subject in subjects if subject.right.numel() >= len(split) + 2]
+    columns = dict[str, list[torch.Tensor]]()
+    for _, part in split if large else ():
+        due = known_mistakes.gradients(oracle, part, "none")
+        for subject in large:
+            value = due.get(subject.name)
+            column = torch.zeros_like(subject.right) if value is None else value.reference64.cpu().double()
+            columns.setdefault(subject.name, []).append(column.flatten())
+    names = [name for name, _ in split]
+    found = {subject.name: _weighted(subject, names, columns[subject.name], along) for subject in large}
+    return {name: pattern for name, pattern in found.items() if pattern is not None}
+
+
+def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Tensor], along: str) -> Pattern | None:
+    matrix = torch.stack(list(columns), 1)
     weights = torch.linalg.lstsq(matrix, subject.actual.flatten()[:, None]).solution[:, 0]
     residual = subject.actual.flatten() - matrix @ weights
     if not subject.explained(residual):
         return None
-    off = [(name, float(w)) for (name, _), w in zip(split, weights, strict=True) if abs(float(w) - 1) > 10 * FIT]
+    off = [(name, float(w)) for name, w in zip(names, weights, strict=True) if abs(float(w) - 1) > 10 * FIT]
     none = [name for name, w in off if abs(w) < 10 * FIT]
     if not off:
         return None
-    every = len(split)
     if along == "outputs":
         clauses = [
             f"does not depend on {name}" if name in none else f"takes {name} {number(w)} times" for name, w in off
         ]
         return Pattern(" and ".join(clauses), "add the contribution of each output once")
-    if len(none) == len(off) and len(none) < every:
-        kept = [name for name, _ in split if name not in none]
-        runs = [
-            [name for name, _ in run] for used, run in itertools.groupby(split, lambda part: part[0] in kept) if used
-        ]
+    if len(none) == len(off) and len(none) < len(names):
+        kept = [name for name in names if name not in none]
+        runs = [list(run) for used, run in itertools.groupby(names, lambda part: part in kept) if used]
         named = [run[0] if len(run) == 1 else f"{run[0].split()[0]} to {run[-1].split()[-1]}" for run in runs]
         which = f"index {kept[0]}" if len(kept) == 1 and "to" not in kept[0] else f"the indices {', '.join(named)}"
         place = " (the first)" if kept[0].startswith("0") and len(kept) == 1 else ""
-        place = " (the last)" if kept == [split[-1][0]] else place
+        place = " (the last)" if kept == [names[-1]] else place
         text = f"takes only {which}{place} of grad_output's {along} into account: a part of the sum"
         return Pattern(text, f"sum over all of {along}; check the loop's bounds")
     return None
 
 
-def _changed_parameter(oracle: Oracle, subject: Subject) -> Pattern | None:
-    """It would be right with a parameter left out, transposed or flipped."""
-    case = subject.case
+def _changed_parameters(case: Case) -> Iterator[Search]:
+    """Searches for gradients that would be right with a parameter left out, transposed or flipped."""
     for name, text, remedy, changed in _changes(case):
-        other = _gradient(oracle, subject, replace(case, state={**case.state, name: changed}))
-        if other is not None and other.shape == subject.right.shape and subject.explained(subject.actual - other):
-            return Pattern(f"would be right with `{name}` {text}", remedy)
-    return None
+        other = replace(case, state={**case.state, name: changed})
+        yield partial(_of_change, case=other, pattern=Pattern(f"would be right with `{name}` {text}", remedy))
+
+
+def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
+    due = known_mistakes.gradients(oracle, case, "none")
+    values = ((subject, due[subject.name].reference64.cpu().double()) for subject in subjects if subject.name in due)
+    return {
+        subject.name: pattern
+        for subject, value in values
+        if value.shape == subject.right.shape and subject.explained(subject.actual - value)
+    }
 
 
 def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:

@@ -16,7 +16,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
-from grader.grading.patterns.evaluated import by_evaluation
+from grader.grading.patterns.evaluated import evaluated_patterns
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
 from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
@@ -33,6 +33,7 @@ SEARCHES: Sequence[Search] = (
     grouped,
     function_of_one,
     accumulated,
+    vague_region,
 )
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
 
@@ -47,10 +48,8 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
         return stretch(actual, expected)
     tied = at_ties(subject)
     if tied is not None or not bool(subject.wrong.any()):
-        return tied or by_evaluation(oracle, subject)
-    found = (search(subject) for search in SEARCHES)
-    explained = next((pattern for pattern in found if pattern is not None), None) or by_evaluation(oracle, subject)
-    return explained or vague_region(subject)
+        return tied
+    return next((pattern for search in SEARCHES if (pattern := search(subject)) is not None), None)
 
 
 def at_ties(subject: Subject) -> Pattern | None:
@@ -95,14 +94,21 @@ def _output_slip(oracle: Oracle, case: Case, subject: Subject) -> Pattern | None
     return None
 
 
-def slip_patterns(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Pattern]:
-    """The patterns, by name, of gradients that one mistake in the reference explains."""
+def patterns_by_runs(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Pattern]:
+    """The patterns, by name, of gradients that runs of the reference with a change or a mistake explain."""
     subjects = {
         name: subject
         for name, value in wrong.items()
-        if value is not None and (expected := case.gradients[name]) is not None and value.numel() >= FREE
+        if value is not None and (expected := case.gradients[name]) is not None
         if (subject := subject_of(oracle, case, name, value, expected)) is not None
     }
+    found = evaluated_patterns(oracle, case, list(subjects.values()))
+    subjects = {name: of for name, of in subjects.items() if name not in found and of.right.numel() >= FREE}
+    return found | _slip_patterns(oracle, case, subjects)
+
+
+def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject]) -> dict[str, Pattern]:
+    """Those that one mistake in the reference explains."""
     found: dict[str, Pattern] = {}
     for slip in _survived(slips(oracle, case)) if subjects else ():
         for name, subject in subjects.items():

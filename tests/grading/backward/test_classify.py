@@ -237,7 +237,7 @@ def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkey
     example = Example(1, 6, 5, 4, 1.0, torch.tanh)
     monkeypatch.setattr(describer, "find_pattern", lambda *_: None)
     monkeypatch.setattr(describer, "confirmed_roundings", lambda *_, **__: {})
-    monkeypatch.setattr(describer, "slip_patterns", lambda *_: {})
+    monkeypatch.setattr(describer, "patterns_by_runs", lambda *_: {})
     wrong = {"bias": example.eager["bias"] + torch.randn(example.eager["bias"].shape)}
     product = Product({**example.reordered(), **wrong}, {})
     faults = with_patterns(None, None, example.case(), faults_of(example, wrong), product)

@@ -6,15 +6,20 @@ import pytest
 import torch
 
 from grader.errors import ReferenceLost
+from grader.grading.budget import Budget
+from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
-from grader.grading.patterns.search import SEARCHES, _survived, at_ties
+from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
 from grader.grading.patterns.terms import single_term
 from grader.grading.patterns.unwritten import unwritten
+from grader.grading.resources import Resources
+from grader.verdict.models import Device, Problem
+from tests.expected import CASES
 
 ROWS, COLUMNS = 12, 16
 
@@ -376,3 +381,25 @@ def test_slips_end_where_the_reference_does_not_survive_one():
         raise ReferenceLost("it ended")
 
     assert [*_survived(made())] == ["one"]
+
+
+def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeypatch):
+    """Each of a deep network's gradients once had runs of its own, which took three minutes for a ResNet18."""
+    path = CASES / "problems" / "many_linears.py"
+    runs, gradients = [], known_mistakes.gradients
+
+    def counted(*given):
+        runs.append(given)
+        return gradients(*given)
+
+    with Resources(budget=Budget(1e4)) as resources:
+        oracle = resources.oracle(Problem(id=path.stem, path=path, source=path.read_text()), Device.CPU)
+        case = oracle.case("full")
+        wrong = {name: of.reference64.float() + torch.randn(of.shape) for name, of in case.gradients.items()}
+        monkeypatch.setattr(known_mistakes, "gradients", counted)
+        assert patterns_by_runs(oracle, case, wrong) == {}
+        assert len(case.wrt) < len(runs) < 3 * len(case.wrt)
+        before = len(runs)
+        oracle.budget = Budget(0.0)
+        patterns_by_runs(oracle, case, wrong)
+        assert len(runs) - before < len(case.wrt)
