@@ -62,7 +62,8 @@ class Drawn(Generic[_Check]):
     """Checks to iterate over once: those that should fit into a time, then others while there is time.
 
     All of them in their order if they should fit; else a random choice of at least `fewest`, and the others in a random
-    order. An expected time is an upper bound, since checks share jobs.
+    order. One of a larger weight comes first more often (Efraimidis and Spirakis, Information Processing Letters 97,
+    2006). An expected time is an upper bound, since checks share jobs.
     """
 
     def __init__(
@@ -73,13 +74,15 @@ class Drawn(Generic[_Check]):
         clock: Callable[[], float],
         *,
         fewest: int = 1,
+        weights: Sequence[float] | None = None,
     ) -> None:
         self._seconds, self._clock = seconds, clock
         fitting = min(seconds / max(seconds_each, 1e-9), len(checks))
-        chosen = sorted(_CHOICE.sample(range(len(checks)), min(len(checks), max(fewest, int(fitting)))))
-        others = [index for index in range(len(checks)) if index not in chosen]
-        self._chosen = [checks[index] for index in chosen]
-        self._others = [checks[index] for index in _CHOICE.sample(others, len(others))]
+        count = max(fewest, int(fitting))
+        keys = [_CHOICE.random() ** (1 / weight) for weight in weights or [1.0] * len(checks)]
+        order = sorted(range(len(checks)), key=keys.__getitem__, reverse=True)
+        self._chosen = [checks[index] for index in sorted(order[:count])]
+        self._others = [checks[index] for index in order[count:]]
         self.begun: list[_Check] = []
         """Those that were asked for so far."""
         self.left_out: list[_Check] = []

@@ -142,7 +142,7 @@ class Grading:
                 self.oracle.release()
             self.candidate.reference_constructor = self.oracle.constructed_under
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
-            self.record.whole_backward = bool(self.todo.timed.wrt)
+            self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)
             self.record.large = plan.is_large(self.oracle, self.todo.timed)
         self.record.diagnoses += self.todo.notes
 

@@ -60,6 +60,13 @@ def test_others_follow_at_random_while_there_is_time():
     assert {check for _, others in drawn for check in others} == set(CHECKS)
 
 
+def test_a_check_of_a_larger_weight_is_drawn_more_often_and_not_always():
+    drawn = [run(0.1, 0.35, ticks=[0.0, 1.0], weights=[4, *[1] * 7])[0] for _ in range(2000)]
+    count = {check: sum(check in one for one in drawn) for check in CHECKS}
+    assert 1400 < count["a"] < 1800  # expected 1575 by a simulation, standard deviation 18
+    assert all(500 < count[check] < 800 for check in CHECKS[1:])
+
+
 def test_a_slow_first_call_is_repeated_before_it_counts():
     watch = Stopwatch(clock(0.0, 9.0, 10.0, 10.5, 20.0))
     with watch.of("small"):

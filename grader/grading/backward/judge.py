@@ -130,7 +130,8 @@ def _post_checks(
     turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
     limit = seconds / (turns * len(checks))
     each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
-    drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST)
+    weights = [check.weight for check in checks]
+    drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST, weights=weights)
     diagnoses = controlled_experiments(candidate, oracle, in_train, drawn)
     for other in others:
         if status_of(diagnoses) is Status.CORRECT:

@@ -60,7 +60,7 @@ class Oracle(ReferenceModels):
         self._always_zero: set[str] = set()
         """Operands whose gradients are all zero in every draw."""
         self._too_large: set[str] = set()
-        """Variants whose float64 runs do not fit into the device's memory or the time."""
+        """Variants whose float64 runs did not fit into the device's memory or the time."""
         self._seconds: dict[str, dict[str, float]] = {}
         """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
@@ -188,6 +188,7 @@ class Oracle(ReferenceModels):
         )
         case = set_apart(case, self.no_backward, self.noise, self.modes_differ)
         if trackers.exact or not held.traits.has_float64:
+            self._too_large.discard(variant)
             return case
         self._too_large.add(variant)
         return with_errors_like(case, self.case(ROWS, training=training)) if self.has_fewer_rows else case

@@ -82,6 +82,8 @@ class Experiment:
     lasting: bool
     """An error that it finds ends the experiments: it leaves state behind, changes from call to call, or is in the
     values that later experiments compare with, so that they would misread it."""
+    weight: float
+    """In the draw where time is short: above 1 for a mistake that kernels are known for."""
 
 
 _EXPERIMENTS: dict[str, Experiment] = {}
@@ -96,6 +98,7 @@ def experiment(
     modes: Sequence[Mode] = ("train", "eval"),
     phases: Sequence[Phase] = ("post-check",),
     lasting: bool = False,
+    weight: float = 1.0,
 ) -> Callable[[Function], Function]:
     """Register a function as an experiment. It returns a diagnosis, or None if all is well.
 
@@ -107,7 +110,7 @@ def experiment(
         assert code not in _EXPERIMENTS, f"{code} has an experiment already"
         assert rank not in {other.rank for other in _EXPERIMENTS.values()}, f"rank {rank} is taken"
         _EXPERIMENTS[code] = Experiment(
-            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting
+            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting, weight
         )
         return function
 

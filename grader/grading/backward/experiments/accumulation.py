@@ -49,6 +49,7 @@ NOT_RETAINED = "donated buffers"
     rank=30,
     phases=("cause", "post-check"),
     lasting=True,
+    weight=4,
 )
 def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     carried = carried_over(candidate, cases)

@@ -40,6 +40,7 @@ CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
     remedy=CONTIGUOUS,
     rank=50,
     phases=("cause", "post-check"),
+    weight=4,
 )
 def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     if not plain_is_right(candidate, cases.first):
