@@ -96,6 +96,9 @@ class Resources:
         """The problem's reference, warm or started now. Raises ProblemError."""
         key = (problem.source_hash, device, precision)
         oracle = self._oracles.pop(key, None)
+        if oracle is not None and oracle.is_broken:
+            self._end(oracle)
+            oracle = None
         if oracle is None:
             worker = self.launcher.take(Role.REFERENCE, device)
             try:

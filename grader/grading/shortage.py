@@ -16,7 +16,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.machine.backends import backend
-from grader.protocol import SPARE_BYTES
+from grader.protocol import OUT_OF_MEMORY, SPARE_BYTES
 
 DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 """The driver's name for the error, in a DeviceError."""
@@ -39,7 +39,9 @@ def is_shortage(error: Exception) -> bool:
     """Whether the device's memory ran out in the grader or in the reference."""
     if isinstance(error, DeviceError):
         return DRIVER_OUT_OF_MEMORY in str(error)
-    return isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory)
+    if isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory):
+        return True
+    return isinstance(error, RuntimeError) and any(part in str(error) for part in OUT_OF_MEMORY)
 
 
 def is_own_shortage(error: Exception | None) -> bool:

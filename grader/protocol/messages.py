@@ -18,6 +18,7 @@ __all__ = [
     "MAX_EVIDENCE_BYTES",
     "MAX_JOB_BYTES",
     "MAX_LISTED_ERRORS",
+    "OUT_OF_MEMORY",
     "Evidence",
     "Failure",
     "Job",
@@ -35,6 +36,10 @@ MAX_JOB_BYTES = 16 << 20
 """A worker refuses a longer job; the submission's source is the largest part of one."""
 MAX_EVIDENCE_BYTES = 4 << 20
 """A longer evidence is a protocol violation; a verdict needs a few kilobytes."""
+
+OUT_OF_MEMORY = ("DefaultCPUAllocator", "CUDA error: out of memory", "_ALLOC_FAILED")
+"""Parts of PyTorch's messages for a lack of memory that is no OutOfMemoryError: on the CPU, and where the driver,
+cuBLAS or cuDNN allocates for itself."""
 
 MAX_LISTED_ERRORS = 1000
 """With more validation errors only their number is reported: each would become a Python object."""

@@ -12,7 +12,7 @@ import numpy
 import torch
 from pydantic import ValidationError
 
-from grader.protocol import CONTROL_FD, Evidence, Failure, Job, Result, Step
+from grader.protocol import CONTROL_FD, OUT_OF_MEMORY, Evidence, Failure, Job, Result, Step
 from grader.worker import passes, registry, setup
 from grader.worker.channel import Channel
 from grader.worker.checks import profile, redzones, survey, work_count
@@ -80,13 +80,13 @@ def describe_failure(error: BaseException, index: int, step: Step, session: Sess
     """Describe what a step raised; `built_before` is the number of builds before the step."""
     builds = tuple(session.builder.events[built_before:])
     kind: str = step.failure_kind
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in _message(error):
+    text = _message(error)
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or any(part in text for part in OUT_OF_MEMORY):
         kind = "out_of_memory"
     elif isinstance(error, MissingClass):
         kind = "missing_class"
     elif builds and not builds[-1].ok:
         kind = "build"
-    text = _message(error)
     if (lowered := lowered_limits()) and (kind == "out_of_memory" or isinstance(error, OSError)):
         text += f" (the submission has set {lowered})"
     return Failure(

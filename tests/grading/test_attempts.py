@@ -13,9 +13,10 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERYTHING
 from grader.grading.record import Record
+from grader.grading.resources import Resources
 from grader.grading.shortage import fills_memory, shares
 from grader.options import GraderOptions
-from grader.verdict.models import Problem, Submission
+from grader.verdict.models import Device, Problem, Submission
 from tests import expected as cases
 
 PROBLEM = "scale_bias_relu"
@@ -259,9 +260,18 @@ def test_a_lost_reference_is_started_again_once():
     assert next_attempt(again, record(), ReferenceLost("was killed")) is None
 
 
-def test_a_backward_for_which_memory_is_short_is_not_left_out():
+@pytest.mark.parametrize(
+    "error",
+    [
+        'OutOfMemoryError("CUDA out of memory")',
+        'AcceleratorError("CUDA error: out of memory")',
+        'AcceleratorError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")',
+    ],
+)
+def test_a_backward_for_which_memory_is_short_is_not_left_out(error):
     """Else a submission without a backward would be correct."""
-    problem = Problem(id="greedy", path=Path("greedy.py"), source=BACKWARD_RUNS_OUT)
+    source = BACKWARD_RUNS_OUT.replace('OutOfMemoryError("CUDA out of memory")', error)
+    problem = Problem(id="greedy", path=Path("greedy.py"), source=source)
     submission = Submission(author="ann", problem_id="greedy", path="greedy.py", source=FORWARD_ONLY)
     with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
         verdict = pipeline.grade(pipeline.request(problem, submission))
@@ -281,3 +291,14 @@ def test_float64_for_which_memory_is_short_does_not_widen_the_tolerance():
     with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
         verdict = pipeline.grade(pipeline.request(problem, submission))
     assert verdict.status == "not_run", verdict.diagnoses
+
+
+def test_a_reference_that_ran_out_of_memory_is_started_again():
+    """What it holds then is unknown, also where a verdict stands without the run that ran out."""
+    problem = Problem(id="greedy", path=Path("greedy.py"), source=BACKWARD_RUNS_OUT)
+    with Resources() as resources:
+        oracle = resources.oracle(problem, Device.CPU)
+        assert resources.oracle(problem, Device.CPU) is oracle
+        with pytest.raises(ReferenceOutOfMemory):
+            oracle.case("full")
+        assert resources.oracle(problem, Device.CPU) is not oracle

@@ -25,6 +25,8 @@ class ReferenceProcess:
         self.workers = [worker]
         """The active worker first, then others that were active before and are still running."""
         self._released = False
+        self.is_broken = False
+        """Whether a job was lost or ran out of memory, so that nobody knows what the worker holds."""
         self.seconds_run = 0.0
         """How long all jobs together took."""
         self._pending: list[p.Step] = []
@@ -59,12 +61,14 @@ class ReferenceProcess:
         try:
             result = job.run(timeout_seconds)
         except WorkerLost as lost:
+            self.is_broken = True
             raise self._lost(lost) from lost
         finally:
             self.seconds_run += time.monotonic() - started
         result.lost_as(self._lost)
         failure = result.failure
         short = failure is not None and failure.kind == "out_of_memory"
+        self.is_broken |= short
         if failure is not None and (short or not tolerate_failure):
             error = ReferenceOutOfMemory if short else ReferenceRefused
             raise error(
