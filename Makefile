@@ -8,7 +8,8 @@ VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 DEMO_FLAGS ?= --quick
 # worksteal keeps neighbouring tests in one process, so that they share a started grader.
-TEST_FLAGS ?= -n auto --dist worksteal
+# Half as many again as there are cores: tests wait for processes and files.
+TEST_FLAGS ?= -n $(shell echo $$(($$(nproc) * 3 / 2))) --dist worksteal
 BUNDLE_PYTHON ?= 3.12
 
 # Hundreds of processes import the same modules, and pytest rewrites its own.

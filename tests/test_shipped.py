@@ -28,6 +28,7 @@ DEEP = (
     "osprey/conv_transpose3d_leaky_relu_mul_leaky_relu_max__cpu_forward_only.py",
     "plover/conv2d_mul_leaky_relu_gelu.py",
     "plover/conv2d_mul_leaky_relu_gelu__cpu_repaired.py",
+    "plover/conv2d_mul_leaky_relu_gelu__cpu_undefined_macro.py",
     "wagtail/conv_transpose3d_bias_residual_mul_residual.py",
 )
 """Files that only the deep tests build without a GPU: others get the same verdict in the same way."""
