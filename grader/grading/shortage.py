@@ -18,9 +18,6 @@ from grader.grading.outcome import Stopped, diagnose
 from grader.machine.backends import backend
 from grader.protocol import OUT_OF_MEMORY, SPARE_BYTES
 
-DRIVER_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-"""The driver's name for the error, in a DeviceError."""
-
 
 @dataclass(frozen=True)
 class Shares:
@@ -37,11 +34,9 @@ class Shares:
 
 def is_shortage(error: Exception) -> bool:
     """Whether the device's memory ran out in the grader or in the reference."""
-    if isinstance(error, DeviceError):
-        return DRIVER_OUT_OF_MEMORY in str(error)
     if isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory):
         return True
-    return isinstance(error, RuntimeError) and any(part in str(error) for part in OUT_OF_MEMORY)
+    return isinstance(error, DeviceError | RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def is_own_shortage(error: Exception | None) -> bool:
@@ -76,7 +71,7 @@ def fills_memory(of: Shares) -> Stopped | None:
     """The end of a submission that holds more than it may take, if the reference ran out."""
     if of.held <= of.needed:
         return None
-    held, may = of.held / 2**30, of.needed / 2**30
+    held, most = of.held / 2**30, of.needed / 2**30
     what = f"between calls it holds {held:.1f} GiB of the device's memory, so that the reference ran out of it"
-    remedy = f"keep parameters and buffers only; {may:.1f} GiB are twice what the reference takes, and what is shared"
+    remedy = f"keep parameters and buffers only, at most {most:.1f} GiB: twice what the reference takes at its peak"
     return Stopped(diagnose("out_of_memory", what, remedy=remedy, stage="load"))

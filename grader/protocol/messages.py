@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import reduce
 from operator import or_
@@ -37,9 +38,11 @@ MAX_JOB_BYTES = 16 << 20
 MAX_EVIDENCE_BYTES = 4 << 20
 """A longer evidence is a protocol violation; a verdict needs a few kilobytes."""
 
-OUT_OF_MEMORY = ("DefaultCPUAllocator", "CUDA error: out of memory", "_ALLOC_FAILED")
-"""Parts of PyTorch's messages for a lack of memory that is no OutOfMemoryError: on the CPU, and where the driver,
-cuBLAS or cuDNN allocates for itself."""
+OUT_OF_MEMORY = re.compile(
+    r"DefaultCPUAllocator|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|error: \w+_ALLOC_FAILED"
+)
+"""Messages for a lack of memory that is no OutOfMemoryError: PyTorch's on the CPU, and where the driver, cuBLAS or
+cuDNN allocates for itself."""
 
 MAX_LISTED_ERRORS = 1000
 """With more validation errors only their number is reported: each would become a Python object."""

@@ -81,12 +81,14 @@ def describe_failure(error: BaseException, index: int, step: Step, session: Sess
     builds = tuple(session.builder.events[built_before:])
     kind: str = step.failure_kind
     text = _message(error)
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or any(part in text for part in OUT_OF_MEMORY):
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
         kind = "out_of_memory"
     elif isinstance(error, MissingClass):
         kind = "missing_class"
-    elif builds and not builds[-1].ok:
+    elif builds and not builds[-1].ok:  # before its text, in which a compiler quotes the source
         kind = "build"
+    elif OUT_OF_MEMORY.search(text):
+        kind = "out_of_memory"
     if (lowered := lowered_limits()) and (kind == "out_of_memory" or isinstance(error, OSError)):
         text += f" (the submission has set {lowered})"
     return Failure(

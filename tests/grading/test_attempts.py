@@ -254,6 +254,21 @@ def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_u
     assert of.had < of.needed
 
 
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("CUDA error: out of memory", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("CUDA error: invalid argument", False),
+        ('kernel.cu(7): error: identifier "CUBLAS_STATUS_ALLOC_FAILED" is undefined', False),
+    ],
+)
+def test_a_shortage_is_known_by_its_message(text, short):
+    assert shortage.is_shortage(RuntimeError(text)) is short
+
+
 def test_a_lost_reference_is_started_again_once():
     again = next_attempt(Attempt(), record(), ReferenceLost("was killed"))
     assert again == Attempt(EVERYTHING, lost_before="was killed")

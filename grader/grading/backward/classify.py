@@ -9,11 +9,10 @@ import torch
 from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
 from grader.grading.compare import ties, tolerance
-from grader.grading.compare.blocks import unravel
+from grader.grading.compare.blocks import in_blocks, unravel
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
-from grader.grading.compare.together import chunk
 from grader.grading.compare.wrong_places import wrong_places
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.pattern import Pattern
@@ -212,5 +211,4 @@ def _in_anothers_place(case: Case, actual: Product, fault: GradientFault) -> Gra
 
 
 def _largest(expected: Expected) -> float:
-    parts = torch.split(expected.reference64.reshape(-1), chunk(expected.reference64.device))
-    return float(torch.stack([part.abs().nan_to_num(0.0, 0.0, 0.0).max() for part in parts]).max())
+    return max(float(part.abs().nan_to_num(0.0, 0.0, 0.0).max()) for (part,) in in_blocks(expected.reference64))

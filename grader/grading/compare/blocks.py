@@ -7,7 +7,7 @@ differences of values near each other are exact there. Each pass synchronizes wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -59,11 +59,17 @@ def _rows_each(
     def alone(at: int) -> Rows:
         if not first[at].numel():
             return []
-        pieces = [torch.split(column[chosen[at]].reshape(-1), chunk(first[at].device)) for column in columns]
         # The last block may be few elements, and is compared where the others are.
-        return torch.cat([rows([at], [[piece] for piece in parts]) for parts in zip(*pieces, strict=True)]).tolist()
+        pieces = in_blocks(*(column[chosen[at]] for column in columns))
+        return torch.cat([rows([at], [[piece] for piece in parts]) for parts in pieces]).tolist()
 
     return by_pack(first, alone, packed)
+
+
+def in_blocks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Flat pieces of tensors of one size, as large as the device of the first compares at a time."""
+    size = chunk(tensors[0].device)
+    return zip(*(torch.split(tensor.reshape(-1), size) for tensor in tensors), strict=True)
 
 
 def _is_plain(rows: Rows, *tensors: torch.Tensor) -> bool:

@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 
 from grader.errors import ReferenceRefused
+from grader.grading.compare.blocks import in_blocks
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import change
-from grader.grading.compare.together import chunk
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
@@ -97,7 +97,7 @@ def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
 
     None for whole numbers, and for values that are off by more: a constant may be exact by chance.
     """
-    parts = torch.split(value.reshape(-1), chunk(value.device))  # a copy at full size may exceed a GPU's memory
+    parts = [part for (part,) in in_blocks(value)]  # a copy at full size may exceed a GPU's memory
     if value.dtype is not torch.float32 or all(torch.equal(part, part.round()) for part in parts):
         return None
     for dtype in (torch.bfloat16, torch.float16):

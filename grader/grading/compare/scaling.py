@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from grader.grading.compare import blocks
-from grader.grading.compare.together import chunk
 
 ROUNDING_RESIDUAL = 1e-4
 """Relative difference below which two results agree up to rounding: ten times the error of float32 reductions. Applies
@@ -45,8 +44,7 @@ def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 def _exact(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Flat blocks of both in float64 on the device of the first."""
-    parts = (torch.split(value.reshape(-1), chunk(one.device)) for value in (one, other))
-    for ours, theirs in zip(*parts, strict=True):
+    for ours, theirs in blocks.in_blocks(one, other):
         yield blocks.reals(ours).reshape(-1), blocks.reals(theirs).to(one.device).reshape(-1)
 
 

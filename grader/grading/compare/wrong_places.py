@@ -33,7 +33,7 @@ def wrong_places(actual: torch.Tensor, reference64: torch.Tensor) -> WrongPlaces
     """Compare two tensors of one shape, of any dtype, on the device of the first. Waits for it twice."""
     rms = blocks.norm(reference64) / math.sqrt(max(reference64.numel(), 1))
     size, rows = chunk(actual.device), []
-    for ours, due in zip(*(torch.split(value.reshape(-1), size) for value in (actual, reference64)), strict=True):
+    for ours, due in blocks.in_blocks(actual, reference64):
         value = blocks.wide(ours)
         right = blocks.wide(due).to(value)
         odd = ~value.isfinite() & right.isfinite()

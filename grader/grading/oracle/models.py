@@ -152,7 +152,8 @@ class ReferenceModels(ReferenceProcess):
             made = self.run(job).of(p.Constructed)[0]
             tensors = self._described[repr(encoded)] = made.parameters, made.buffers
         found = first_look(self, *tensors, inputs, training, anew=self._construction(MODEL, encoded))
-        if any(map(is_large, found[1].values())):  # two thirds of the models' memory are the float64 one's
+        # Two thirds of the memory of both models are the float64 one's. On the CPU it is not worth the construction.
+        if backend(self.device).own_memory and any(map(is_large, found[1].values())):
             self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
             self._has_float64 = False
         return found
