@@ -11,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(6, 13, 4), torch.rand(6, 13) > 0.4]
+    return [torch.randn(6, 13, 4), torch.rand(6, 13) > 0.2]  # a row is empty once in a thousand million
 
 
 def get_init_inputs():
