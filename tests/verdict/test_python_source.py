@@ -1,7 +1,6 @@
 """Sources that take Python's parser long: f-strings minutes, before Python 3.12; much code seconds and gigabytes."""
 
 import ast
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.python_source import parse
 from tests import samples
+from tests.pace import seconds
 
 MANY = 300_000
 HOSTILE = {
@@ -26,12 +26,6 @@ HOSTILE = {
 @pytest.fixture(params=HOSTILE)
 def hostile(request):
     return samples.SUBMISSION_SOURCE + HOSTILE[request.param]
-
-
-def seconds(action):
-    started = time.process_time()
-    action()
-    return time.process_time() - started
 
 
 def test_a_long_f_string_is_refused_at_once(hostile):

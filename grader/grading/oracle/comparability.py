@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, Expected, know_norms
+from grader.grading.compare.outputs import same_bits
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
 from grader.grading.oracle.case import Case, Table
-from grader.grading.oracle.evaluation import Evaluation, differing
+from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.first_look import absent
 
 Place = tuple[str, bool]
@@ -132,3 +133,14 @@ def _is_noise(expected: Expected) -> bool:
     """
     error, size = expected.error_l2, expected.norm
     return expected.ties is None and BASELINE_FACTOR_L2 * error >= size >= math.sqrt(EPSILON) * error > 0
+
+
+def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
+    """The tensors that differ in any bit."""
+    found = set[tuple[Table, str]]()
+    for table in get_args(Table):
+        of = getattr(other, table)
+        for name, value in getattr(one, table).items():
+            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
+                found.add((table, name))
+    return found

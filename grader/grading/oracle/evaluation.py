@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from grader import protocol as p
+from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES
-from grader.grading.compare.outputs import same_bits
+from grader.grading.compare.outputs import shape_text
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.values import is_differentiable, rounded_each
@@ -42,6 +43,8 @@ class Traits(NamedTuple):
     tables: frozenset[str]
     """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
     filters. A kernel may compute them by formula, so the grader does not change them."""
+    training: bool = True
+    """The mode."""
     asserts: bool = True
     """An operator may refuse values out of a range, which on a device ends the process."""
     limits: Mapping[str, str] = {}
@@ -136,11 +139,8 @@ class Pass:
 
     def nbytes(self, traits: Traits) -> int:
         """Bytes of the tensors that are sent and returned."""
-        sent = sum(
-            value.nbytes
-            for value in (*self.inputs, *self.state.values(), *self.cotangents.values())
-            if isinstance(value, torch.Tensor)
-        )
+        values = (*self.inputs, *self.state.values(), *self.cotangents.values())
+        sent = sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
         specs = (*traits.output_specs().values(), *traits.buffer_specs().values(), *self.operands().values())
         return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
 
@@ -184,10 +184,22 @@ def _in_one_job(
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
         returned = next(forwards)
+        if one.training == traits.training:
+            _require_shapes(reference, traits, returned.tensors)
         changes = [(of.changed, of.numbers) for of in (returned, *((next(backwards),) if one.wrt else ()))]
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
         yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors)
+
+
+def _require_shapes(reference: ReferenceProcess, traits: Traits, returned: Sequence[p.TensorInfo]) -> None:
+    """Raise ReferenceRefused where an output has another shape than in the first look."""
+    shapes = {info.name: info.shape for info in traits.outputs}
+    other = next((info for info in returned if info.shape != shapes.get(info.name, info.shape)), None)
+    if other is not None:
+        what = f"{other.name} is {shape_text(shapes[other.name])} in one call and {shape_text(other.shape)} in another"
+        why = f"{what}, for inputs of the same sizes; return tensors whose shapes do not depend on values"
+        raise ReferenceRefused(f"{reference.problem.path}: {why}")
 
 
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
@@ -229,17 +241,6 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
     exports = {source: widened(spec, one.in_float64) for table in wanted for source, spec in table.values()}
     job.export(exports, convert=one.in_float64)
     return wanted
-
-
-def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
-    """The tensors that differ in any bit."""
-    found = set[tuple[Table, str]]()
-    for table in get_args(Table):
-        of = getattr(other, table)
-        for name, value in getattr(one, table).items():
-            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
-                found.add((table, name))
-    return found
 
 
 class Streamed(Mapping[str, Any]):

@@ -64,7 +64,7 @@ def first_look(
     traits = Traits(
         outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
     )
-    traits = traits._replace(asserts=counted is None or counted.asserts)
+    traits = traits._replace(asserts=counted is None or counted.asserts, training=training)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)

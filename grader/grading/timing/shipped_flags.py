@@ -22,7 +22,8 @@ from grader.grading.compare import blocks, error_sizes, nonsmooth, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import Evaluation, Pass, differing
+from grader.grading.oracle.comparability import differing
+from grader.grading.oracle.evaluation import Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.trackers import perturbed_runs

@@ -9,6 +9,7 @@ from grader.executor import job
 from grader.grading import plan
 from grader.grading.budget import Budget
 from grader.grading.compare import known_mistakes
+from grader.grading.compare.expected import EPSILON
 from grader.grading.oracle import evaluation, questions
 from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
@@ -87,6 +88,10 @@ def get_inputs():
         ("(x.sin(), Both(x.sin(), x.cos()))", r"returns a Both as output\[1\]; return"),
         ("None", "returns no tensor, so that anything would be right"),
         ("{'rows': len(x)}", "returns no tensor, so"),
+        (
+            "torch.ones(int(x[0].abs() * 1e4)) * x.sum()",
+            r"output is \(\d+\) in one call and \(\d+\) in another, for inputs",
+        ),
         ("torch.nn.functional.dropout(x)", r"draws random numbers in train\(\) and in eval\(\), so that no value"),
     ],
 )
@@ -240,6 +245,10 @@ def test_a_full_size_is_in_float64_if_that_takes_little_time_or_there_are_no_few
         "def get_inputs():\n    return [torch.rand({rows}, {columns})]\n"
     )
 
+    def rounding(columns):
+        """Of a sum of so many terms, whose order is the processor's."""
+        return (32 + columns**0.5) * EPSILON
+
     def ran(rows, columns):
         path = tmp_path / f"rows{rows}.py"
         problem = Problem(id=path.stem, path=path, source=source.format(rows=rows, columns=columns))
@@ -250,9 +259,9 @@ def test_a_full_size_is_in_float64_if_that_takes_little_time_or_there_are_no_few
     with Resources(budget=Budget(seconds)) as resources:
         few, exact, output = ran(64, 1 << 16)
         assert (few, exact) == (True, in_float64)
-        assert 0 < output.error_l2 < 1e-5 * output.norm, "the errors of the fewer rows stand in"
+        assert 0 < output.error_l2 < rounding(1 << 16) * output.norm, "the errors of the fewer rows stand in"
         few, _, output = ran(2, 1 << 21)
-        assert (few, 0 < output.error_l2 < 1e-5 * output.norm) == (False, True)
+        assert (few, 0 < output.error_l2 < rounding(1 << 21) * output.norm) == (False, True)
 
 
 @pytest.mark.parametrize(("free", "in_float64"), [(0, False), (1 << 40, True)])
