@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import Failure
-from grader.sandbox import CopyOf, Exit, Limits, Sandbox, SandboxedProcess, Zygote
+from grader.sandbox import PYTHON, CopyOf, Exit, Limits, Sandbox, SandboxedProcess, Zygote
 from grader.verdict.models import Status
 
 
@@ -142,7 +141,7 @@ def start_process(sandbox: Sandbox, options: WorkerOptions, descriptor: int, zyg
     code = f"import gc; gc.disable(); from {MODULE} import main; main({arguments})"
     copy = None if zygote is None else CopyOf(zygote, [options.niceness, options.architecture])
     process = sandbox.spawn(
-        copy or [sys.executable, "-c", code],
+        copy or [PYTHON, "-c", code],
         environment=options.environment,
         limits=options.limits,
         gpu=options.gpu,

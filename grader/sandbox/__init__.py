@@ -15,10 +15,11 @@ from grader.sandbox._base import Sandbox
 from grader.sandbox._choose import choose, probe
 from grader.sandbox._mounts import gpu_devices
 from grader.sandbox._process import SandboxedProcess
-from grader.sandbox._values import Exit, Layer, Limits, Output
+from grader.sandbox._values import PYTHON, Exit, Layer, Limits, Output
 from grader.sandbox._zygote import CopyOf, Zygote
 
 __all__ = [
+    "PYTHON",
     "CopyOf",
     "Exit",
     "Layer",

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from grader.sandbox import _cgroup
 from grader.sandbox._base import Sandbox
 from grader.sandbox._bubblewrap import Bubblewrap
 from grader.sandbox._user_id import is_root
-from grader.sandbox._values import Layer, Limits
+from grader.sandbox._values import PYTHON, Layer, Limits
 from grader.sandbox._weak import Weak
 from grader.sandbox._zygote import CopyOf, Zygote
 
@@ -58,7 +57,7 @@ def probe() -> list[Layer]:
 def _tried(name: str) -> tuple[Sandbox, tuple[Layer, ...]]:
     hierarchies = _cgroup.find()
     sandbox = Weak(hierarchies) if name == "weak" else Bubblewrap(hierarchies)
-    argv = [sys.executable, "-I", "-S", "-c", (_HERE / "_self_report.py").read_text()]
+    argv = [PYTHON, "-I", "-S", "-c", (_HERE / "_self_report.py").read_text()]
     try:
         with sandbox.spawn(argv, limits=_TRIAL_LIMITS, gpu=False) as process:
             ending = process.wait()

@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Any
 
 from grader.errors import SandboxError
 from grader.sandbox._spawn import Pipe, spawn
+from grader.sandbox._values import PYTHON
 from grader.sandbox._zygote import Copy
 
 START_SECONDS = 60.0
@@ -84,7 +84,7 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
     process: subprocess.Popen[bytes] | None = None
     pid_fd: int | None = None
     try:
-        inner = [sys.executable, "-I", "-S", "-B", "-c", _inside_source(), str(go.read_fd), str(status.write_fd)]
+        inner = [PYTHON, "-I", "-S", "-B", "-c", _inside_source(), str(go.read_fd), str(status.write_fd)]
         process = spawn(plan.command + inner, (*plan.pass_fds, go.read_fd, status.write_fd), output.write_fd)
         go.close(go.read_fd)
         status.close(status.write_fd)

@@ -3,13 +3,14 @@
 import os
 import platform
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
+
+from grader.sandbox._values import PYTHON
 
 USER = "sandbox"
 """The user's name inside."""
@@ -117,7 +118,7 @@ def inner_environment(scratch: str, extra: Mapping[str, str], *, gpu: bool) -> d
 
     PATH starts with the grader's interpreter, so `python` means the same inside.
     """
-    search = (str(Path(sys.executable).parent), "/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
+    search = (str(Path(PYTHON).parent), "/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
     fixed = {
         "PATH": ":".join(search),
         "HOME": scratch,

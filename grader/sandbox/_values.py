@@ -1,6 +1,12 @@
 """The values of the sandbox's interface: limits in, exits, output and layers out."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
+"""The interpreter, under its full path: of ../bin/python, the folder before the dots is not there inside. A link of its
+own is kept, since an environment is found by it."""
 
 
 @dataclass(frozen=True)

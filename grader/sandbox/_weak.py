@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._seccomp import program
 from grader.sandbox._spawn import inner_environment
 from grader.sandbox._user_id import is_root, own_user_id
-from grader.sandbox._values import Limits
+from grader.sandbox._values import PYTHON, Limits
 from grader.sandbox._zygote import CopyOf
 
 _READABLE = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/proc")
@@ -60,7 +59,7 @@ class Weak(Sandbox):
             raise SandboxError("no process can join the weak sandbox")
         visible = [*_mounts.interpreter(), *readonly, *(_mounts.library_path() if gpu else [])]
         if is_root():
-            _require_reachable([Path(sys.executable), *visible])
+            _require_reachable([Path(PYTHON), *visible])
         with ExitStack() as kept:
             user_id = own_user_id(kept)
             scratch = tempfile.mkdtemp(prefix=f"grader-weak-{os.getpid()}-")

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from grader.errors import SandboxError
 from grader.sandbox._spawn import inner_environment, spawn
+from grader.sandbox._values import PYTHON
 
 NEW_USER = 0x10000000
 """CLONE_NEWUSER in linux/sched.h."""
@@ -40,7 +40,7 @@ class Zygote:
         )
         with theirs:
             self._process = spawn(
-                [sys.executable, "-c", code],
+                [PYTHON, "-c", code],
                 (theirs.fileno(),),
                 self._output_fd,
                 environment=inner_environment("/tmp", environment, gpu=gpu),

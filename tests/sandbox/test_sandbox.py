@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,14 @@ def sandbox() -> Sandbox:
         return choose("auto")
     except SandboxUnavailable as error:
         pytest.skip(str(error))
+
+
+def test_an_interpreter_that_was_started_by_a_path_with_dots(sandbox: Sandbox, tmp_path: Path) -> None:
+    through = os.path.relpath(sys.executable, tmp_path)
+    assert through.startswith("..")
+    source = "from grader.sandbox import choose; print(choose('auto').name)"
+    ran = subprocess.run([through, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stdout == f"{sandbox.name}\n", ran.stderr
 
 
 def test_a_gigabyte_of_output_is_read_and_dropped(sandbox: Sandbox) -> None:
