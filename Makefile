@@ -10,6 +10,8 @@ DEMO_FLAGS ?= --quick
 # worksteal keeps neighbouring tests in one process, so that they share a started grader.
 # Half as many again as there are cores: tests wait for processes and files.
 TEST_FLAGS ?= -n $(shell echo $$(($$(nproc) * 3 / 2))) --dist worksteal
+# OpenMP's threads do not spin on cores that other tests need.
+SHARED = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest $(TEST_FLAGS)
 BUNDLE_PYTHON ?= 3.12
 
 # Hundreds of processes import the same modules, and pytest rewrites its own.
@@ -29,14 +31,14 @@ demo: setup
 
 # Tests that measure time are marked `alone`: they run one by one, after the others.
 test: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not alone and not deep"
+	$(SHARED) -m "not alone and not deep"
 	$(BIN)/python -m pytest -n 0 -m "alone and not deep"
 
 test-quick: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m "not slow and not alone and not deep"
+	$(SHARED) -m "not slow and not alone and not deep"
 
 test-deep: setup
-	$(BIN)/python -m pytest $(TEST_FLAGS) -m "deep and not alone"
+	$(SHARED) -m "deep and not alone"
 	$(BIN)/python -m pytest -n 0 -m "deep and alone"
 
 check: setup

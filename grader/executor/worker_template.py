@@ -31,6 +31,10 @@ DEFAULT_ARCHITECTURE = "9.0"
 """The architecture that CUDA extensions are compiled for if there is no GPU: Hopper's."""
 IMPORTS = ("torch", "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions", "numpy")
 """Packages that the worker imports, directly or not."""
+OPERATORS_CHOICE = ("OMP_WAIT_POLICY",)
+"""Variables that workers get if they are set. OpenMP's threads spin for milliseconds before they sleep, as where a user
+times PyTorch; where other processes need the cores, a worker is up to ten times slower by that, unless they are
+passive."""
 _ahead: list[WorkerTemplate] = []
 
 
@@ -57,6 +61,7 @@ class WorkerTemplate:
             "OMP_NUM_THREADS": str(thread_count()),
             "GLIBC_TUNABLES": allocator.TUNABLES,
             "MAX_JOBS": str(os.cpu_count() or 1),
+            **{name: os.environ[name] for name in OPERATORS_CHOICE if name in os.environ},
             **({"CUDA_HOME": str(home)} if home else {}),
             **({"CUTLASS_PATH": str(cutlass)} if cutlass else {}),
             **worker_environment(),

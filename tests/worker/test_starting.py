@@ -15,6 +15,7 @@ from grader.executor import worker_template
 from grader.executor.launcher import Launcher, Role
 from grader.executor.worker_template import _stage_folder
 from grader.grading.resources import Resources
+from grader.machine.toolchain import find_toolchain
 from grader.sandbox import choose
 from grader.verdict.models import Device
 from tests.sandbox.conformance import wait_for
@@ -49,6 +50,18 @@ def test_no_two_workers_draw_the_same_numbers(resources):
     assert one["stdin"] == "/dev/null"
     assert one["open"] == [0, 1, 2, p.CONTROL_FD]
     assert not one["cuda"]
+
+
+@pytest.mark.parametrize("policy", ["PASSIVE", None])
+def test_idle_openmp_threads_of_workers_wait_as_the_operator_says(monkeypatch, policy):
+    monkeypatch.setattr(worker_template, "take", lambda: worker_template.WorkerTemplate(find_toolchain()))
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if policy is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    with Resources() as own, own.launcher.start(Role.RUN, Device.CPU) as worker:
+        source = "import os; raise ValueError(os.environ.get('OMP_WAIT_POLICY'))"
+        failure = worker.run([p.Import(source=source, file_name="x.py", class_name="ModelNew")], 60.0).failure
+    assert failure.text.endswith(str(policy))
 
 
 def test_folders_of_killed_graders_are_removed(tmp_path, monkeypatch):
