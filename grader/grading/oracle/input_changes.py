@@ -19,6 +19,7 @@ SMALLER = "inputs multiplied by 0.3"
 """The control of SCALED_DOWN, which shows no epsilon: what is wrong here too has another cause."""
 SIGNED = "inputs of both signs"
 """Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there."""
+SHIFTED = "inputs shifted by ten standard deviations or more"
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
@@ -198,7 +199,7 @@ CHANGES: Mapping[str, Change] = {
     SMALLER: _smaller,
     "inputs scaled up to 200": _larger,
     SIGNED: _signed,
-    "inputs shifted by ten standard deviations or more": _shifted,
+    SHIFTED: _shifted,
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,
     EQUAL: _equal,

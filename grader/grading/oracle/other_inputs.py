@@ -180,12 +180,13 @@ def _answers(
 
 
 def answers_well(expected: Expected, usual: Expected) -> bool:
-    """Whether float32 suffices for the reference.
+    """Whether float32 suffices for the reference, and the usual values are more than rounding.
 
-    An overflow inside, as of a variance, may leave finite values.
+    An overflow inside, as of a variance, may leave finite values. Of what cancels, as the gradient of a bias that a
+    softmax ignores, nobody knows how it grows.
     """
     finite = expected.overflows is None and bool(expected.reference64.isfinite().all())
-    return finite and expected.error_l2 <= SMALL * max(expected.norm, usual.norm)
+    return finite and usual.norm >= usual.error_l2 and expected.error_l2 <= SMALL * max(expected.norm, usual.norm)
 
 
 def room(size: float) -> float:

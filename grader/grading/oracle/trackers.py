@@ -14,7 +14,7 @@ import torch
 from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
-from grader.grading.compare.expected import Expected
+from grader.grading.compare.expected import Expected, with_room_for_zeros
 from grader.grading.compare.together import Pack, packs
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
@@ -140,7 +140,7 @@ class Trackers:
         def eager_error(tracker: _Tracker) -> torch.Tensor:
             return nonsmooth.absolute_error(tracker.runs[0], tracker.reference64)
 
-        return {
+        found = {
             name: Expected(
                 name=(labels or {}).get(name, name),
                 shape=tracker.shape,
@@ -161,6 +161,7 @@ class Trackers:
             )
             for name, tracker in self._tables[table].items()
         }
+        return with_room_for_zeros(found) if table == "gradients" else found
 
     def _spread(self, tracker: _Tracker, runs: int = max(nonsmooth.RUNS)) -> torch.Tensor:
         """The spread of a tensor over so many runs at least. Runs are made for all tensors."""
