@@ -68,7 +68,7 @@ def test_a_problem_that_a_constant_passes_is_gradable_with_a_remark(checker, bod
     [
         (forward("return torch.rand_like(x)"), "stochastic", "in train() and in eval()"),
         (forward("return 3"), "no_output", "it returns no tensor"),
-        (forward("return x.reshape(3, 7)"), "does_not_run", "the reference raised RuntimeError"),
+        (forward("return x.reshape(3, 7)"), "does_not_run", "in train(), the reference raised RuntimeError"),
         (forward("return x").replace("randn(4, 8)", "randn(4, 8) + missing"), "does_not_run", "name 'missing'"),
         ("import nowhere\n" + ORDINARY, "does_not_load", "needs the package `nowhere`, which is not installed here"),
     ],

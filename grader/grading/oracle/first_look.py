@@ -164,7 +164,8 @@ def _forwards(
         if "leaf Variable" not in result.failure.text:
             break
     assert result.failure is not None
-    raise ReferenceRefused(f"{reference.problem.path}: the reference raised {first_line(result.failure)}")
+    mode = "train()" if training else "eval()"
+    raise ReferenceRefused(f"{reference.problem.path}: in {mode}, the reference raised {first_line(result.failure)}")
 
 
 def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]) -> None:
