@@ -85,12 +85,13 @@ class Rounding(Message):
 
 
 class Slip(Message):
-    """One mistake: in a forward, another option or dimension; in a backward, a wrong operator or operand.
+    """One mistake: in a forward, another option or dimension; in a backward, something left out.
 
+    With `turned`, an operand of the backward is transposed, flipped or what an operator takes in place of its result.
     With `operands`, a tensor of the forward stands in the backward for another.
     """
 
-    within: Literal["forward", "backward", "operands"]
+    within: Literal["forward", "backward", "turned", "operands"]
     number: Annotated[int, Field(ge=0, le=4096)]
     """Which one, in the order of the calls."""
 

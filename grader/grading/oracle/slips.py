@@ -1,9 +1,9 @@
 """The reference's float64 results with one mistake in them, one mistake after another.
 
-Gradients: options and dimensions of functions other than given (`worker/autograd/forward_slips.py`), then operators of
-its backward left out or with an operand that is transposed, flipped or another tensor (`worker/autograd/slips.py`),
-then a grad_output in another order. Outputs: other options and dimensions, then parts of parameters or of an input
-exchanged. A candidate whose result is one of these has made that mistake.
+Gradients: operators of its backward left out (`worker/autograd/slips.py`), then options and dimensions of functions
+other than given (`worker/autograd/forward_slips.py`), then operands of its backward that are transposed, flipped or
+another tensor, then a grad_output in another order. Outputs: other options and dimensions, then parts of parameters or
+of an input exchanged. A candidate whose result is one of these has made that mistake.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.exchanges import exchanges
 from grader.grading.oracle.oracle import Oracle
 
-Within = Literal["forward", "backward", "operands"]
+Within = Literal["forward", "backward", "turned", "operands"]
 WHERE: Mapping[Within, str] = {
-    "forward": "do there what the reference does, in the backward too",
     "backward": "do that step of the backward as the reference does",
+    "forward": "do there what the reference does, in the backward too",
+    "turned": "do that step of the backward as the reference does",
     "operands": "use in that step what the reference uses",
 }
-"""Where a slip is made, and the remedy."""
+"""Where a slip is made, and the remedy; the commonest first."""
 
 
 class Slipped(NamedTuple):
@@ -51,10 +52,11 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
     if not _runs(oracle, case):
         return
     plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=("forward", "backward"))
-    start = oracle.clock()
-    for turn, within in enumerate(WHERE, 1):
-        # Each has its share of the time: a deep network's forward has many slips.
-        yield from _numbered(oracle, case, plain, within, start + oracle.budget.experiment * turn / len(WHERE))
+    end = oracle.clock() + oracle.budget.experiment
+    for left, within in zip(range(len(WHERE), 0, -1), WHERE, strict=True):
+        # Each has its share of the time that is left: a deep network has many slips of each kind.
+        now = oracle.clock()
+        yield from _numbered(oracle, case, plain, within, now + (end - now) / left)
     yield from _reordered(oracle, case, plain)
 
 

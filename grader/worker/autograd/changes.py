@@ -44,7 +44,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
         return RoundedResults(change)
     if not isinstance(change, p.Slip) or change.within == "forward":
         return contextlib.nullcontext()
-    return Operators(change.number, sources, exchanged=change.within == "operands")
+    return Operators(change.number, sources, change.within)
 
 
 class RoundedResults(OperatorMode):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._decomp import decomposition_table
@@ -57,10 +57,11 @@ class Counted:
 class Operators(OperatorMode):
     """Does one thing wrong in the operators of a backward."""
 
-    def __init__(self, number: int, sources: Sources, *, exchanged: bool = False) -> None:
-        """With `exchanged`, what goes wrong is that a tensor of the forward stands for another."""
+    def __init__(self, number: int, sources: Sources, within: Literal["backward", "turned", "operands"]) -> None:
+        """`within` as in `protocol.Slip`."""
         super().__init__()
-        self._sources, self._exchanged = sources, exchanged
+        self._sources, self._within = sources, within
+        self._slips = {"backward": self._omissions, "turned": self._turned, "operands": self._exchanges}[within]
         self._counted = Counted(number)
         self._left_out: tuple[str, str] | None = None
         """Of which operator, and where, each call is left out."""
@@ -80,8 +81,9 @@ class Operators(OperatorMode):
         in_place, plain = function._schema.is_mutable, _out_of_place(function)
         given = (args[0].clone(), *args[1:]) if in_place and args and is_float(args[0]) else args
         result = function(*args, **kwargs)
-        if name == "_conj" and self._counted.chosen(f"a `conj` of {self._place} left out"):
-            return torch.ops.aten.alias(args[0])
+        if name == "_conj" and self._within == "backward":
+            left = self._counted.chosen(f"a `conj` of {self._place} left out")
+            return torch.ops.aten.alias(args[0]) if left else result
         if name.startswith(FILLS) or plain is None or not any(map(is_float, _all(result))):
             return result
         wrong = self._wrong(name.rstrip("_"), plain, given, kwargs, result)
@@ -106,17 +108,14 @@ class Operators(OperatorMode):
 
     def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
-        alone = [of for of in args[:1] if is_float(of) and alike(of, right)]
         kind = name, self._place
-        if self._exchanged:
-            alone = []
+        alone = [of for of in args[:1] if self._within == "backward" and is_float(of) and _stands_for(of, right)]
         if alone and kind not in self._kinds and self._counted.chosen(f"every `{name}` of {self._place} left out"):
             self._left_out = kind
         self._kinds.add(kind)
         if alone and kind == self._left_out:
             return alone[0].clone()
-        slips = self._exchanges if self._exchanged else self._slips
-        for what, compute in slips(name, function, args, kwargs, right):
+        for what, compute in self._slips(name, function, args, kwargs, right):
             if self._counted.chosen(what):
                 try:
                     wrong = compute()
@@ -125,20 +124,24 @@ class Operators(OperatorMode):
                 return wrong if all(map(alike, _all(wrong), _all(right))) else None
         return None
 
-    def _slips(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
-        """What may go wrong in one call."""
+    def _omissions(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
+        """What may be left out of one call."""
         operands = [(at, of) for at, of in enumerate(args) if is_float(of)]
         for at, of in operands:
             others = [other for other, _ in operands if other != at]
-            if alike(of, right) and (others or function.is_view):
+            if _stands_for(of, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
-        if function.is_view:
-            return
-        yield from _of_many(name, self._place, args, kwargs)
-        for at, of in operands:
+        if not function.is_view:
+            yield from _of_many(name, self._place, args, kwargs)
+
+    def _turned(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
+        """Other values for one operand of one call, and flags."""
+        for at, of in enumerate(args) if not function.is_view else ():
+            if not is_float(of):
+                continue
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
             source = self._sources.taken.get(of.data_ptr())
             if source is not None and source[2].shape == of.shape:
@@ -164,6 +167,13 @@ class Operators(OperatorMode):
         """An operand with what it is in the forward."""
         known = self._sources.name_of(args[at])
         return f"{_argument(function, at, args)}{f' ({known})' if known else ''}"
+
+
+def _stands_for(operand: torch.Tensor, result: Any) -> bool:
+    """Whether an operand can be the result, and is not already, as `detach` returns it."""
+    if not alike(operand, result):
+        return False
+    return operand.data_ptr() != result.data_ptr() or operand.stride() != result.stride()
 
 
 def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:

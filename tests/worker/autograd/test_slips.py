@@ -27,8 +27,10 @@ def gradients(of, *operands, within, number):
     return (forward if within == "forward" else backward).name, found
 
 
-def slips(of, *operands, within="backward"):
-    """The gradients by slip, until there is none."""
+def slips(of, *operands, within=None):
+    """The gradients by slip, until there is none; without `within`, those of the backward's own operands."""
+    if within is None:
+        return {**slips(of, *operands, within="backward"), **slips(of, *operands, within="turned")}
     runs = (gradients(of, *operands, within=within, number=number) for number in itertools.count())
     return dict(itertools.takewhile(lambda run: run[0], runs))
 
