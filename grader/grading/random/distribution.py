@@ -2,8 +2,8 @@
 
 A first set of reference runs gives each element's mean and spread. Each later run of either side gives a few figures
 relative to those, and a two-sample test compares the figures. The test finds dropout that is left out, unscaled, of
-another probability, drawn once and kept, or shared by a row or by a batch. It is no proof that two distributions are
-equal.
+another probability, drawn once and kept, or shared by a row or by a batch. `exchange.py` finds rows that are not random
+and numbers that other elements share. Neither is a proof that two distributions are equal.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
 from grader.grading.outcome import diagnose
+from grader.grading.random.exchange import Variation, differences
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
 from grader.verdict.models import Diagnosis, TimeLimits
@@ -47,9 +49,20 @@ REMEDIES = {
     EXTREMES: "check the scale of what is kept",
 }
 SHARED = "number of elements along dimension {} that vary together"
+INDEPENDENT = "draw an independent number for each element for which the reference does"
 
 Part = tuple[Table, str]
 """An output, or a buffer after the forward, that holds random numbers."""
+_Found = dict[tuple[Part, str], tuple[str, str]]
+"""What differs, and a remedy, by part and figure."""
+
+
+class _Figures(NamedTuple):
+    """What is compared of runs of one side."""
+
+    means: dict[str, torch.Tensor]
+    """Figures by name, each with a number for each run or pair of runs."""
+    variation: Variation
 
 
 class _Usual(NamedTuple):
@@ -113,64 +126,79 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
 def _judge(
     candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
 ) -> tuple[str, Diagnosis] | None:
-    def reference(case: Case = case) -> dict[Part, torch.Tensor]:
+    def reference(case: Case = case, times: int = 1) -> dict[Part, torch.Tensor]:
         with oracle.lent() as worker:
-            return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad)
+            return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad, times)
 
-    def figures(runs: Mapping[Part, torch.Tensor]) -> dict[Part, dict[str, torch.Tensor]]:
+    def figures(runs: Mapping[Part, torch.Tensor]) -> dict[Part, _Figures]:
         return {part: _figures(of, usual[part]) for part, of in runs.items()}
 
-    key, difference = ("random outputs", case.seed, case.training, equal_rows), None
+    key = ("random outputs", case.seed, case.training, equal_rows)
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
     where = ", ".join((case.place, *filter(None, how)))
     # On values changed by a few rounding errors: the reference's own then show whether these matter.
     noisy = case if equal_rows else _perturbed(case)
     usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})
-    for turn in range(2):
-        expected = oracle.remember((*key, turn), lambda: figures(reference()))
-        runs = _runs(candidate, case, grad)
+    found: _Found = {}
+    # Most gradings end with the first turn, whose doubts need not be sure.
+    for turn, times, exchanges in ((0, 1, 4 * RUNS), (1, 4, 16 * RUNS), (2, 4, 16 * RUNS)):
+        expected = oracle.remember((*key, turn), partial(lambda times: figures(reference(times=times)), times))
+        runs = _runs(candidate, case, grad, times)
         for (table, name), of in runs.items():
             if usual[table, name].finite and not bool(of.isfinite().all()):
                 what = f"{_label(table, name)} has NaN or infinity where the reference never has"
                 return name, diagnose("output_nan", what, where=where, remedy="look for a division by the mask")
-        difference = _difference(figures(runs), expected, extremes=not equal_rows)
-        if difference is None:
+        actual = figures(runs)
+        means = _unequal_means(actual, expected, extremes=not equal_rows)
+        doubts = means | _exchange(case, actual, expected, exchanges)
+        found = {figure: what for figure, what in doubts.items() if not turn or figure in found}
+        if not found:
             return None
-    assert difference is not None
-    (table, name), figure, amount = difference
+        if turn and found.keys() & means.keys():
+            break
+    ((table, name), _), (amount, remedy) = next(iter(found.items()))
     what = f"{_label(table, name)} has another distribution than the reference's"
-    remedy = REMEDIES.get(figure, "draw an independent number for each element for which the reference does")
-    return name, diagnose("output_distribution", what, where=where, amount=f"{figure} {amount}", remedy=remedy)
+    return name, diagnose("output_distribution", what, where=where, amount=amount, remedy=remedy)
 
 
 def _label(table: Table, name: str) -> str:
     return name if table == "outputs" else f"buffer `{name}`"
 
 
-def _difference(
-    ours: Mapping[Part, Mapping[str, torch.Tensor]],
-    theirs: Mapping[Part, Mapping[str, torch.Tensor]],
-    *,
-    extremes: bool,
-) -> tuple[Part, str, str] | None:
-    """The first part and figure whose means differ, and by how much (Welch's test).
+def _unequal_means(ours: Mapping[Part, _Figures], theirs: Mapping[Part, _Figures], *, extremes: bool) -> _Found:
+    """The figures whose means differ, and by how much (Welch's test).
 
     Extremes count where the reference has nothing else: not if values vary, or rounding moves them.
     """
+    found = {}
     for part, figures in theirs.items():
-        for figure, expected in figures.items():
+        for figure, expected in figures.means.items():
             if figure == EXTREMES and not (extremes and float(expected.mean()) > 1 - SLIGHT):
                 continue
-            actual = ours[part][figure]
+            actual = ours[part].means[figure]
             error = math.sqrt(float(actual.var() + expected.var()) / len(expected))
             means = float(actual.mean()), float(expected.mean())
             if abs(means[0] - means[1]) > DEVIATIONS * error + SLIGHT:
-                return part, figure, f"{means[0]:.3g} where the reference has {means[1]:.3g}"
-    return None
+                amount = f"{figure} {means[0]:.3g} where the reference has {means[1]:.3g}"
+                found[part, figure] = amount, REMEDIES.get(figure, INDEPENDENT)
+    return found
 
 
-def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
-    """The compared figures by name, each with a number for each run or pair of runs."""
+def _exchange(case: Case, ours: Mapping[Part, _Figures], theirs: Mapping[Part, _Figures], exchanges: int) -> _Found:
+    """What differs between the sides more than after exchanges of their runs."""
+    found = {}
+    for part, figures in theirs.items():
+        table, name = part
+        dtype = getattr(case, table)[name].dtype
+        # Rounding to 16 bits changes the variance of an element that hardly varies.
+        slight = max(SLIGHT, math.sqrt(torch.finfo(dtype).eps if dtype.is_floating_point else 0.0))
+        differing = differences(ours[part].variation, figures.variation, exchanges, slight)
+        found.update({(part, figure): what for figure, what in differing.items()})
+    return found
+
+
+def _figures(runs: torch.Tensor, usual: _Usual) -> _Figures:
+    """The compared figures."""
     marks = [hash(run.cpu().numpy().tobytes()) for run in runs]
     values = runs.nan_to_num(0.0, 0.0, 0.0)
     size = float(usual.mean.square().sum() + usual.scale.square().sum())
@@ -186,7 +214,7 @@ def _figures(runs: torch.Tensor, usual: _Usual) -> dict[str, torch.Tensor]:
     for dimension in range(usual.mean.dim()):
         sums = product.sum(dimension + 1, keepdim=True).square().flatten(1).sum(1)
         figures[SHARED.format(dimension)] = sums / squares
-    return figures
+    return _Figures(figures, Variation.of(residual))
 
 
 def _at_extremes(values: torch.Tensor, usual: _Usual) -> torch.Tensor:
@@ -201,14 +229,19 @@ def _parts(case: Case) -> list[Part]:
     return [(table, name) for table in tables for name in getattr(case, table) if not case.comparable(table, name)]
 
 
-def _runs(candidate: Candidate, case: Case, grad: bool) -> dict[Part, torch.Tensor]:
-    """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64."""
+def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Part, torch.Tensor]:
+    """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64.
+
+    There are `times` as many of small outputs without buffers.
+    """
     parts = _parts(case)
-    small = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values()) <= LARGE_BYTES
+    nbytes = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values())
+    small = nbytes <= LARGE_BYTES
     # Only the last forward of a job leaves its buffers.
     of_a_job = RUNS // 4 if small and all(table == "outputs" for table, _ in parts) else 1
+    runs = RUNS * (times if of_a_job > 1 and 2 * times * nbytes <= LARGE_BYTES else 1) if small else RUNS // 4
     samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
-    for _ in range((RUNS if small else RUNS // 4) // of_a_job):
+    for _ in range(runs // of_a_job):
         result = _job(candidate, case, grad, of_a_job)
         for turn in range(of_a_job):
             for table, name in parts:
