@@ -64,13 +64,12 @@ def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, 
     before = case.state[name].cpu()
     if torch.equal(actual.to(before.dtype), before):
         return Update("as before the forward, not updated at all", "update it in every forward in train()")
-    if not is_float(before):
-        return Update(
-            f"off by up to {float((actual.double() - right).abs().max()):.4g}", "update it once in each forward"
-        )
+    counts = not is_float(before)
     before, actual, right = before.double(), actual.double(), right.double()
     if torch.equal(right, before):
         return Update("changed, where the reference leaves it", "update it in train() only")
+    if counts:
+        return Update(f"off by up to {float((actual - right).abs().max()):.4g}", "update it once in each forward")
     share, apart = _fit(actual - before, right - before)
     momentum = None if oracle is None else _momentum(oracle, case, name, right)
     if momentum is None:
@@ -95,7 +94,7 @@ def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, 
 def _other_momentum(own: float, momentum: float) -> Update:
     """The buffer moved towards the right statistics, by another share."""
     for times in (2, 3):
-        if abs(own - (1 - (1 - momentum) ** times)) < REDUCED_PRECISION:
+        if momentum < 1 and abs(own - (1 - (1 - momentum) ** times)) < REDUCED_PRECISION:
             return Update(f"updated {times} times in one forward", "update it once in each forward")
     text = f"updated with momentum {own:.4g} for {momentum:.4g}"
     if abs(own - (1 - momentum)) < REDUCED_PRECISION:
@@ -142,7 +141,7 @@ def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> flo
     kept = after.double() - right.double()
     mean = float(kept.mean())
     steady = float((kept - mean).abs().max()) < REDUCED_PRECISION
-    return 1 - mean if steady and 0 < 1 - mean < 1 else None
+    return min(1 - mean, 1.0) if steady and 0 < 1 - mean < 1 + REDUCED_PRECISION else None
 
 
 def one_factor(deviations: torch.Tensor) -> float | None:

@@ -51,16 +51,23 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
         wrong = None if value is None else _wrong(zeroed.buffers[name], value)
         if wrong is not None:
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
-            what = f"with an old value of zero, buffer `{name}` is wrong after one forward: {wrong}"
+            step = "a second" if any(not is_float(case.state[of]) for of in case.updated_buffers) else "one"
+            what = f"with an old value of zero, buffer `{name}` is wrong after {step} forward: {wrong}"
             return diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     return None
 
 
 @remembered
 def _zeroed(oracle: Oracle, case: Case) -> Case:
-    """The case with zeros in the floating-point buffers that its forward updates, and the buffers after it."""
-    zeros = {name: torch.zeros_like(case.state[name]) for name in case.updated_buffers if is_float(case.state[name])}
-    zeroed = replace(case, state={**case.state, **zeros})
+    """The case with zeros in the floating-point buffers that its forward updates, and the buffers after it.
+
+    Integers, such as a number of steps, are as one forward leaves them: in the first step, an average over all steps is
+    the new value.
+    """
+    before = {name: case.state[name] for name in case.updated_buffers}
+    zeros = {name: torch.zeros_like(value) for name, value in before.items() if is_float(value)}
+    counts = {name: case.buffers[name].reference64.to(value) for name, value in before.items() if name not in zeros}
+    zeroed = replace(case, state={**case.state, **counts, **zeros})
     found = questions.buffers_for(oracle, zeroed)
     buffers = {name: replace(found[name], reduction_length=of.reduction_length) for name, of in case.buffers.items()}
     return replace(zeroed, buffers=buffers)
