@@ -94,13 +94,13 @@ class Candidate:
         self.reset(job, case)
         return job
 
-    def reset(self, job: JobBuilder, case: Case) -> None:
-        """Put the case's parameters and buffers in place."""
-        job.set_state(MODEL, self.matching(case).values(case.state))
+    def reset(self, job: JobBuilder, case: Case, only: Collection[str] | None = None) -> None:
+        """Put the case's parameters and buffers, or `only` some of them, in place."""
+        job.set_state(MODEL, self.matching(case).values(case.state, only=only))
 
     def reset_buffers(self, job: JobBuilder, case: Case) -> None:
         """Put the case's buffers in place: a forward may depend on buffers that it updates."""
-        job.set_state(MODEL, self.matching(case).values(case.state, only=case.buffers))
+        self.reset(job, case, only=case.buffers)
 
     def operands(self, case: Case) -> dict[str, str]:
         """Reference names to candidate names, for every operand that the candidate has.

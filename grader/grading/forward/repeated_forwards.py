@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import cycle, product
 
 import torch
 
 from grader.executor import JobResult, TensorSpec
-from grader.grading.candidate import Candidate
+from grader.grading.candidate import Candidate, names
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.race import race, right_again
-from grader.grading.oracle import questions
+from grader.grading.oracle import other_parameters, questions
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.other_parameters import changed_names
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
@@ -45,7 +46,8 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     """Outputs change with inputs and parameters, and the inputs stay as they were.
 
     Runs the case, with a few elements changed, at new addresses, and with another draw's values. The other draw comes
-    with its own inputs, then with the case's.
+    with its own inputs, then with the case's. On the way there and back, only some of the parameters change, and no
+    other one is touched.
 
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.
@@ -70,15 +72,25 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
 
 def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Turn]:
     same_model = moved.init_inputs == case.init_inputs
-    mixed = questions.with_parameters_of(oracle, case, moved) if same_model else case
+    mixed = other_parameters.with_parameters_of(oracle, case, moved) if same_model else case
+    few = other_parameters.with_few_elements_of(oracle, case, moved) if same_model else None
+    splits = other_parameters.halves(oracle, case, moved) if same_model else ()
     for mode in case.modes:
         one, other = ("a", "b") if mode == case.training else ("c", "d")
         yield Turn(one, case, False, "when a forward is repeated", mode)
         yield Turn(one, edited, True, "after a few elements of the input changed in place", mode)
+        if few is not None:
+            yield Turn(one, few, True, "after a few elements of each parameter changed in place", mode)
         yield Turn(other, case, False, "for the same values at a new address", mode)
+        if splits:
+            yield Turn(other, splits[0].case, True, f"after {names(splits[0].changed)} alone changed in place", mode)
         if same_model:
             yield Turn(other, moved, True, "after inputs and parameters changed in place", mode)
             yield Turn(other, mixed, True, "when the inputs of an earlier call come with other parameters", mode)
+        for split, end in zip(splits[1:], cycle((case, mixed)), strict=False):
+            first, rest = (split.others, split.changed) if end is case else (split.changed, split.others)
+            yield Turn(other, split.case, True, f"after {names(first)} alone changed in place", mode)
+            yield Turn(other, end, True, f"after {names(rest)} alone changed in place", mode)
 
 
 def _check(turns: Sequence[Turn], index: int, name: str, result: JobResult) -> TensorCheck:
@@ -98,7 +110,9 @@ def _cause(
     check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
     what = check.message or f"{name} is wrong"
     if turn.case is case and (sealed is None or not tolerance.passes(edited.outputs[name], sealed)):
-        raced = race(candidate, case, f"{turn.change}, {what}")
+        # Where other parameters came before, right forwards alone say nothing.
+        other_state = index > 0 and turns[index - 1].case.state is not case.state
+        raced = race(candidate, case, f"{turn.change}, {what}", some_wrong=other_state)
         if raced is not None:
             return raced
     if _check(turns, index, name, _run(candidate, turns)).status != "failed":
@@ -121,10 +135,8 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
     case = turns[0].case
     job, last = candidate.script(case), case
     for index, turn in enumerate(turns):
-        if turn.case.state is not last.state:
-            candidate.reset(job, turn.case)
-        else:
-            candidate.reset_buffers(job, turn.case)
+        # A version counter moves with each copy into its tensor, so what has not changed is left alone.
+        candidate.reset(job, turn.case, only={*changed_names(last, turn.case), *turn.case.buffers})
         last = turn.case
         job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
         job.step(as_timed(candidate, turn.case, turn.key, f"t{index}", training=turn.training))

@@ -34,16 +34,6 @@ def edited(oracle: Oracle, case: Case) -> Case:
 
 
 @remembered
-def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
-    """The case with the parameters and buffers of another of its sizes, and the outputs for these."""
-    mixed = replace(case, state=other.state)
-    try:
-        return replace(mixed, outputs=outputs_for(oracle, mixed, case.inputs))
-    except ProblemError:
-        return case
-
-
-@remembered
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
     """The structure of each tensor argument of the forward but floats of eight bits, by position."""
     return {

@@ -1,0 +1,103 @@
+"""A case with parameters of another draw: all, a half of them, or a few elements.
+
+What another draw has is what the reference takes. Together, halves of two draws may be something that it refuses.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.errors import ProblemError
+from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.input_structure import EDITS
+from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.values import is_float
+
+_CHOICE = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Split:
+    """A case with some parameters and buffers of another draw."""
+
+    case: Case
+    changed: tuple[str, ...]
+    """Names of those that are the other draw's."""
+    others: tuple[str, ...]
+    """Names of those that are still the case's."""
+
+
+@remembered
+def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
+    """The case with the parameters and buffers of another of its sizes, and the outputs for these."""
+    return _with(oracle, case, other.state) or case
+
+
+@remembered
+def halves(oracle: Oracle, case: Case, other: Case) -> tuple[Split, ...]:
+    """The case with half of the parameters and buffers of another draw, in up to three ways.
+
+    Three ways part any two of eight tensors. A slow reference answers for one, and for none if it refuses all of the
+    other draw's together.
+    """
+    if with_parameters_of(oracle, case, other).state is case.state:
+        return ()
+    names = [name for name, value in case.state.items() if not torch.equal(value, other.state[name])]
+    _CHOICE.shuffle(names)
+    found = []
+    most = 1 if oracle.is_slow(case) else min(3, max(1, CHECK_BYTES // max(case.nbytes, 1)))
+    for bit in range(min((len(names) - 1).bit_length(), most) if names else 0):
+        parted = [tuple(name for at, name in enumerate(names) if at >> bit & 1 == half) for half in (0, 1)]
+        mixed = _with(oracle, case, {**case.state, **{name: other.state[name] for name in parted[0]}})
+        if mixed is not None:
+            found.append(Split(mixed, *parted))
+    return tuple(found)
+
+
+@remembered
+def with_few_elements_of(oracle: Oracle, case: Case, other: Case) -> Case | None:
+    """The case with EDITS elements of each parameter from another draw; None if none or no room."""
+    if 2 * case.state_bytes + case.nbytes > CHECK_BYTES:
+        return None
+    learned = oracle.traits(case).learned
+    changed = {
+        name: _edited(value, other.state[name])
+        for name, value in case.state.items()
+        if name in learned and is_float(value) and value.numel() and not torch.equal(value, other.state[name])
+    }
+    return _with(oracle, case, {**case.state, **changed}) if changed else None
+
+
+def _edited(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    copy = value.clone(memory_format=torch.contiguous_format)
+    for _ in range(EDITS):
+        where = _CHOICE.randrange(value.numel())
+        copy.view(-1)[where] = other.reshape(-1)[where]
+    return copy
+
+
+def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case | None:
+    """The case with this state and the outputs for it; None if the reference refuses it, or is not finite."""
+    mixed = replace(case, state=state)
+    try:
+        outputs = questions.outputs_for(oracle, mixed, case.inputs)
+    except ProblemError:
+        return None
+    finite = all(_as_finite(of.reference64, case.outputs[name].reference64) for name, of in outputs.items())
+    return replace(mixed, outputs=outputs) if finite else None
+
+
+def _as_finite(value: torch.Tensor, usual: torch.Tensor) -> bool:
+    """Whether each element is finite where the usual one is."""
+    return bool((value.isfinite() | ~usual.isfinite()).all())
+
+
+def changed_names(before: Case, after: Case) -> Collection[str]:
+    """The names of parameters and buffers that are other tensors in one case than in the other."""
+    return {name for name, value in after.state.items() if value is not before.state.get(name)}
