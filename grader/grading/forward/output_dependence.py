@@ -2,55 +2,32 @@
 
 The output is tiled into blocks. For each block, one input element that an element of the block depends on, by the
 reference's gradient, changes in place. The outputs must change as the reference's do; a result that is cached by a
-sample or a checksum of the inputs does not change. The last edit swaps two elements, which keeps sums.
+sample or a checksum of the inputs does not change. Another edit swaps two elements, which keeps sums.
+
+The last element of each input changes too, to a large value. A kernel that is wrong for any element of this size, as an
+exponential that overflows, is not at fault here: the last element counts if the same change elsewhere is right.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import torch
 
 from grader import protocol as p
-from grader.errors import ProblemError
 from grader.executor import JobResult
 from grader.grading.candidate import Candidate
-from grader.grading.compare import blocks, tolerance
-from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import are_right, check_output
+from grader.grading.forward.edits import Edit, edits, elsewhere
 from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.race import right_again, wrong_alone
-from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, export_outputs, nbytes_of
-from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.oracle import Oracle, remembered
-from grader.grading.oracle.values import is_float, values_of
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
-
-BLOCKS = 8
-"""Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time. A slow reference
-answers for a quarter of them."""
-Structures = Mapping[int, Structure]
-"""The structure of each tensor argument, by position."""
-_CHOICE = random.SystemRandom()
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One changed input, with the reference's outputs."""
-
-    case: Case
-    change: str
-    """What changed, for a message."""
-    output: str
-    element: int
-    """Position in that output, in row-major order: an element that depends on what changed."""
 
 
 @probe("ignores_input_element", rank=30)
@@ -58,23 +35,33 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
     """Each block of the output changes when one input element that it depends on changes in place."""
     if not case.values_comparable:
         return None
-    edits = _edits(oracle, case)
-    if not edits:
+    made = edits(oracle, case)
+    if not made:
         return None
-    result = _run(candidate, case, edits)
+    result = _run(candidate, case, made)
     for mode in case.modes:
-        for index, edit in enumerate(edits, 1):
+        for index, edit in enumerate(made, 1):
             tapes = _tape(0, mode), _tape(index, mode)
             fault = _fault(case, edit, result, tapes)
-            if fault is None:
+            if fault is None or (edit.last and not _right_elsewhere(candidate, oracle, case, edit, mode)):
                 continue
             seen, wrong = f"after {edit.change}, {fault}", None
             if not are_right(case, result, tapes[1]):  # unlike those before the edit
                 wrong = wrong_alone(candidate, oracle, edit.case, seen)
-            if wrong is None and _fault(case, edit, _run(candidate, case, edits), tapes) is None:
+            if wrong is None and _fault(case, edit, _run(candidate, case, made), tapes) is None:
                 wrong = right_again(seen, edit.case)
             return of_mode(wrong or _diagnosis(edit, fault), case, mode)
     return None
+
+
+def _right_elsewhere(candidate: Candidate, oracle: Oracle, case: Case, edit: Edit, mode: bool) -> bool:
+    """Whether the outputs follow other elements that get the last one's value. Raises Stopped."""
+    others = elsewhere(oracle, case, edit)
+    result = _run(candidate, case, others)
+    faults = (
+        _fault(case, other, result, (_tape(0, mode), _tape(index, mode))) for index, other in enumerate(others, 1)
+    )
+    return bool(others) and not any(faults)
 
 
 def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
@@ -122,89 +109,3 @@ def _must_move(case: Case, edit: Edit) -> bool:
     units = tolerance.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
     noise = units * EPSILON * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise
-
-
-@remembered
-def _edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
-    """Edits to values far from an input's own, unless the reference refuses them, as it does for a probability."""
-    for far in (True, False):
-        with contextlib.suppress(ProblemError):
-            return _made(oracle, case, far=far)
-    return ()
-
-
-def _made(oracle: Oracle, case: Case, *, far: bool) -> tuple[Edit, ...]:
-    """The edits; empty if there is no input to change. Raises ProblemError if the reference refuses the changes."""
-    floats = [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.reference64.numel()]
-    structures = questions.structures(oracle, case)
-    if not floats or not any(of.count > 1 for of in structures.values()):
-        return ()
-    nbytes = nbytes_of((*case.inputs, *(of.reference64 for of in case.outputs.values())))
-    output = _CHOICE.choice(floats)
-    most = BLOCKS // 4 if oracle.is_slow(case) else BLOCKS
-    blocks = min(most, max(1, CHECK_BYTES // nbytes), case.outputs[output].reference64.numel())
-    elements = list(_one_in_each(case.outputs[output].reference64.numel(), blocks))
-    gradients = questions.element_gradients(oracle, case, output, elements)
-    made = [
-        (_poke(case, structures, gradient, output, far=far), element)
-        for element, gradient in zip(elements, gradients, strict=True)
-    ]
-    made.append((_swap(case, structures), elements[-1]))
-    expected = questions.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
-    return tuple(
-        Edit(replace(case, inputs=inputs, outputs=outputs), change, output, element)
-        for ((inputs, change), element), outputs in zip(made, expected, strict=True)
-    )
-
-
-def _one_in_each(count: int, blocks: int) -> Iterator[int]:
-    for block in range(blocks):
-        yield _CHOICE.randrange(block * count // blocks, (block + 1) * count // blocks)
-
-
-def _poke(
-    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, *, far: bool
-) -> tuple[tuple[object, ...], str]:
-    """Inputs with one element moved, `far` enough to move the output by about its own size unless that is too far."""
-    slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}
-    reached = [i for i, slope in slopes.items() if bool(slope.any())]
-    if not reached:
-        return _swap(case, structures)
-    index = _CHOICE.choice(reached)
-    value, slope = case.inputs[index], slopes[index]
-    assert isinstance(value, torch.Tensor)
-    nonzero = slope.nonzero().view(-1)
-    where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
-    old = float(value.reshape(-1)[where])
-    size = case.outputs[output].norm / math.sqrt(case.outputs[output].reference64.numel())
-    most = 8 * blocks.norm(value) / math.sqrt(value.numel()) + 1
-    step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), most)
-    structure = structures[index]
-    # Whole numbers may be codes or labels: values between them mean nothing.
-    usual = not far or structure.sums_alike or values_of(value).whole
-    new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
-    what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
-    moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"
-    return _with(case, index, structure.changed(value, new)), f"{what} {moved}"
-
-
-def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
-    """Inputs with two elements of one of them swapped."""
-    tensors = [i for i, of in structures.items() if of.count > 1]
-    index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
-    value, structure = case.inputs[index], structures[index]
-    assert isinstance(value, torch.Tensor)
-    one, other = (structure.place(ordinal) for ordinal in _CHOICE.sample(range(structure.count), 2))
-    flat = value.reshape(-1)
-    new = structure.usual(value, one) if structure.sums_alike else {one: flat[other].item(), other: flat[one].item()}
-    return _with(
-        case, index, structure.changed(value, new)
-    ), f"two elements of `{_argument(case, index)}` alone were swapped"
-
-
-def _with(case: Case, index: int, value: torch.Tensor) -> tuple[object, ...]:
-    return (*case.inputs[:index], value, *case.inputs[index + 1 :])
-
-
-def _argument(case: Case, index: int) -> str:
-    return case.operand_names.get(f"input[{index}]", f"input[{index}]")

@@ -1,0 +1,216 @@
+"""Inputs of which one element changed, or two were swapped, with the reference's outputs.
+
+The last element of each input is always among them: a loop over vectors that ends too early leaves it out, and in a
+long sum its share is less than rounding. It becomes so large that it counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.errors import ProblemError
+from grader.grading.compare import blocks, tolerance
+from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.expected import Expected
+from grader.grading.oracle import questions
+from grader.grading.oracle.case import Case, nbytes_of
+from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.other_inputs import answers_well
+from grader.grading.oracle.values import is_float, values_of
+
+BLOCKS = 8
+"""Blocks of the output, and so edits: a cheat that omits an eighth of the output is found each time. A slow reference
+answers for a quarter of them."""
+Structures = Mapping[int, Structure]
+"""The structure of each tensor argument, by position."""
+_CHOICE = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One changed input, with the reference's outputs."""
+
+    case: Case
+    change: str
+    """What changed, for a message."""
+    output: str
+    element: int
+    """Position in that output, in row-major order: an element that depends on what changed."""
+    last: tuple[int, float] | None = None
+    """The input whose last element alone changed, and its new value."""
+
+
+@remembered
+def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
+    """Edits to values far from an input's own, unless the reference refuses them, as it does for a probability."""
+    floats = _float_outputs(case)
+    structures = questions.structures(oracle, case)
+    if not floats or not any(of.count > 1 for of in structures.values()):
+        return ()
+    output = _CHOICE.choice(floats)
+    found: tuple[Edit, ...] = ()
+    for far in (True, False):
+        with contextlib.suppress(ProblemError):
+            found = _made(oracle, case, structures, output, far=far)
+            break
+    return (*found, *_of_last_elements(oracle, case, structures, output))
+
+
+def elsewhere(oracle: Oracle, case: Case, edit: Edit) -> tuple[Edit, ...]:
+    """Edits that give other elements of the same input the value that the last one got."""
+    assert edit.last is not None
+    (index, new), structures, found = edit.last, questions.structures(oracle, case), list[Edit]()
+    structure = structures[index]
+    for _ in range(BLOCKS // 2):
+        inputs = _with_element(case, structure, index, structure.place(_CHOICE.randrange(structure.count - 1)), new)
+        with contextlib.suppress(ProblemError):
+            outputs = questions.outputs_for(oracle, case, inputs)
+            if _answered(case, outputs):
+                found.append(replace(edit, case=replace(case, inputs=inputs, outputs=outputs)))
+    return tuple(found)
+
+
+def _float_outputs(case: Case) -> list[str]:
+    return [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.reference64.numel()]
+
+
+def _room(oracle: Oracle, case: Case) -> int:
+    """The number of edits that a large case and a slow reference leave room for."""
+    nbytes = nbytes_of((*case.inputs, *(of.reference64 for of in case.outputs.values())))
+    return min(BLOCKS // 4 if oracle.is_slow(case) else BLOCKS, max(1, CHECK_BYTES // nbytes))
+
+
+def _made(oracle: Oracle, case: Case, structures: Structures, output: str, *, far: bool) -> tuple[Edit, ...]:
+    """An edit for each block of the output, and a swap. Raises ProblemError if the reference refuses the changes."""
+    count = case.outputs[output].reference64.numel()
+    elements = list(_one_in_each(count, min(_room(oracle, case), count)))
+    gradients = questions.element_gradients(oracle, case, output, elements)
+    made = [
+        (_poke(case, structures, gradient, output, far=far), element)
+        for element, gradient in zip(elements, gradients, strict=True)
+    ]
+    made.append((_swap(case, structures), elements[-1]))
+    expected = questions.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
+    return tuple(
+        Edit(replace(case, inputs=inputs, outputs=outputs), change, output, element)
+        for ((inputs, change), element), outputs in zip(made, expected, strict=True)
+    )
+
+
+def _of_last_elements(oracle: Oracle, case: Case, structures: Structures, output: str) -> Iterator[Edit]:
+    """An edit of each floating-point input's last element, to the first value that shows in the outputs.
+
+    As large as the norm of the input, it adds to a sum of squares what all others do, and to a sum of n terms of one
+    sign a share of 1 / sqrt(n). An input that is the same in all draws may be a constant of the kernel.
+    """
+    inputs = [i for i, of in structures.items() if of.count > 1 and not of.fixed and is_float(case.inputs[i])]
+    for index in _CHOICE.sample(inputs, min(len(inputs), _room(oracle, case))):
+        value, structure = case.inputs[index], structures[index]
+        assert isinstance(value, torch.Tensor)
+        last = structure.place(structure.count - 1)
+        for new in _values_of_last(oracle, case, structure, value, last):
+            changed = _with_element(case, structure, index, last, new)
+            try:
+                outputs = questions.outputs_for(oracle, case, changed)
+            except ProblemError:
+                continue
+            if _answered(case, outputs) and _shows(case, outputs):
+                moved = outputs[output].reference64 - case.outputs[output].reference64
+                what = f"the last element of `{_argument(case, index)}` alone changed to {new:.4g}"
+                other = replace(case, inputs=changed, outputs=outputs)
+                yield Edit(other, what, output, int(moved.abs().argmax()), (index, new))
+                break
+
+
+def _values_of_last(
+    oracle: Oracle, case: Case, structure: Structure, value: torch.Tensor, last: int
+) -> Iterator[float]:
+    """New values for the last element, by descending distance; none where it cannot change alone."""
+    old = float(value.reshape(-1)[last])
+    if structure.sums_alike or values_of(value).whole:
+        return
+    signs = [1] if structure.low == 0 else [-1] if structure.high == 0 else _CHOICE.sample((-1, 1), 2)
+    if not oracle.traits(case).asserts:
+        yield from (old + sign * (blocks.norm(value) + 1) for sign in signs)
+    yield from (structure.moved(old, sign * _usual_step(value)) for sign in signs)
+
+
+def _usual_step(value: torch.Tensor) -> float:
+    """A step to a value that a kernel for such a tensor takes: 8 times the usual size, and 1."""
+    return 8 * blocks.norm(value) / math.sqrt(value.numel()) + 1
+
+
+def _shows(case: Case, outputs: Mapping[str, Expected]) -> bool:
+    """Whether outputs that stay as they were would be wrong."""
+    before = {name: case.outputs[name].reference64.to(outputs[name].dtype) for name in _float_outputs(case)}
+    return not all(tolerance.passes(outputs[name], value) for name, value in before.items())
+
+
+def _answered(case: Case, outputs: Mapping[str, Expected]) -> bool:
+    """Whether float32 suffices for the reference."""
+    return all(answers_well(outputs[name], case.outputs[name]) for name in _float_outputs(case))
+
+
+def _with_element(case: Case, structure: Structure, index: int, where: int, new: float) -> tuple[object, ...]:
+    value = case.inputs[index]
+    assert isinstance(value, torch.Tensor)
+    return _with(case, index, structure.changed(value, {where: new}))
+
+
+def _one_in_each(count: int, blocks: int) -> Iterator[int]:
+    for block in range(blocks):
+        yield _CHOICE.randrange(block * count // blocks, (block + 1) * count // blocks)
+
+
+def _poke(
+    case: Case, structures: Structures, gradients: dict[int, torch.Tensor], output: str, *, far: bool
+) -> tuple[tuple[object, ...], str]:
+    """Inputs with one element moved, `far` enough to move the output by about its own size unless that is too far."""
+    slopes = {i: structures[i].slopes(gradient) for i, gradient in gradients.items()}
+    reached = [i for i, slope in slopes.items() if bool(slope.any())]
+    if not reached:
+        return _swap(case, structures)
+    index = _CHOICE.choice(reached)
+    value, slope = case.inputs[index], slopes[index]
+    assert isinstance(value, torch.Tensor)
+    nonzero = slope.nonzero().view(-1)
+    where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
+    old = float(value.reshape(-1)[where])
+    size = case.outputs[output].norm / math.sqrt(case.outputs[output].reference64.numel())
+    step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), _usual_step(value))
+    structure = structures[index]
+    # Whole numbers may be codes or labels: values between them mean nothing.
+    usual = not far or structure.sums_alike or values_of(value).whole
+    new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
+    what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
+    moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"
+    return _with(case, index, structure.changed(value, new)), f"{what} {moved}"
+
+
+def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
+    """Inputs with two elements of one of them swapped."""
+    tensors = [i for i, of in structures.items() if of.count > 1]
+    index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
+    value, structure = case.inputs[index], structures[index]
+    assert isinstance(value, torch.Tensor)
+    one, other = (structure.place(ordinal) for ordinal in _CHOICE.sample(range(structure.count), 2))
+    flat = value.reshape(-1)
+    new = structure.usual(value, one) if structure.sums_alike else {one: flat[other].item(), other: flat[one].item()}
+    return _with(
+        case, index, structure.changed(value, new)
+    ), f"two elements of `{_argument(case, index)}` alone were swapped"
+
+
+def _with(case: Case, index: int, value: torch.Tensor) -> tuple[object, ...]:
+    return (*case.inputs[:index], value, *case.inputs[index + 1 :])
+
+
+def _argument(case: Case, index: int) -> str:
+    return case.operand_names.get(f"input[{index}]", f"input[{index}]")
