@@ -49,7 +49,7 @@ class Edit:
 
 @remembered
 def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
-    """Edits to values far from an input's own, unless the reference refuses them, as it does for a probability."""
+    """Edits to values far from an input's own, or to its usual ones where the reference refuses those."""
     floats = _float_outputs(case)
     structures = questions.structures(oracle, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
