@@ -171,7 +171,7 @@ class Operators(OperatorMode):
 
 def _stands_for(operand: torch.Tensor, result: Any) -> bool:
     """Whether an operand can be the result, and is not already, as `detach` returns it."""
-    if not alike(operand, result):
+    if not isinstance(result, torch.Tensor) or not alike(operand, result):
         return False
     return operand.data_ptr() != result.data_ptr() or operand.stride() != result.stride()
 
