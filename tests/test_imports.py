@@ -50,8 +50,14 @@ def package(module):
 
 
 def imported(path):
-    """This project's modules that a file imports anywhere, inside functions and for type annotations too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """This project's modules that a file imports anywhere, inside functions and for type annotations too.
+
+    A package that imports whatever is in its folder when it is imported, as a registry does, imports all of that.
+    """
+    source = path.read_text()
+    if re.search(r"^for .*iter_modules\(__path__\)", source, re.MULTILINE):
+        yield from (module_name(other) for other in path.parent.glob("*.py") if other != path)
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

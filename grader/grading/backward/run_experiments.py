@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from grader.grading.backward.experiments import Cases, Experiment
@@ -30,7 +31,7 @@ def run_experiments(
     or something outside.
     """
     diagnoses: list[Diagnosis] = []
-    own_cases = with_own_values(candidate, cases)
+    own_cases = _with_own_values(candidate, cases)
     for experiment in experiments:
         try:
             diagnosis = with_memory(candidate, oracle, partial(experiment.run, candidate, own_cases), "backward")
@@ -96,6 +97,19 @@ def _reference_passes(
         candidate,
         oracle,
         key,
-        lambda reference: experiment.run(reference, with_own_values(reference, cases)),
+        lambda reference: experiment.run(reference, _with_own_values(reference, cases)),
         severities,
     )
+
+
+def _with_own_values(candidate: Candidate, cases: Cases) -> Cases:
+    """The cases with the candidate's values where the reference is random and a seed fixes the candidate.
+
+    Other cases are returned unchanged. Raises Stopped.
+    """
+    if cases.first.values_comparable:
+        return cases
+    first, second = with_own_values(candidate, cases.first), with_own_values(candidate, cases.second)
+    if first is None or second is None:
+        return cases
+    return replace(cases, first=first, second=second)

@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 
-from grader.grading.backward.experiments import Cases
 from grader.grading.backward.vjp import add_forward, ask, product
 from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.candidate import MODEL, Candidate, export_buffers
@@ -40,21 +39,11 @@ TRIALS = 6
 """Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
 
 
-def with_own_values(candidate: Candidate, cases: Cases) -> Cases:
-    """The cases with the candidate's values where the reference is random and a seed fixes the candidate.
+def with_own_values(candidate: Candidate, case: Case) -> Case | None:
+    """The case with the candidate's values, under a seed of its own, where the reference is random.
 
-    Other cases are returned unchanged. Raises Stopped.
+    None where equal calls give other outputs, or one raises. Raises Stopped.
     """
-    if cases.first.values_comparable:
-        return cases
-    first, second = _own(candidate, cases.first), _own(candidate, cases.second)
-    if first is None or second is None:
-        return cases
-    return replace(cases, first=first, second=second)
-
-
-def _own(candidate: Candidate, case: Case) -> Case | None:
-    """The case under a seed of its own, or None where equal calls give other outputs, or one raises."""
     case = replace(case, forward_seed=secrets.randbits(62))
     own, again = _run(candidate, case), _run(candidate, case)
     if own is None or again is None or not all(same_bits(own.outputs[n], again.outputs[n]) for n in case.outputs):

@@ -5,7 +5,7 @@ import torch
 
 from grader.grading.random.exchange import Variation, differences
 
-RUNS = 128
+RUNS = 384
 
 
 def residuals(keep):
