@@ -68,12 +68,14 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
     if at is not None:
         shape = both.shape[1:]
         steps = [i - n if 2 * i > n else i for i, n in zip(unravel(at, shape), shape, strict=True)]
-        what = f"elements {steps} apart have a mean square correlation of {float(shifted[:, at].mean()):.2g} where the "
+        along = [dimension for dimension, step in enumerate(steps) if step]
+        apart = f"{abs(steps[along[0]])} apart along dimension {along[0]}" if len(along) == 1 else f"{steps} apart"
+        what = f"elements {apart} have a mean square correlation of {float(shifted[:, at].mean()):.2g} where the "
         found["elements apart"] = what + f"reference's have {float(usual[:, at].mean()):.2g}", remedy
-    for along in _sets(both.shape[1:]):
-        excess = _excess(_covariance_products(both, along), signs)
+    for dimensions in _sets(both.shape[1:]):
+        excess = _excess(_covariance_products(both, dimensions), signs)
         if excess > slight:
-            names = "dimension" + "s" * (len(along) > 1) + " " + ", ".join(map(str, along))
+            names = "dimension" + "s" * (len(dimensions) > 1) + " " + ", ".join(map(str, dimensions))
             what = f"elements along {names} depend on each other in another way: covariances differ by "
             found[f"covariances along {names}"] = what + f"{math.sqrt(excess):.2g} of their size", remedy
     return found

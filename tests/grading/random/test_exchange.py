@@ -77,4 +77,4 @@ def test_worst_index_is_named():
 
 def test_distance_of_elements_that_share_numbers_is_named():
     what, _ = differences(residuals(antithetic()), residuals(draw(24, 16)), 256, 0.01)["elements apart"]
-    assert what.startswith("elements [12, 0] apart have a mean square correlation of 0.")
+    assert what.startswith("elements 12 apart along dimension 0 have a mean square correlation of 0.")
