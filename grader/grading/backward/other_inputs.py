@@ -39,7 +39,6 @@ from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
 """Changes under which gradients overflow, or which tie what the reference chooses between."""
-
 ONLY_FINITE = SPECIALS | {SHIFTED, LARGE_PARAMETERS}
 """Changes under which only NaN and infinity count. A gradient that is small because large terms cancel is then off by
 much in honest kernels too: that of flash attention, which has exp(score - logsumexp), by 3%."""

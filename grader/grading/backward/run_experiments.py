@@ -13,7 +13,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, Stopped, diagnose, errors_first, fold
-from grader.grading.random.seeded import reference_inconsistent, with_own_values
+from grader.grading.random.seeded import own_values, reference_inconsistent
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4
@@ -109,7 +109,7 @@ def _with_own_values(candidate: Candidate, cases: Cases) -> Cases:
     """
     if cases.first.values_comparable:
         return cases
-    first, second = with_own_values(candidate, cases.first), with_own_values(candidate, cases.second)
+    first, second = own_values(candidate, cases.first), own_values(candidate, cases.second)
     if first is None or second is None:
         return cases
     return replace(cases, first=first, second=second)

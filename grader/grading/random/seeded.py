@@ -39,7 +39,7 @@ TRIALS = 6
 """Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000."""
 
 
-def with_own_values(candidate: Candidate, case: Case) -> Case | None:
+def own_values(candidate: Candidate, case: Case) -> Case | None:
     """The case with the candidate's values, under a seed of its own, where the reference is random.
 
     None where equal calls give other outputs, or one raises. Raises Stopped.
