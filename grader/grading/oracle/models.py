@@ -77,9 +77,15 @@ class ReferenceModels(ReferenceProcess):
         """End the processes."""
         self._keep(0)
 
-    def draw(self, variant: str, seed: int | None = None) -> tuple[list[object], list[object]]:
-        """(constructor arguments, forward arguments) of a variant, newly drawn under this seed or any."""
-        return draw_inputs(self.module.variants[variant], self.device, secrets.randbits(62) if seed is None else seed)
+    def draw(
+        self, variant: str, seed: int | None = None, *, repeats: bool = False
+    ) -> tuple[list[object], list[object]]:
+        """(constructor arguments, forward arguments) of a variant, newly drawn under this seed or any.
+
+        With `repeats`, some integers repeat where each may be any.
+        """
+        seed = secrets.randbits(62) if seed is None else seed
+        return draw_inputs(self.module.variants[variant], self.device, seed, repeats=repeats)
 
     def ready(self, case: Case, model: str = MODEL) -> None:
         """Construct the float32 model of the case's variant, and the float64 one if `model` is MODEL64."""

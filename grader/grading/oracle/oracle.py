@@ -75,7 +75,7 @@ class Oracle(ReferenceModels):
 
         Draw 0 has the constructor's parameters, with those that are constant or of one sign moved; later draws move
         all, as training would, and have its grad_output: a scalar loss has 1.0 in every step, so a gradient kept by it
-        is stale.
+        is stale. Integers repeat in them.
         """
         key = CaseKey(variant, training, draw)
         if key not in self._cases:
@@ -154,7 +154,7 @@ class Oracle(ReferenceModels):
     def _made(self, key: CaseKey, seed: int, trained: Mapping[str, torch.Tensor] | None = None) -> Case:
         """Draw a case, and have the reference compute its values, their errors, and what it draws at random."""
         variant, training, draw = key
-        init_inputs, inputs = self.draw(variant, seed)
+        init_inputs, inputs = self.draw(variant, seed, repeats=draw > 0)
         held = self.construct(variant, init_inputs, inputs, training)
         cotangents = self._cotangents(held.traits, key)
         wrt = held.traits.operands(inputs, held.state) if cotangents else ()

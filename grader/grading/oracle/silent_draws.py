@@ -46,7 +46,7 @@ def replacement(models: ReferenceModels, case: Case, number: int, always_zero: s
         seed, model_seed = secrets.randbits(62), secrets.randbits(62)
         constructed = models.constructed_under(case, model_seed, on_device=True)
         draw = Draw(seed, constructed, as_trained(constructed, traits, number))
-        left = _still_silent(models, case, draw, silent)
+        left = _still_silent(models, case, draw, silent, repeats=number > 0)
         everywhere &= left
         if len(left) < len(fewest):
             best, fewest = draw, left
@@ -62,9 +62,11 @@ def _silent(case: Case) -> frozenset[str]:
     return frozenset(name for name, value in found.items() if value.numel() and absent(value))
 
 
-def _still_silent(models: ReferenceModels, case: Case, draw: Draw, operands: frozenset[str]) -> frozenset[str]:
+def _still_silent(
+    models: ReferenceModels, case: Case, draw: Draw, operands: frozenset[str], *, repeats: bool
+) -> frozenset[str]:
     """The operands whose gradients are zero in this draw too; all of them if the reference refuses it."""
-    init_inputs, inputs = models.draw(case.variant, draw.seed)
+    init_inputs, inputs = models.draw(case.variant, draw.seed, repeats=repeats)
     if p.encode_value(list(init_inputs)) != case.init_inputs:
         return operands
     one = Pass(MODEL, inputs, draw.trained, case.cotangents, case.wrt, case.training)

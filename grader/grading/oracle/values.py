@@ -20,6 +20,7 @@ from grader.grading.compare.nonsmooth import PERTURBATION_ULPS, ULPS
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, elementwise
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.repeated_integers import draw_with_repeats
 from grader.machine.backends import backend
 from grader.protocol.fewer_bits import Way, of_bits
 from grader.verdict.models import Device
@@ -30,15 +31,20 @@ OTHER_DRAWS = 2
 argmax may agree once by chance, and an element behind a ReLU is 0 in all three draws in one of eight cases."""
 
 
-def draw_inputs(variant: Variant, device: Device, seed: int) -> tuple[list[object], list[object]]:
-    """(constructor arguments, forward arguments) of a variant: tensors on the device, floats in float32."""
+def draw_inputs(
+    variant: Variant, device: Device, seed: int, *, repeats: bool = False
+) -> tuple[list[object], list[object]]:
+    """(constructor arguments, forward arguments) of a variant: tensors on the device, floats in float32.
+
+    With `repeats`, some integers repeat where each may be any (`repeated_integers.py`).
+    """
     with torch.random.fork_rng(devices=backend(device).random_devices()):
         torch.manual_seed(seed)
         init_inputs = list(variant.make_init_inputs())
         with torch.device(backend(device).torch_device):
             inputs = [  # drawn on the device unless the problem's code names another
                 value.to(backend(device).torch_device) if isinstance(value, torch.Tensor) else value
-                for value in variant.make_inputs()
+                for value in (draw_with_repeats(variant.make_inputs) if repeats else variant.make_inputs())
             ]
     return init_inputs, [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
 

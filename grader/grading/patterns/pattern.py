@@ -135,11 +135,7 @@ class Subject:
     @cached_property
     def indices(self) -> list[Known]:
         """Integer inputs."""
-        return [
-            Known(f"`{self._inputs[i]}`", value.cpu())
-            for i, value in enumerate(self.case.inputs)
-            if isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
-        ]
+        return integer_inputs(self.case, self._inputs)
 
     def label(self, name: str) -> str:
         """A tensor's name in messages."""
@@ -150,6 +146,15 @@ class Subject:
         for known in (*self.tensors, *self.grad_outputs):
             if tuple(known.value.shape) == self.shape:
                 yield known
+
+
+def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
+    """The integer inputs of a case, with the arguments' names in messages; on the CPU."""
+    return [
+        Known(f"`{names[i]}`", value.cpu())
+        for i, value in enumerate(case.inputs)
+        if isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
+    ]
 
 
 Search = Callable[[Subject], Pattern | None]

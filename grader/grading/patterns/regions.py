@@ -39,7 +39,7 @@ def only_region(subject: Subject) -> str | None:
     """
     count = int(subject.wrong.sum())
     found = _box(subject) if 0 < count < subject.wrong.numel() and subject.wrong.dim() else ()
-    return next((of.text for of in found if _nearly(count, int(of.inside.sum()))), None)
+    return next((of.text for of in found if nearly(count, int(of.inside.sum()))), None)
 
 
 def _single(subject: Subject) -> Pattern | None:
@@ -90,9 +90,9 @@ def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Patt
     either = subject.telling
     for text, inside, remedy, by_index in regions:
         size = int((inside & either).sum())
-        if bool((wrong & ~inside).any()) or not _nearly(count, size) or bool((inside | ~either).all()):
+        if bool((wrong & ~inside).any()) or not nearly(count, size) or bool((inside | ~either).all()):
             continue
-        if plain and not by_index and _nearly(size, elements):
+        if plain and not by_index and nearly(size, elements):
             continue  # some value is the smallest, and the rest may be right by chance
         state, better = _state(subject, inside)
         if better or (plain and (not by_index or _clear(subject, inside))):
@@ -100,7 +100,7 @@ def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Patt
     return None
 
 
-def _nearly(count: int, of: int) -> bool:
+def nearly(count: int, of: int) -> bool:
     """Whether at most an eighth is missing: some elements of a region are right by chance."""
     return 8 * count >= 7 * of
 
@@ -212,7 +212,12 @@ def _classes(subject: Subject, index: Known) -> Iterator[Region]:
 
 
 def _rows(subject: Subject, index: Known) -> Iterator[Region]:
-    rows = subject.shape[0]
+    for of in named_rows(index, subject.shape[0]):
+        yield of._replace(inside=of.inside.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape))
+
+
+def named_rows(index: Known, rows: int) -> Iterator[Region]:
+    """The rows that an integer input names more than once, once or never; none if some are beyond `rows`."""
     if not index.value.numel() or int(index.value.min()) < 0 or int(index.value.max()) >= rows:
         return
     times = torch.bincount(index.value.long().flatten(), minlength=rows)
@@ -222,7 +227,7 @@ def _rows(subject: Subject, index: Known) -> Iterator[Region]:
         (times == 0, f"in the rows that {index.name} does not name", "initialise the gradient buffer with zeros"),
     ):
         if bool(chosen.any()):
-            yield Region(text, chosen.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape), remedy)
+            yield Region(text, chosen, remedy)
 
 
 def _regular(chosen: torch.Tensor, whole: torch.Tensor) -> bool:

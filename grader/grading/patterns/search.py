@@ -17,7 +17,8 @@ from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
-from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject
+from grader.grading.patterns.large_rows import rows_of_large
+from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject, integer_inputs
 from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.stretch import stretch
@@ -45,7 +46,8 @@ def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, ex
     """The first pattern that explains the error of a gradient; None without one. `name` is the operand's."""
     subject = subject_of(oracle, case, name, actual, expected)
     if subject is None:
-        return stretch(actual, expected)
+        indices = integer_inputs(case, _arguments(oracle, case))
+        return rows_of_large(indices, actual, expected) or stretch(actual, expected)
     tied = at_ties(subject)
     if tied is not None or not bool(subject.wrong.any()):
         return tied
@@ -134,5 +136,8 @@ def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expe
     real = expected.dtype.is_floating_point and not actual.is_complex()
     if not real or not 0 < actual.numel() <= MAX_ELEMENTS or not bool(actual.isfinite().all()):
         return None
-    inputs = [oracle.module.argument_name(index) for index in range(len(case.inputs))]
-    return Subject(case, actual, expected, name, inputs)
+    return Subject(case, actual, expected, name, _arguments(oracle, case))
+
+
+def _arguments(oracle: Oracle, case: Case) -> list[str]:
+    return [oracle.module.argument_name(index) for index in range(len(case.inputs))]
