@@ -17,6 +17,8 @@ SCALED_FAR = "inputs multiplied by 1e-6 or less"
 """Shows an epsilon beside differences or norms, such as the 1e-6 that PyTorch adds in a distance."""
 SMALLER = "inputs multiplied by 0.3"
 """The control of SCALED_DOWN, which shows no epsilon: what is wrong here too has another cause."""
+SCALED_UP = "inputs scaled up to 200"
+"""Saturates: an exponential of 200 is infinite, and that of -200 zero."""
 SIGNED = "inputs of both signs"
 """Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there."""
 SHIFTED = "inputs shifted by ten standard deviations or more"
@@ -197,7 +199,7 @@ CHANGES: Mapping[str, Change] = {
     SCALED_DOWN: _tiny,
     SCALED_FAR: _farther,
     SMALLER: _smaller,
-    "inputs scaled up to 200": _larger,
+    SCALED_UP: _larger,
     SIGNED: _signed,
     SHIFTED: _shifted,
     "inputs sorted along the last dimension": _sorted,
