@@ -16,6 +16,8 @@ EPSILON = torch.finfo(torch.float32).eps
 """Spacing of float32 at 1: 2^-23."""
 ELEMENT_TOLERANCE = 1e-5
 """Relative rounding error of a short chain of float32 operations in one element: 84 times EPSILON. A choice."""
+ROUNDING_UNITS = 32.0
+"""Rounding that any chain of operations may accumulate, in units of EPSILON, relative to the norm. A choice."""
 COARSE_TOLERANCE = 1e-4
 """Tolerance of an element that no model of rounding covers, as without a float64 reference. A choice."""
 
@@ -89,6 +91,11 @@ class Expected:
         """The root mean square of the reference."""
         return self.norm / math.sqrt(max(self.reference64.numel(), 1))
 
+    @property
+    def rounding(self) -> float:
+        """Rounding that operations and the longest reduction behind it may add, relative to its norm."""
+        return (ROUNDING_UNITS + math.sqrt(self.reduction_length)) * EPSILON
+
     @cached_property
     def slope(self) -> float:
         """The relative tolerance of rule 3, which applies to |G| + rms(G)."""
@@ -104,7 +111,7 @@ class Expected:
 
 
 def with_room_for_zeros(each: Mapping[str, Expected]) -> dict[str, Expected]:
-    """Gradients of one backward; one that is exactly zero may be off by a rounding error of the largest.
+    """Gradients of one backward; one that is exactly zero may be off by what rounding adds to the largest.
 
     Behind a softmax over a single key, terms cancel exactly in the order in which the reference adds them.
     """
@@ -112,7 +119,7 @@ def with_room_for_zeros(each: Mapping[str, Expected]) -> dict[str, Expected]:
     if not zero:
         return dict(each)
     know_norms(list(each.values()))
-    noise = EPSILON * max(of.rms for of in each.values())
+    noise = max(of.rounding * of.rms for of in each.values()) / 4  # rule 2 allows four of it
 
     def with_room(of: Expected) -> Expected:
         room = of.around(of.reference64)  # no run of the reference has another value

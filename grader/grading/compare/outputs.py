@@ -10,7 +10,7 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import MODEL, Candidate, names
 from grader.grading.compare import tolerance
-from grader.grading.compare.expected import EPSILON, Expected
+from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, usual_remedy
 from grader.machine.backends import backend
@@ -83,7 +83,7 @@ def right_up_to_rounding(check: TensorCheck) -> bool:
     if check.rel_rms_error is None:
         return True
     baseline = check.baseline_rel_rms_error or 0.0
-    allowed = tolerance.BASELINE_FACTOR_L2 * baseline + tolerance.ROUNDING_UNITS * EPSILON
+    allowed = tolerance.BASELINE_FACTOR_L2 * baseline + ROUNDING_UNITS * EPSILON
     return check.rel_rms_error <= allowed / 2
 
 

@@ -32,7 +32,7 @@ import torch
 from grader.grading.compare import narrow_types, nonsmooth, small_elements
 from grader.grading.compare.blocks import index, norm, number, relative, unravel
 from grader.grading.compare.error_sizes import Compared, ErrorSize, error_sizes
-from grader.grading.compare.expected import COARSE_TOLERANCE, EPSILON, Expected, know_norms
+from grader.grading.compare.expected import COARSE_TOLERANCE, Expected, know_norms
 from grader.grading.compare.together import HOST_ELEMENTS
 from grader.verdict.stages import TensorCheck
 
@@ -40,8 +40,6 @@ BASELINE_FACTOR_L2 = 4.0
 """The norm of an error may be this many times the baseline's, the worst of four runs. A choice: orders of sums vary."""
 BASELINE_FACTOR_MAX = 8.0
 """The same for each element and the largest baseline error. A choice: a maximum varies more than a norm."""
-ROUNDING_UNITS = 32.0
-"""Rounding that any chain of operations may accumulate, in units of EPSILON, relative to the norm. A choice."""
 
 Pair = tuple[Expected, torch.Tensor]
 """What a tensor should be, and a candidate of its shape and dtype."""
@@ -231,6 +229,5 @@ def _l2_bound(expected: Expected, reference_l2: float) -> float:
 
 def _rounding_bound(expected: Expected, reference_l2: float) -> float:
     """The part of rule 2's bound that does not depend on the baseline error."""
-    units = (ROUNDING_UNITS + math.sqrt(expected.reduction_length)) * EPSILON
     rounded_once = narrow_types.spacing(expected.dtype) / math.sqrt(max(expected.reference64.numel(), 1))
-    return (units + rounded_once) * reference_l2
+    return (expected.rounding + rounded_once) * reference_l2

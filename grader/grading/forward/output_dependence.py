@@ -19,7 +19,6 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.edits import Edit, edits, elsewhere
 from grader.grading.forward.probes import as_timed, of_mode, probe
@@ -106,6 +105,5 @@ def _must_move(case: Case, edit: Edit) -> bool:
     expected, moved = case.outputs[edit.output], edit.case.outputs[edit.output]
     before, after = (float(of.reference64.view(-1)[edit.element]) for of in (expected, moved))
     rms = expected.norm / math.sqrt(max(expected.reference64.numel(), 1))
-    units = tolerance.ROUNDING_UNITS + math.sqrt(expected.reduction_length)
-    noise = units * EPSILON * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
+    noise = expected.rounding * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise

@@ -15,8 +15,7 @@ from grader import protocol as p
 from grader.grading.candidate import MODEL, Candidate, export_buffers
 from grader.grading.compare import nonsmooth, small_elements
 from grader.grading.compare.buffers import explain_buffers, one_factor
-from grader.grading.compare.expected import EPSILON, Expected
-from grader.grading.compare.tolerance import ROUNDING_UNITS
+from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
@@ -81,8 +80,7 @@ def _wrong(expected: Expected, value: torch.Tensor) -> str | None:
     value = value.cpu().view(right.shape)
     spread = expected.spread().cpu()
     relative = (value.double() - right) / right
-    rounding = (ROUNDING_UNITS + math.sqrt(expected.reduction_length)) * EPSILON
-    allowed = nonsmooth.FACTOR * spread / right.abs() + rounding
+    allowed = nonsmooth.FACTOR * spread / right.abs() + expected.rounding
     off = relative[(relative.abs() > allowed) & (right.abs() > small_elements.LEAST)]
     factor = one_factor(off) if off.numel() >= right.numel() / 4 else None
     if factor is not None:

@@ -14,7 +14,7 @@ from grader.grading.budget import Pace
 from grader.grading.candidate import MODEL
 from grader.grading.compare import error_sizes, tolerance
 from grader.grading.compare.blocks import is_large
-from grader.grading.compare.expected import EPSILON, Expected
+from grader.grading.compare.expected import Expected
 from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
@@ -201,8 +201,7 @@ def _too_far(expected: Expected, distance: float, size: float, baseline_error: f
     """The fault if a tensor of this norm is further from the reference's than rounding allows."""
     if baseline_error is None:
         baseline_error = expected.error_l2 / max(expected.norm, 1e-300)
-    units = tolerance.ROUNDING_UNITS + expected.reduction_length**0.5
-    bound = tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * units * EPSILON * size + 1e-30
+    bound = tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * expected.rounding * size + 1e-30
     if distance <= bound:
         return None
     error, allowed = distance / max(size, 1e-300), bound / max(size, 1e-300)

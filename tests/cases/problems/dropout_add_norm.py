@@ -7,7 +7,8 @@ from torch import nn
 class Model(nn.Module):
     def __init__(self, features, p):
         super().__init__()
-        self.scale = nn.Parameter(torch.randn(features))
+        # None is so small that its column hardly varies.
+        self.scale = nn.Parameter(torch.randn(features).sign() * (0.5 + torch.rand(features)))
         self.dropout = nn.Dropout(p)
         self.norm = nn.LayerNorm(features)
 
