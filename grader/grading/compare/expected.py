@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -108,24 +108,6 @@ class Expected:
     def mostly_small(self) -> bool:
         """Whether rule 3 says nothing about most elements, since they are below the tolerance of the largest."""
         return small_elements.are_most(self.reference64, self.slope * self.rms)
-
-
-def with_room_for_zeros(each: Mapping[str, Expected]) -> dict[str, Expected]:
-    """Gradients of one backward; one that is exactly zero may be off by what rounding adds to the largest.
-
-    Behind a softmax over a single key, terms cancel exactly in the order in which the reference adds them.
-    """
-    zero = {name for name, of in each.items() if of.rounds and not of.error_l2 and not of.norm}
-    if not zero:
-        return dict(each)
-    know_norms(list(each.values()))
-    noise = max(of.rounding * of.rms for of in each.values()) / 4  # rule 2 allows four of it
-
-    def with_room(of: Expected) -> Expected:
-        room = of.around(of.reference64)  # no run of the reference has another value
-        return replace(room, error_l2=noise * math.sqrt(of.reference64.numel()), error_max=noise)
-
-    return {name: with_room(of) if name in zero else of for name, of in each.items()}
 
 
 def know_norms(each: Sequence[Expected]) -> None:

@@ -183,8 +183,7 @@ def _poke(
     nonzero = slope.nonzero().view(-1)
     where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
-    size = case.outputs[output].norm / math.sqrt(case.outputs[output].reference64.numel())
-    step = min(max(2 * size / abs(float(slope[where])), abs(old) + 1), _usual_step(value))
+    step = min(max(2 * case.outputs[output].rms / abs(float(slope[where])), abs(old) + 1), _usual_step(value))
     structure = structures[index]
     # Whole numbers may be codes or labels: values between them mean nothing.
     usual = not far or structure.sums_alike or values_of(value).whole

@@ -10,7 +10,6 @@ exponential that overflows, is not at fault here: the last element counts if the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -104,6 +103,5 @@ def _must_move(case: Case, edit: Edit) -> bool:
     """The reference's element moves by more than any rounding could hide."""
     expected, moved = case.outputs[edit.output], edit.case.outputs[edit.output]
     before, after = (float(of.reference64.view(-1)[edit.element]) for of in (expected, moved))
-    rms = expected.norm / math.sqrt(max(expected.reference64.numel(), 1))
-    noise = expected.rounding * (rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
+    noise = expected.rounding * (expected.rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise

@@ -14,8 +14,9 @@ import torch
 from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
-from grader.grading.compare.expected import Expected, with_room_for_zeros
+from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
+from grader.grading.compare.tolerance import with_room_for_zeros
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state, ties_broken
