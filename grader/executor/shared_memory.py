@@ -14,7 +14,7 @@ import torch
 
 from grader.errors import DeviceError
 from grader.protocol import ALIGNMENT_BYTES, ITEM_BYTES, Slot
-from grader.protocol.regions import device_bytes, typed
+from grader.protocol.regions import TypedBytes, device_bytes
 
 F_SEAL_FUTURE_WRITE = 0x10
 """From fcntl.h: forbids new writable mappings, keeps existing ones. Not in Python's fcntl before 3.13."""
@@ -26,6 +26,7 @@ POISON_BYTE = 0xFF
 MOST_SPARE_BYTES = 1 << 28
 """Largest spare space of a region: a backward shares about twice as much as the forward before it. Where that is more,
 another region costs little beside the values."""
+_NAMES = {getattr(torch, name): name for name in ITEM_BYTES}
 LEAST_BYTES = 64 << 20
 """Smallest region. A larger one costs another job, and takes a busy driver 30 ms; a page of host memory that nobody
 writes takes none."""
@@ -39,9 +40,10 @@ class Layout:
 
     def place(self, dtype: torch.dtype, shape: Iterable[int]) -> Slot:
         """Allocate a slot. Raises DeviceError for a dtype that cannot be sent."""
-        slot = Slot(offset=self.nbytes, dtype=str(dtype).removeprefix("torch."), shape=tuple(shape))
-        if slot.dtype not in ITEM_BYTES:
-            raise DeviceError(f"tensors of dtype {slot.dtype} cannot be sent to a worker")
+        name = _NAMES.get(dtype)
+        if name is None:
+            raise DeviceError(f"tensors of dtype {str(dtype).removeprefix('torch.')} cannot be sent to a worker")
+        slot = Slot(self.nbytes, name, tuple(shape))
         self.nbytes += -(-slot.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         return slot
 
@@ -54,12 +56,13 @@ class Region:
         maker = _HostMemory if kind == "host" else _DeviceMemory
         self._memory = maker(nbytes, worker_writes=name == "outbox")
         self.nbytes, self.flat = self._memory.nbytes, self._memory.bytes
+        self._typed = TypedBytes(self.flat)
         self.descriptor = self._memory.descriptor
         """The descriptor to send with an `Attach`; the region closes it."""
 
     def view(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor, a view of the shared memory."""
-        return typed(self.flat, slot)
+        return self._typed.view(slot)
 
     def address(self, slot: Slot) -> int:
         """Return the device address of the slot's first byte."""
@@ -153,8 +156,9 @@ class Seal:
 
     def __init__(self, outbox: Region, nbytes: int, *, start: int = 0) -> None:
         """Of the bytes from `start` up to `nbytes`."""
-        self._start, self._from = start, outbox.flat[start:nbytes]
+        self._from = outbox.flat[start:nbytes]
         self._bytes = torch.empty_like(self._from)
+        self._typed = TypedBytes(self._bytes, start)
         if not self._from.is_cuda:
             self._bytes.zero_()  # maps its pages before the clock runs
         self.taken_at = 0.0
@@ -179,4 +183,4 @@ class Seal:
 
     def view(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor in the copy."""
-        return typed(self._bytes, slot, self._start)
+        return self._typed.view(slot)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 
@@ -21,22 +23,43 @@ def copy_each(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
     """
     groups: defaultdict[object, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
     for target, value in zip(targets, values, strict=True):
-        plain = target.is_contiguous() and value.is_contiguous() and not value.is_complex()
-        if plain and value.nbytes < TOGETHER_BYTES:
-            groups[target.dtype, value.dtype, value.device].append((target.view(-1), value.view(-1)))
+        dtype = value.dtype
+        plain = value.nbytes < TOGETHER_BYTES and target.is_contiguous() and value.is_contiguous()
+        if plain and not dtype.is_complex:
+            groups[target.dtype, dtype, value.device].append((target, value))
         else:
             target.copy_(value, non_blocking=True)
     for pairs in groups.values():
         torch._foreach_copy_([target for target, _ in pairs], [value for _, value in pairs], non_blocking=True)
 
 
-def typed(region: torch.Tensor, slot: Slot, start: int = 0) -> torch.Tensor:
-    """The slot's tensor, a view of a region's bytes from `start` on."""
-    dtype = getattr(torch, slot.dtype)
-    if slot.nbytes == 0:
-        return torch.empty(slot.shape, dtype=dtype, device=region.device)
-    first = slot.offset - start
-    return region[first : first + slot.nbytes].view(dtype).view(slot.shape)
+class TypedBytes:
+    """A region's bytes from `start` on, seen as tensors by slot.
+
+    A job of a deep network views thousands of slots, so that each is one call of PyTorch's.
+    """
+
+    def __init__(self, flat: torch.Tensor, start: int = 0) -> None:
+        """`flat`: uint8, a multiple of ALIGNMENT_BYTES long."""
+        self._flat, self._start = flat, start
+        self._wholes: dict[str, torch.Tensor] = {}
+        """All bytes by the dtype that they are seen as."""
+
+    def view(self, slot: Slot) -> torch.Tensor:
+        """The slot's tensor, a view of the bytes."""
+        if 0 in slot.shape:
+            return torch.empty(slot.shape, dtype=getattr(torch, slot.dtype), device=self._flat.device)
+        whole = self._wholes.get(slot.dtype)
+        if whole is None:
+            whole = self._wholes[slot.dtype] = self._flat.view(getattr(torch, slot.dtype))
+        first = whole.storage_offset() + (slot.offset - self._start) // whole.itemsize
+        return whole.as_strided(slot.shape, row_major(slot.shape), first)
+
+
+@lru_cache(maxsize=1024)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of contiguous elements in row-major order."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def device_bytes(address: int, nbytes: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from grader.protocol import Attach, Slot
-from grader.protocol.regions import device_bytes, typed
+from grader.protocol.regions import TypedBytes, device_bytes
 
 
 class Region:
@@ -26,10 +26,11 @@ class Region:
         else:
             self._address = _map_cuda(step, descriptor)
             self._bytes = device_bytes(self._address, step.nbytes)
+        self._typed = TypedBytes(self._bytes)
 
     def slot(self, slot: Slot) -> torch.Tensor:
         """Return the slot's tensor, a view of the shared memory."""
-        return typed(self._bytes, slot)
+        return self._typed.view(slot)
 
     def address(self, slot: Slot) -> int:
         """Return the device address of the slot's first byte."""

@@ -121,8 +121,9 @@ def set_state(session: Session, step: p.SetState) -> p.Done:
     state, inbox = state_of(session.models[step.model]), session.regions["inbox"]
     # A detached tensor shares the version counter, by which an honest cache notices an optimizer's step.
     targets = [state[name].detach() for name in step.values]
-    values = (inbox.slot(slot) for slot in step.values.values())
-    copy_each(targets, [value.view(target.shape) for value, target in zip(values, targets, strict=True)])
+    values = [inbox.slot(slot) for slot in step.values.values()]
+    pairs = zip(values, targets, strict=True)
+    copy_each(targets, [value if value.shape == target.shape else value.view(target.shape) for value, target in pairs])
     return p.Done()
 
 

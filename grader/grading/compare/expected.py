@@ -82,6 +82,11 @@ class Expected:
         return norm(self.reference64)
 
     @cached_property
+    def smooth(self) -> dict[int, tuple[torch.Tensor, float]]:
+        """Elements away from non-smooth points and rule 2's bound for them, by runs behind the spread."""
+        return {}
+
+    @cached_property
     def on_host(self) -> torch.Tensor:
         """`reference64` in host memory."""
         return self.reference64.cpu()

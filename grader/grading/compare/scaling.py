@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from grader.grading.compare import blocks
+from grader.grading.compare.together import Pack
 
 ROUNDING_RESIDUAL = 1e-4
 """Relative difference below which two results agree up to rounding: ten times the error of float32 reductions. Applies
@@ -26,20 +27,16 @@ def change(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[float]:
-    """The `change` of each tensor, with one wait for the device."""
-    if not before:
-        return []
-    rows = [_distance_and_length(*pair) for pair in zip(before, after, strict=True)]
-    lengths = torch.stack([row.to(rows[0].device) for row in rows])
-    return [distance / max(length, 1e-300) for distance, length in lengths.tolist()]
+    """The `change` of each tensor; small ones are compared together."""
 
+    def statistics(_: list[int], old: Pack, new: Pack, *, finite: bool) -> list[torch.Tensor]:
+        a, b = blocks.comparable(old.flat, new.flat) if finite else (blocks.wide(old.flat), blocks.wide(new.flat))
+        return [old.norms(b - a), old.norms(a)]
 
-def _distance_and_length(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """The norms of the difference and of the old tensor, computed block by block."""
-    length = torch.linalg.vector_norm
-    rows = [torch.stack([length(after - before), length(before)]) for before, after in _exact(old, new)]
-    lengths: torch.Tensor = length(torch.stack(rows), dim=0)
-    return lengths
+    return [
+        math.hypot(*(distance for distance, _ in rows)) / max(math.hypot(*(length for _, length in rows)), 1e-300)
+        for rows in blocks.rows_each([before, after], statistics)
+    ]
 
 
 def _exact(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

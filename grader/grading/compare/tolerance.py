@@ -138,8 +138,7 @@ def _passes(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> boo
     elif expected.spread is not None:
         right = right or _nonsmooth_explains(expected, expected.spread, candidate, bound)
         if right and beyond_rounding and expected.strict:
-            spreads = map(expected.spread, nonsmooth.RUNS)
-            right = not all(_hides_behind_baseline(expected, spread, candidate) for spread in spreads)
+            right = not all(_hides_behind_baseline(expected, runs, candidate, size) for runs in nonsmooth.RUNS)
     if right and expected.has_float64:
         return narrow_types.keeps_scale(candidate, expected.reference64, expected.error_along)
     return right
@@ -184,26 +183,38 @@ def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate:
     return False
 
 
-def _hides_behind_baseline(expected: Expected, spread: torch.Tensor, candidate: torch.Tensor) -> bool:
+def _hides_behind_baseline(expected: Expected, runs: int, candidate: torch.Tensor, size: ErrorSize) -> bool:
     """Whether rule 2 holds only because non-smooth points raise the baseline error.
 
     Then most elements away from non-smooth points break rule 2 with the baseline error of such elements alone.
     """
-    spread = spread.to(candidate.device)
-    smooth = _nonsmooth_allowance(expected, spread) == 0
-    reference64 = expected.reference64.to(candidate.device)
-    error = nonsmooth.absolute_error(candidate, reference64)[smooth]
-    if error.numel() < nonsmooth.MIN_ELEMENTS:
+    if runs not in expected.smooth:
+        expected.smooth[runs] = _away_from_nonsmooth(expected, runs)
+    smooth, bound = expected.smooth[runs]
+    if size.l2 <= bound:  # then so is the part of it that the median of any elements shows
         return False
+    reference64 = expected.reference64.to(candidate.device)
+    error = nonsmooth.absolute_error(candidate, reference64)[smooth.to(candidate.device)]
+    return float(error.median()) * math.sqrt(error.numel() / 2) > bound
+
+
+def _away_from_nonsmooth(expected: Expected, runs: int) -> tuple[torch.Tensor, float]:
+    """The elements away from non-smooth points, by a spread over so many runs, and rule 2's bound for them alone."""
+    assert expected.spread is not None
+    spread = expected.spread(runs)
+    smooth = _nonsmooth_allowance(expected, spread) == 0
+    spreads = spread[smooth]
+    if spreads.numel() < nonsmooth.MIN_ELEMENTS:
+        return smooth, math.inf
     # Rounding to a type narrower than float32 is in every run, however little its values are perturbed.
     rounds = expected.rounds_operands or expected.dtype.itemsize < 4
-    of_smooth = norm(spread[smooth]) / (1.0 if rounds else nonsmooth.BASELINE_ERRORS)
+    of_smooth = norm(spreads) / (1.0 if rounds else nonsmooth.BASELINE_ERRORS)
     if expected.eager_error is not None:
         # What remains where all else cancels, as in front of a norm, is rounding that no larger noise makes larger.
         of_smooth = max(of_smooth, norm(expected.eager_error().to(smooth.device)[smooth]))
     baseline_error = min(expected.error_l2, of_smooth)
-    bound = BASELINE_FACTOR_L2 * baseline_error + _rounding_bound(expected, norm(reference64[smooth]))
-    return float(error.median()) * math.sqrt(error.numel() / 2) > bound
+    within = norm(expected.reference64.to(smooth.device)[smooth])
+    return smooth, BASELINE_FACTOR_L2 * baseline_error + _rounding_bound(expected, within)
 
 
 def _nonsmooth_allowance(expected: Expected, spread: torch.Tensor) -> torch.Tensor:
