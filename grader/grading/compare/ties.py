@@ -54,6 +54,8 @@ class Ties:
         # Smooth elements move by the noise: so many times the rounding of a long chain of operations.
         moved = spread > nonsmooth.BASELINE_ERRORS * allowed
         room = nonsmooth.FACTOR * spread
+        # A choice between terms that grad_output makes small moves an element by little more than rounding.
+        little = (spread > allowed) & ~moved
         error = nonsmooth.absolute_error(candidate, reference64.to(device))
         if self.operand is not None and self.operand.shape == right.shape and not right.is_complex():
             operand = self.operand.to(device)
@@ -70,10 +72,10 @@ class Ties:
                 shared |= ours
             # At a non-smooth point in 0 itself, all runs agree, and a candidate follows the reference's convention.
             differ = runs.amax(0) - runs.amin(0) > nonsmooth.BASELINE_ERRORS * allowed
-            moved = (moved & ((operand != 0) | differ)) | shared
-        if bool((error > room + allowed)[moved].any()):
+            moved, little = (moved & ((operand != 0) | differ)) | shared, little & (operand != 0)
+        if bool((error > room + allowed)[moved | little].any()):
             return False
-        smooth = ~moved
+        smooth = ~(moved | little)
         noise = spread[smooth] / nonsmooth.BASELINE_ERRORS
         usual = torch.maximum((eager - right).abs().nan_to_num(0.0, 0.0, 0.0)[smooth], noise)
         largest_usual = float(usual.max()) if usual.numel() else 0.0
@@ -95,11 +97,12 @@ def has_ties(value: object) -> bool:
     return len(magnitudes) > 1 and len(torch.unique(some)) < DISTINCT * len(some)
 
 
-def broken(value: torch.Tensor, turn: int, size: float, *, sign: int) -> torch.Tensor:
+def broken(value: torch.Tensor, turn: int, size: float, *, sign: int, position: int = 0) -> torch.Tensor:
     """The value with relative noise that breaks its ties, and small numbers for zeros.
 
-    In the first four turns, noise grows or shrinks along the rows or the columns. A `sign` of 1 lets no magnitude
-    shrink, -1 lets none grow.
+    In the first four turns, noise grows or shrinks along the rows or the columns, and for some inputs, by their
+    `position`, the other way: equal elements of two of the first four inputs get both orders. A `sign` of 1 lets no
+    magnitude shrink, -1 lets none grow.
     """
     noise = torch.rand_like(value) * 2 - 1
     if turn < 4 and value.dim():
@@ -107,7 +110,8 @@ def broken(value: torch.Tensor, turn: int, size: float, *, sign: int) -> torch.T
         rows, columns = torch.arange(shape[-2], device=value.device), torch.arange(shape[-1], device=value.device)
         order = rows[:, None] * 7 + columns if turn % 2 else rows[:, None] + columns * 7
         order = (order % 61).expand(shape).reshape(value.shape)
-        noise = 4 * (order if turn < 2 else 61 - order) / 61 + noise.abs() / 61
+        grows = (turn < 2) != bool(position >> turn % 2 & 1)
+        noise = 4 * (order if grows else 61 - order) / 61 + noise.abs() / 61
         noise = torch.where(value < 0, -noise, noise)
     if sign:
         noise = sign * noise.abs()

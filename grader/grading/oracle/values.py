@@ -107,14 +107,14 @@ def perturbed_state(state: Mapping[str, torch.Tensor], ulps: float = PERTURBATIO
 def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object]:
     """Inputs with the same noise, which orders equal elements in another way in each turn."""
 
-    def one(value: object) -> object:
+    def one(position: int, value: object) -> object:
         if not is_float(value) or is_mask(value) or not ties.has_ties(value):
             return perturbed([value], ulps)[0]
         kind = values_of(value)
         sign = 1 if kind.whole else -1 if kind.unit else 0
-        return ties.broken(value, turn, ulps * EPSILON, sign=sign)
+        return ties.broken(value, turn, ulps * EPSILON, sign=sign, position=position)
 
-    return [one(value) for value in inputs]
+    return [one(position, value) for position, value in enumerate(inputs)]
 
 
 class Values(NamedTuple):

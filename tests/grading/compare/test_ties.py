@@ -1,5 +1,7 @@
 """Gradients at ties: any choice passes, and what no choice gives fails."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -55,6 +57,22 @@ def test_what_no_choice_gives_fails(fault):
     assert not tied(x).explain(of_maximum(x), fault(x), SLOPE, ROUNDING)
 
 
+def test_a_choice_between_small_gradients_passes():
+    """Which of two equal inputs gets 6e-5 is a choice as well, although rounding allows a sixth of it."""
+    x, y = torch.arange(24.0).remainder(5).double(), torch.arange(24.0).remainder(4).double()
+    grad_output = torch.ones(24).double().index_fill(0, torch.tensor(22), 6e-5)
+
+    def of_x(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return grad_output * (x >= y)
+
+    noisy = [
+        [broken(of, turn, 64 * 2.0**-23, sign=1, position=at) for at, of in enumerate((x, y))] for turn in range(16)
+    ]
+    small = Ties(lambda: [of_x(x, y), *(of_x(*pair) for pair in noisy)], x)
+    assert small.explain(of_x(x, y), grad_output * (x > y), SLOPE, ROUNDING)
+    assert not small.explain(of_x(x, y), grad_output * ((x > y) + 9.0 * (x == y)), SLOPE, ROUNDING)
+
+
 def test_inputs_that_tie_with_each_other_are_judged_together():
     x, y = torch.arange(24.0).remainder(5).double(), torch.arange(24.0).remainder(4).double()
 
@@ -102,6 +120,17 @@ def test_noise_orders_ties_in_both_ways_and_keeps_a_sign():
     assert bool((broken(x, 5, 1e-5, sign=1) >= 1).all())
     assert bool((broken(x, 5, 1e-5, sign=-1) <= 1).all())
     assert "tied elements" in ties.REMEDY
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(range(4), 2)))
+def test_equal_elements_of_two_inputs_get_both_orders(one, other):
+    for x in (torch.ones(5, 61), torch.arange(305.0).view(5, 61).remainder(6)):
+        larger = [
+            broken(x, turn, 1e-5, sign=1, position=one) > broken(x, turn, 1e-5, sign=1, position=other)
+            for turn in range(4)
+        ]
+        assert bool(torch.stack(larger).any(0).all())
+        assert not bool(torch.stack(larger).all(0).any())
 
 
 def test_numbers_that_are_equal_by_their_precision_are_no_ties():
