@@ -124,7 +124,7 @@ CODES: dict[str, Code] = {
         "Multiply by grad_output; do not assume ones."),
     "assumes_contiguous_grad_output": Code("backward",
         "Correct for a contiguous grad_output, wrong for an expanded, transposed or sliced one.",
-        "Call grad_output.contiguous() before data_ptr()."),
+        "Call grad_output.contiguous() before view() or data_ptr()."),
     "stale_saved_state": Code("backward", "After two forwards, the first one's gradient uses values of the second.",
         "Save tensors with ctx.save_for_backward, not in globals."),
     "saved_tensor_mutated": Code("backward", "Inputs or parameters were changed behind autograd's back.",

@@ -31,7 +31,7 @@ LAYOUTS: tuple[tuple[CotangentLayout, bool], ...] = (
 )
 """Layouts of grad_output, and whether it repeats along a dimension; behind a contiguous one, others of its values."""
 OTHER_LAYOUT = "backward with a grad_output of another layout"
-CONTIGUOUS = "call grad_output.contiguous() before data_ptr()"
+CONTIGUOUS = "call grad_output.contiguous() before view() or data_ptr()"
 
 
 @experiment(
