@@ -71,7 +71,8 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
         along = [dimension for dimension, step in enumerate(steps) if step]
         apart = f"{abs(steps[along[0]])} apart along dimension {along[0]}" if len(along) == 1 else f"{steps} apart"
         what = f"elements {apart} have a mean square correlation of {float(shifted[:, at].mean()):.2g} where the "
-        found["elements apart"] = what + f"reference's have {float(usual[:, at].mean()):.2g}", remedy
+        # Of several distances, other samples may show another one, and one by chance.
+        found[f"elements apart along {along}"] = what + f"reference's have {float(usual[:, at].mean()):.2g}", remedy
     for dimensions in _sets(both.shape[1:]):
         excess = _excess(_covariance_products(both, dimensions), signs)
         if excess > slight:
