@@ -72,32 +72,36 @@ def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None =
 def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:
     """Yields the answer to each part, up to the first that raises. Raises Stopped when the worker is lost.
 
-    All parts are of one variant. Small parts run in one job: on a GPU, a job takes longer than the backward of a small
+    All parts are of one variant. Small parts share a job: on a GPU, a job takes longer than the backward of a small
     case.
     """
-    nbytes = sum(_bytes_of_one(part.case) for part in parts)
-    if nbytes > CHECK_BYTES or sum(len(part.case.wrt) for part in parts) > MAX_SHARED_GRADIENTS:
-        for turn, part in enumerate(parts):
-            job = candidate.script(part.case)
+    for group in _sharing_jobs(list(enumerate(parts))):
+        job, ends = candidate.script(group[0][1].case), list[int]()
+        for turn, part in group:
+            if ends:
+                candidate.reset(job, part.case)
             part.add(job, str(turn))
-            result = candidate.attempt(job, "backward", doing)
-            yield Answer(result, str(turn))
-            if result.failure is not None:
+            ends.append(job.length)
+        result = candidate.attempt(job, "backward", doing)
+        before_failure = replace(result, evidence=result.evidence.model_copy(update={"failure": None}))
+        for (turn, _), end in zip(group, ends, strict=True):
+            raised = result.failure is not None and result.failure.step < end
+            yield Answer(result if raised else before_failure, str(turn))
+            if raised:
                 return
-        return
-    job, ends = candidate.script(parts[0].case), []
-    for turn, part in enumerate(parts):
-        if turn:
-            candidate.reset(job, part.case)
-        part.add(job, str(turn))
-        ends.append(job.length)
-    result = candidate.attempt(job, "backward", doing)
-    before_failure = replace(result, evidence=result.evidence.model_copy(update={"failure": None}))
-    for turn, end in enumerate(ends):
-        raised = result.failure is not None and result.failure.step < end
-        yield Answer(result if raised else before_failure, str(turn))
-        if raised:
-            return
+
+
+def _sharing_jobs(parts: Sequence[tuple[int, Part]]) -> Iterator[list[tuple[int, Part]]]:
+    """The parts of each job, in their order: as many as fit."""
+    group, nbytes, gradients = list[tuple[int, Part]](), 0, 0
+    for turn, part in parts:
+        nbytes, gradients = nbytes + _bytes_of_one(part.case), gradients + len(part.case.wrt)
+        if group and (nbytes > CHECK_BYTES or gradients > MAX_SHARED_GRADIENTS):
+            yield group
+            group, nbytes, gradients = [], _bytes_of_one(part.case), len(part.case.wrt)
+        group.append((turn, part))
+    if group:
+        yield group
 
 
 def add_product(

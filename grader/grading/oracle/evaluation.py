@@ -11,11 +11,12 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.grading.compare.blocks import LARGE_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
 from grader.grading.compare.outputs import shape_text
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.values import is_differentiable, rounded_each
+from grader.machine.backends import backend
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
@@ -150,14 +151,17 @@ def evaluate_each(
 ) -> Iterator[Evaluation]:
     """Yields the results of each pass; as many passes make one job as together take less than LARGE_BYTES.
 
+    On a device with memory of its own, CHECK_BYTES: there, a job takes longer than most of its passes.
+
     With `streamed`, each tensor can be read once and before the reference's next job, and is not kept here. Raises
     ProblemError if the reference fails.
     """
+    most = CHECK_BYTES if backend(reference.device).own_memory else LARGE_BYTES
     together: list[Pass] = []
     nbytes = 0
     for one in passes:
         more = one.nbytes(traits)
-        if together and nbytes + more > LARGE_BYTES:
+        if together and nbytes + more > most:
             yield from _in_one_job(reference, traits, together, streamed)
             together, nbytes = [], 0
         together.append(one)
