@@ -1,39 +1,51 @@
-"""Probes the update of buffers that are zero, beside which no error of a new statistic is small.
+"""Probes the update of buffers: of zeros, and over several forwards.
 
-A running variance that lacks Bessel's correction is off by 1/n of the new statistic. Beside an old value that is a
-thousand times as large, or another statistic in the same tensor, that is less than rounding.
+Beside an old value of zero, no error of a new statistic is small: a running variance that lacks Bessel's correction is
+off by 1/n of it, and beside an old value that is a thousand times as large, that is less than rounding. Several
+forwards reach what one does not: a maximum that must be kept, the second row of a cache, the end of a ring.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from grader import protocol as p
-from grader.grading.candidate import MODEL, Candidate, export_buffers
+from grader.errors import ProblemError
+from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare import nonsmooth, small_elements
 from grader.grading.compare.buffers import explain_buffers, one_factor
 from grader.grading.compare.expected import Expected
+from grader.grading.compare.outputs import check_buffers, check_output
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import room
-from grader.grading.oracle.values import is_float
-from grader.grading.outcome import diagnose
+from grader.grading.oracle.trackers import Trackers
+from grader.grading.oracle.values import OTHER_DRAWS, is_float
+from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
+
+EVERY_FORWARD = "compute outputs and new state from the state that the forward before left"
 
 
 @probe("buffers_not_updated", rank=15)
 def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
-    """A buffer's new value is right if the old one is zero too."""
-    matched = candidate.buffers(case)
-    changed = sorted(case.updated_buffers & set(matched))
-    updated = [name for name in changed if is_float(case.state[name]) and case.comparable("buffers", name)]
+    """A buffer's new value is right if the old one is zero too, and after forwards on other inputs."""
+    changed = sorted(case.updated_buffers & candidate.buffers(case).keys())
+    updated = [name for name in changed if case.comparable("buffers", name)]
     if not updated:
         return None
+    floats = [name for name in updated if is_float(case.state[name])]
+    return (floats and _from_zeros(candidate, oracle, case, floats)) or _after_others(candidate, oracle, case)
+
+
+def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Sequence[str]) -> Diagnosis | None:
     zeroed = _zeroed(oracle, case)
     job = candidate.script(zeroed)
     job.put_inputs("a", case.inputs)
@@ -43,7 +55,7 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
     result = candidate.attempt(job, "forward", "forward with buffers of zero")
     if result.failure is not None:
         return None
-    places = candidate.matching(case).places
+    matched, places = candidate.buffers(case), candidate.matching(case).places
     for name in updated:
         sealed = result.sealed.get(f"state:{MODEL}:{matched[name]}")
         value = None if sealed is None else places[name].take(sealed)
@@ -54,6 +66,62 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
             what = f"with an old value of zero, buffer `{name}` is wrong after {step} forward: {wrong}"
             return diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     return None
+
+
+def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
+    """A diagnosis if outputs or buffers are wrong after forwards on other inputs."""
+    for earlier, last in _chains(oracle, case) if case.values_comparable else ():
+        job = candidate.script(last)
+        for inputs in earlier:
+            job.put_inputs("earlier", inputs)
+            job.step(p.Forward(model=MODEL, inputs="earlier", tape="earlier", training=case.training))
+        job.put_inputs("a", last.inputs)
+        job.step(forward_step(last, clone_inputs=False))
+        export_outputs(job, last, "a")
+        export_buffers(job, candidate, last)
+        job.step(p.Drop())
+        result = candidate.attempt(job, "forward", "several forwards on other inputs")
+        if result.failure is not None:
+            wrong = f"it raises {first_line(result.failure)}"
+        else:
+            checks = [check_output(last, result, name) for name in last.outputs]
+            checks += check_buffers(candidate, last, result)
+            wrong = next((str(check.message) for check in checks if check.status == "failed"), "")
+        if wrong:
+            what = f"a forward is wrong after {len(earlier)} forwards on other inputs: {wrong}"
+            return diagnose("buffers_not_updated", what, where=case.place, remedy=EVERY_FORWARD)
+    return None
+
+
+@remembered
+def _chains(oracle: Oracle, case: Case) -> list[tuple[list[Sequence[object]], Case]]:
+    """(inputs of earlier forwards, the case after them) in two orders; none if the reference takes no more forwards.
+
+    Two, since a maximum of all forwards is that of the last one alone where that one is the largest.
+    """
+    inputs: list[Sequence[object]] = [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
+    inputs *= 1 if oracle.is_slow(case) else 2  # a queue of rows holds some batches, a cache some tokens
+    orders = [[*inputs, case.inputs], [case.inputs, *inputs]]
+    passes = [
+        Pass(MODEL, last, case.state, training=case.training, earlier=tuple(earlier)) for *earlier, last in orders
+    ]
+    try:
+        found = list(questions.compared(oracle, case, passes))
+    except ProblemError:  # a cache without room
+        return []
+    return [
+        (earlier, _expecting(case, last, trackers)) for (*earlier, last), trackers in zip(orders, found, strict=True)
+    ]
+
+
+def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case:
+    """The case with these inputs, and with outputs and buffers as tracked."""
+    buffers = {
+        name: replace(of, reduction_length=case.buffers[name].reduction_length)
+        for name, of in trackers.expected("buffers", lambda _: 1.0).items()
+    }
+    outputs = questions.with_case_errors(case, trackers)
+    return replace(case, inputs=tuple(inputs), outputs=outputs, buffers=buffers)
 
 
 @remembered

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
 from grader.grading.compare.outputs import shape_text
-from grader.grading.oracle.case import Case, Table
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.values import is_differentiable, rounded_each
 from grader.machine.backends import backend
@@ -114,6 +115,8 @@ class Pass:
     """Where the change applies."""
     before: tuple[p.Step, ...] = ()
     """Steps before it."""
+    earlier: tuple[Sequence[object], ...] = ()
+    """Inputs of forwards before it, which change the state that it begins with."""
 
     @staticmethod
     def of(case: Case, model: str = MODEL, *, backward: bool = True) -> Pass:
@@ -140,7 +143,7 @@ class Pass:
 
     def nbytes(self, traits: Traits) -> int:
         """Bytes of the tensors that are sent and returned."""
-        values = (*self.inputs, *self.state.values(), *self.cotangents.values())
+        values = (*self.inputs, *self.state.values(), *self.cotangents.values(), *chain.from_iterable(self.earlier))
         sent = sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
         specs = (*traits.output_specs().values(), *traits.buffer_specs().values(), *self.operands().values())
         return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
@@ -187,7 +190,7 @@ def _in_one_job(
     result = reference.run(job)
     forwards, backwards = iter(result.of(p.Outputs)), iter(result.of(p.Gradients))
     for tables, one in zip(wanted, passes, strict=True):
-        returned = next(forwards)
+        *_, returned = islice(forwards, len(one.earlier) + 1)
         if one.training == traits.training:
             _require_shapes(reference, traits, returned.tensors)
         changes = [(of.changed, of.numbers) for of in (returned, *((next(backwards),) if one.wrt else ()))]
@@ -209,6 +212,9 @@ def _require_shapes(reference: ReferenceProcess, traits: Traits, returned: Seque
 def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tuple[_Wanted, _Wanted, _Wanted]:
     """Add a pass to a job, and return the sources of its outputs, gradients and buffers with their float32 specs."""
     job.set_state(model, one.state)
+    for inputs in one.earlier:
+        job.put_inputs("earlier", inputs, float64=one.in_float64)
+        job.step(p.Forward(model=model, inputs="earlier", tape="earlier", training=one.training, seed=one.seed))
     job.put_inputs("a", one.inputs, requires_grad=bool(one.wrt), float64=one.in_float64)
     job.step(
         p.Forward(
@@ -276,27 +282,3 @@ def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     if spec.dtype.is_complex or exact.nbytes < LARGE_BYTES:
         return exact
     return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float32))
-
-
-def reduction_lengths(
-    flops: float, scanned: int, tensors: Iterable[object]
-) -> dict[Table, Callable[[torch.Tensor], float]]:
-    """The function that returns K of a tensor, the longest reduction behind it, by table.
-
-    K is estimated from the operations of matrix products and convolutions, the longest scan, and the sizes of
-    `tensors`, the inputs and outputs. A product of K terms costs 2K operations an element; a plain sum reads as many
-    elements for each as the largest tensor has.
-    """
-    largest = max((value.numel() for value in tensors if isinstance(value, torch.Tensor)), default=1)
-
-    def of_output(output: torch.Tensor) -> float:
-        size = max(output.numel(), 1)
-        return max(1.0, flops / (2 * size), largest / size, scanned)
-
-    def of_gradient(gradient: torch.Tensor) -> float:
-        """A broadcast vector's, as a bias's, is a sum over the broadcast dimensions; a matrix's is one of products."""
-        size = max(gradient.numel(), 1)
-        vector = sum(extent > 1 for extent in gradient.shape) <= 1
-        return max(1.0, largest / size, scanned, 0.0 if vector else flops / (2 * size))
-
-    return {"outputs": of_output, "buffers": of_output, "gradients": of_gradient}

@@ -19,10 +19,11 @@ from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, reduction_lengths
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
+from grader.grading.oracle.reduction_lengths import reduction_lengths
 from grader.grading.oracle.trackers import Ask, Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.values import draw_cotangents
@@ -195,7 +196,7 @@ class Oracle(ReferenceModels):
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
-        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
+        lengths = reduction_lengths(traits, plain.inputs, eager)
         names = {operand: self._display(operand) for operand in plain.wrt}
         return {
             "outputs": trackers.expected("outputs", lengths["outputs"]),
@@ -227,8 +228,7 @@ class Oracle(ReferenceModels):
             return Randomness(few.drawn, few.optional)
         count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage / self._pace(variant).seconds[MODEL])))
         others = ask(replace(plain, seed=seed) for seed in range(1, count))
-        lengths = reduction_lengths(traits.flops, traits.scanned, (*plain.inputs, *eager.outputs.values()))
-        return randomness(eager, others, plain.wrt, lengths)
+        return randomness(eager, others, plain.wrt, reduction_lengths(traits, plain.inputs, eager))
 
     def _pace(self, variant: str) -> Pace:
         return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))

@@ -93,7 +93,7 @@ def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[st
 
 def outputs_for_each(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> list[dict[str, Expected]]:
     """`outputs_for` each of several inputs. Raises ProblemError."""
-    return [_with_case_errors(case, trackers) for trackers in _forwards(oracle, case, others)]
+    return [with_case_errors(case, trackers) for trackers in _forwards(oracle, case, others)]
 
 
 def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> Iterator[Trackers]:
@@ -116,7 +116,7 @@ def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Tra
         yield trackers
 
 
-def _with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
+def with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
     """The outputs with the case's reduction length and strictness, and with its baseline error at least."""
     outputs = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():

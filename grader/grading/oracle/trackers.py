@@ -293,4 +293,5 @@ def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
             wide = ulps >= nonsmooth.ULPS
             inputs = ties_broken(inputs, turn, ulps) if wide else perturbed(inputs, ulps)
         # A draw that matters no more than rounding (`randomness`) is one more perturbation.
-        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1)
+        earlier = tuple(perturbed(of, ulps) for of in plain.earlier)
+        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1, earlier=earlier)
