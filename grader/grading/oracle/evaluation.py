@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -147,6 +147,12 @@ class Pass:
         sent = sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
         specs = (*traits.output_specs().values(), *traits.buffer_specs().values(), *self.operands().values())
         return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
+
+
+class Ask(Protocol):
+    """Has the reference run passes, and yields their results in order."""
+
+    def __call__(self, passes: Iterable[Pass], /, *, streamed: bool = False) -> Iterator[Evaluation]: ...
 
 
 def evaluate_each(

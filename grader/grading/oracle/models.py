@@ -11,14 +11,16 @@ import torch
 
 from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
+from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec, WorkerClient
-from grader.grading.compare.blocks import is_large
+from grader.grading.compare.blocks import are_finite, is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.values import draw_inputs
+from grader.grading.oracle.trained_state import as_trained
+from grader.grading.oracle.values import OTHER_DRAWS, draw_inputs
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem
 from grader.verdict.precision import Precision
@@ -163,6 +165,23 @@ class ReferenceModels(ReferenceProcess):
             self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
             self._has_float64 = False
         return found
+
+    def trained(self, held: Constructed, draw: int) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as after training; of later draws, buffers as some forwards leave them.
+
+        They are in train(). A counter, a cache or a queue says something about gradients only where it is not as the
+        constructor leaves it.
+        """
+        state = as_trained(held.state, held.traits, draw)
+        if not draw or not held.traits.buffers:
+            return state
+        *earlier, last = (self.draw(held.variant)[1] for _ in range(1 + secrets.randbelow(OTHER_DRAWS + 1)))
+        try:
+            (after,) = self.evaluate_each(held.traits, [Pass(MODEL, last, state, earlier=tuple(earlier))])
+        except ReferenceRefused:
+            return state
+        finite = all(are_finite(list(after.buffers.values())))
+        return {**state, **after.buffers} if finite else state
 
     def ask(self, case: Case, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
         """Yield the results of passes of the case's models."""

@@ -19,12 +19,12 @@ from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reduction_lengths import reduction_lengths
-from grader.grading.oracle.trackers import Ask, Trackers, track
+from grader.grading.oracle.trackers import Trackers, track
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.values import draw_cotangents
 from grader.machine.backends import backend
@@ -76,7 +76,7 @@ class Oracle(ReferenceModels):
 
         Draw 0 has the constructor's parameters, with those that are constant or of one sign moved; later draws move
         all, as training would, and have its grad_output: a scalar loss has 1.0 in every step, so a gradient kept by it
-        is stale. Integers repeat in them.
+        is stale. Integers repeat in them, and buffers are as some forwards leave them.
         """
         key = CaseKey(variant, training, draw)
         if key not in self._cases:
@@ -158,9 +158,9 @@ class Oracle(ReferenceModels):
         init_inputs, inputs = self.draw(variant, seed, repeats=draw > 0)
         held = self.construct(variant, init_inputs, inputs, training)
         cotangents = self._cotangents(held.traits, key)
-        wrt = held.traits.operands(inputs, held.state) if cotangents else ()
-        state = as_trained(held.state, held.traits, draw) if trained is None else trained
-        plain = Pass(MODEL, inputs, state, cotangents, wrt, training)
+        state = self.trained(held, draw) if trained is None else trained
+        operands = held.traits.operands(inputs, held.state) if cotangents else ()
+        plain = Pass(MODEL, inputs, state, cotangents, operands, training)
         backend(self.device).empty_cache()  # float64 at full size needs what drawing the inputs left behind
 
         def ask(passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:

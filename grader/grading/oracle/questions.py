@@ -18,7 +18,8 @@ from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.first_look import outputs_alike
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
-from grader.grading.oracle.trackers import Trackers, perturbed_runs
+from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import OTHER_DRAWS, is_float
 
 
@@ -111,7 +112,8 @@ def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Tra
         eager = next(results)
         exact = next(results) if exactly else None
         again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one) if exact else None
-        trackers = Trackers(eager, exact, has_float64=exactly, again=again)
+        tied = one.inputs if one.wrt else ()
+        trackers = Trackers(eager, exact, has_float64=exactly, again=again, inputs=tied)
         trackers.rounds_operands = rounds
         yield trackers
 

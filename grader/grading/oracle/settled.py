@@ -20,7 +20,7 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trackers import perturbed_passes
+from grader.grading.oracle.perturbed_runs import perturbed_passes
 
 
 def settled(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise: float) -> dict[str, Expected]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 import torch
 
@@ -18,8 +17,9 @@ from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
 from grader.grading.compare.tolerance import with_room_for_zeros
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits
-from grader.grading.oracle.values import is_float, perturbed, perturbed_state, ties_broken
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
+from grader.grading.oracle.perturbed_runs import perturbed_passes, perturbed_runs
+from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -60,6 +60,14 @@ class _Tracker:
             return
         self.error_l2, self.error_max = max(self.error_l2, error[0]), max(self.error_max, error[1])
         self.error_along = max(self.error_along, narrow_types.along_of(run, self.reference64))
+
+    def moves_alike(self, run: torch.Tensor) -> bool:
+        """Whether another run moves no element much more than the runs behind the spread move any."""
+        moved, *usual = (
+            float(nonsmooth.absolute_error(one, self.reference64).amax()) if one.numel() else 0.0
+            for one in (run, *self.runs[1:])
+        )
+        return bool(run.isfinite().all()) and moved <= nonsmooth.FACTOR * max(usual, default=0.0)
 
 
 class Trackers:
@@ -178,7 +186,7 @@ class Trackers:
         groups = [[trackers[at] for at in chosen] for chosen in packs([of.reference64 for of in trackers])]
         exact = [Pack([of.reference64 for of in group]) for group in groups]
         spreads = self._spreads or [torch.zeros_like(pack.flat, dtype=torch.float64) for pack in exact]
-        for run in self._again(turns, nonsmooth.ULPS):
+        for run in chain(self._again(turns, nonsmooth.ULPS), self._the_other_way(turns)):
             values = dict(self._values(run))
             for index, (group, pack) in enumerate(zip(groups, exact, strict=True)):
                 of_run = Pack([values.get(of, of.reference64) for of in group], pack.device)
@@ -191,16 +199,21 @@ class Trackers:
             for of, part in zip(group, pack.parts(spread), strict=True):
                 of.spread = part
 
+    def _the_other_way(self, turns: range) -> Iterator[Evaluation]:
+        """A run in which whole numbers shrink and numbers in [-1, 1] grow, if outputs move there as in other runs.
+
+        In those they do not, since a number just below 3 may be the index 2. Then all runs are on one side of an edge.
+        """
+        if self._tied and self._again and turns.stop == max(nonsmooth.RUNS):
+            for run in self._again(range(turns.stop, turns.stop + 1), nonsmooth.ULPS):
+                outputs = self._tables["outputs"].items()
+                if all(of.moves_alike(run.outputs[name]) for name, of in outputs):
+                    yield run
+
     def _runs(self, tracker: _Tracker) -> Sequence[torch.Tensor]:
         """The eager run of a tensor and those behind its spread."""
         self._spread(tracker)
         return tracker.runs
-
-
-class Ask(Protocol):
-    """Has the reference run passes, and yields their results in order."""
-
-    def __call__(self, passes: Iterable[Pass], /, *, streamed: bool = False) -> Iterator[Evaluation]: ...
 
 
 def track(
@@ -273,25 +286,3 @@ def _others(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
         yield run
     if not pace.is_slow():
         yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)
-
-
-def perturbed_runs(ask: Ask, plain: Pass, turns: range, ulps: float) -> Iterator[Evaluation]:
-    """Yields an eager run for each turn, with noise on inputs and parameters.
-
-    The noise is `ulps` units of float32's epsilon, relative. Large inputs stay as they are if there are parameters.
-    """
-    return ask(perturbed_passes(plain, turns, ulps), streamed=any(map(is_large, plain.inputs)))
-
-
-def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
-    """Yields the passes of `perturbed_runs`."""
-    keeps_inputs = any(map(is_large, plain.inputs)) and any(map(is_float, plain.state.values()))
-    for turn in turns:
-        inputs = plain.inputs
-        if not keeps_inputs:
-            # Those behind the spread order ties in every way.
-            wide = ulps >= nonsmooth.ULPS
-            inputs = ties_broken(inputs, turn, ulps) if wide else perturbed(inputs, ulps)
-        # A draw that matters no more than rounding (`randomness`) is one more perturbation.
-        earlier = tuple(perturbed(of, ulps) for of in plain.earlier)
-        yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1, earlier=earlier)

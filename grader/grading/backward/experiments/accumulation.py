@@ -233,6 +233,7 @@ def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retai
     add_forward(job, case, "a")
     backward(case.cotangents, "fresh", retain=retained)
     if not retained:
+        candidate.reset(job, case, only=case.updated_buffers)
         add_forward(job, case, "a")
     backward(_minus_half(case), "add", retain=False)
     export_gradients(job, candidate, case, key, case.wrt)
@@ -245,6 +246,8 @@ def _three_times(job: JobBuilder, key: str, candidate: Candidate, case: Case) ->
     half = _minus_half(case)
     given = {key: case.cotangents, f"{key}.second": half, f"{key}.third": half}
     for tape in given:
+        if tape != key:
+            candidate.reset(job, case, only=case.updated_buffers)
         add_forward(job, case, "a", tape=tape)
     for tape, cotangents in given.items():
         job.step(p.Backward(tape=tape, grads=tape, cotangents=job.cotangents(cotangents), wrt=wrt))
