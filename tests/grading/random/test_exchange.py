@@ -59,9 +59,9 @@ def test_no_figure_of_equal_distributions_differs_three_times(mask):
     [
         (row_kept, (24, 16), "index of dimension 0"),
         (antidiagonal, (24, 16), "covariances along dimensions 0, 1"),
-        (antidiagonal, (24, 16), "elements apart"),
+        (antidiagonal, (24, 16), "elements apart along [0, 1]"),
         (antithetic, (24, 16), "covariances along dimension 0"),
-        (antithetic, (24, 16), "elements apart"),
+        (antithetic, (24, 16), "elements apart along [0]"),
         (symmetric, (16, 16), "covariances along dimensions 0, 1"),
         (SHAPES["rows"], (24, 16), "covariances along dimension 1"),
     ],
@@ -76,5 +76,5 @@ def test_worst_index_is_named():
 
 
 def test_distance_of_elements_that_share_numbers_is_named():
-    what, _ = differences(residuals(antithetic()), residuals(draw(24, 16)), 256, 0.01)["elements apart"]
+    what, _ = differences(residuals(antithetic()), residuals(draw(24, 16)), 256, 0.01)["elements apart along [0]"]
     assert what.startswith("elements 12 apart along dimension 0 have a mean square correlation of 0.")
