@@ -112,8 +112,8 @@ def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Tra
         eager = next(results)
         exact = next(results) if exactly else None
         again = partial(perturbed_runs, ask, one.in_tf32() if rounds else one) if exact else None
-        tied = one.inputs if one.wrt else ()
-        trackers = Trackers(eager, exact, has_float64=exactly, again=again, inputs=tied)
+        tied, asserts = one.inputs if one.wrt else (), oracle.traits(case).asserts
+        trackers = Trackers(eager, exact, has_float64=exactly, again=again, inputs=tied, asserts=asserts)
         trackers.rounds_operands = rounds
         yield trackers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from itertools import chain
 
 import torch
 
+from grader.errors import ReferenceRefused
 from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
@@ -81,9 +83,10 @@ class Trackers:
         has_float64: bool,
         again: Again | None = None,
         inputs: Sequence[object] = (),
+        asserts: bool = True,
     ) -> None:
-        """`again` makes other eager runs; ties of `inputs` are judged."""
-        self._has_float64, self._again = has_float64, again
+        """`again` makes other eager runs; ties of `inputs` are judged. `asserts` is as in `Traits`."""
+        self._has_float64, self._again, self._asserts = has_float64, again, asserts
         self._spreads: list[torch.Tensor] = []
         """The spreads of packs of tensors, by the runs so far."""
         self._runs_made = 0
@@ -203,12 +206,15 @@ class Trackers:
         """A run in which whole numbers shrink and numbers in [-1, 1] grow, if outputs move there as in other runs.
 
         In those they do not, since a number just below 3 may be the index 2. Then all runs are on one side of an edge.
+        A reference that asserts a range is not asked: a GPU's context does not survive that.
         """
-        if self._tied and self._again and turns.stop == max(nonsmooth.RUNS):
-            for run in self._again(range(turns.stop, turns.stop + 1), nonsmooth.ULPS):
-                outputs = self._tables["outputs"].items()
-                if all(of.moves_alike(run.outputs[name]) for name, of in outputs):
-                    yield run
+        streamed = any(map(is_large, self._tied.values()))  # each tensor can be read once
+        if not self._tied or streamed or self._asserts or not self._again or turns.stop != max(nonsmooth.RUNS):
+            return
+        with contextlib.suppress(ReferenceRefused):
+            (run,) = self._again(range(turns.stop, turns.stop + 1), nonsmooth.ULPS)
+            if all(of.moves_alike(run.outputs[name]) for name, of in self._tables["outputs"].items()):
+                yield run
 
     def _runs(self, tracker: _Tracker) -> Sequence[torch.Tensor]:
         """The eager run of a tensor and those behind its spread."""
@@ -261,7 +267,7 @@ def track(
         if affords_float64 is None or affords_float64(eager):
             reference64 = alone(exact)
         others = _others(again, count, pace)
-    trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs)
+    trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs, asserts=traits.asserts)
     for other in others:
         trackers.add(other)
     if rounds:
