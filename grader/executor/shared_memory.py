@@ -19,6 +19,8 @@ from grader.protocol.regions import TypedBytes, device_bytes
 F_SEAL_FUTURE_WRITE = 0x10
 """From fcntl.h: forbids new writable mappings, keeps existing ones. Not in Python's fcntl before 3.13."""
 
+_NAMES = {getattr(torch, name): name for name in ITEM_BYTES}
+"""Names of the dtypes that can be sent."""
 RegionName = Literal["inbox", "outbox"]
 RegionKind = Literal["host", "cuda"]
 POISON_BYTE = 0xFF
@@ -26,7 +28,6 @@ POISON_BYTE = 0xFF
 MOST_SPARE_BYTES = 1 << 28
 """Largest spare space of a region: a backward shares about twice as much as the forward before it. Where that is more,
 another region costs little beside the values."""
-_NAMES = {getattr(torch, name): name for name in ITEM_BYTES}
 LEAST_BYTES = 64 << 20
 """Smallest region. A larger one costs another job, and takes a busy driver 30 ms; a page of host memory that nobody
 writes takes none."""

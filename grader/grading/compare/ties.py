@@ -102,7 +102,7 @@ def broken(value: torch.Tensor, turn: int, size: float, *, sign: int, position: 
 
     In the first four turns, noise grows or shrinks along the rows or the columns, and for some inputs, by their
     `position`, the other way: equal elements of two of the first four inputs get both orders. A `sign` of 1 lets no
-    magnitude shrink, -1 lets none grow; in a turn beyond RUNS all do.
+    magnitude shrink, -1 lets none grow; in a turn beyond RUNS, all of them do.
     """
     noise = torch.rand_like(value) * 2 - 1
     if turn < 4 and value.dim():
@@ -110,7 +110,7 @@ def broken(value: torch.Tensor, turn: int, size: float, *, sign: int, position: 
         rows, columns = torch.arange(shape[-2], device=value.device), torch.arange(shape[-1], device=value.device)
         order = rows[:, None] * 7 + columns if turn % 2 else rows[:, None] + columns * 7
         order = (order % 61).expand(shape).reshape(value.shape)
-        grows = (turn < 2) != bool(position >> turn % 2 & 1)
+        grows = (turn < 2) != bool((position >> (turn % 2)) & 1)
         noise = 4 * (order if grows else 61 - order) / 61 + noise.abs() / 61
         noise = torch.where(value < 0, -noise, noise)
     if turn >= max(nonsmooth.RUNS):

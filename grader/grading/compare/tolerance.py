@@ -191,7 +191,7 @@ def _hides_behind_baseline(expected: Expected, runs: int, candidate: torch.Tenso
     if runs not in expected.smooth:
         expected.smooth[runs] = _away_from_nonsmooth(expected, runs)
     smooth, bound = expected.smooth[runs]
-    if size.l2 <= bound:  # then so is the part of it that the median of any elements shows
+    if size.l2 <= bound:  # half of the smooth elements have at least their median error, so `size.l2` is no smaller
         return False
     reference64 = expected.reference64.to(candidate.device)
     error = nonsmooth.absolute_error(candidate, reference64)[smooth.to(candidate.device)]

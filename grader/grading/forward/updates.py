@@ -8,7 +8,7 @@ forwards reach what one does not: a maximum that must be kept, the second row of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -46,6 +46,7 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
 
 
 def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Sequence[str]) -> Diagnosis | None:
+    """A diagnosis if one of these buffers is wrong after a forward that began with zeros."""
     zeroed = _zeroed(oracle, case)
     job = candidate.script(zeroed)
     job.put_inputs("a", case.inputs)
@@ -116,12 +117,13 @@ def _chains(oracle: Oracle, case: Case) -> list[tuple[list[Sequence[object]], Ca
 
 def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case:
     """The case with these inputs, and with outputs and buffers as tracked."""
-    buffers = {
-        name: replace(of, reduction_length=case.buffers[name].reduction_length)
-        for name, of in trackers.expected("buffers", lambda _: 1.0).items()
-    }
-    outputs = questions.with_case_errors(case, trackers)
-    return replace(case, inputs=tuple(inputs), outputs=outputs, buffers=buffers)
+    outputs, found = questions.with_case_errors(case, trackers), trackers.expected("buffers", lambda _: 1.0)
+    return replace(case, inputs=tuple(inputs), outputs=outputs, buffers=_as_long(case, found))
+
+
+def _as_long(case: Case, found: Mapping[str, Expected]) -> dict[str, Expected]:
+    """Other values of the case's buffers, with its reduction lengths."""
+    return {name: replace(found[name], reduction_length=of.reduction_length) for name, of in case.buffers.items()}
 
 
 @remembered
@@ -135,9 +137,7 @@ def _zeroed(oracle: Oracle, case: Case) -> Case:
     zeros = {name: torch.zeros_like(value) for name, value in before.items() if is_float(value)}
     counts = {name: case.buffers[name].reference64.to(value) for name, value in before.items() if name not in zeros}
     zeroed = replace(case, state={**case.state, **counts, **zeros})
-    found = questions.buffers_for(oracle, zeroed)
-    buffers = {name: replace(found[name], reduction_length=of.reduction_length) for name, of in case.buffers.items()}
-    return replace(zeroed, buffers=buffers)
+    return replace(zeroed, buffers=_as_long(case, questions.buffers_for(oracle, zeroed)))
 
 
 def _wrong(expected: Expected, value: torch.Tensor) -> str | None:

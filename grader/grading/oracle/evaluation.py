@@ -160,7 +160,7 @@ def evaluate_each(
 ) -> Iterator[Evaluation]:
     """Yields the results of each pass; as many passes make one job as together take less than LARGE_BYTES.
 
-    On a device with memory of its own, CHECK_BYTES: there, a job takes longer than most of its passes.
+    The limit is CHECK_BYTES on a device with memory of its own, where a job takes longer than most passes.
 
     With `streamed`, each tensor can be read once and before the reference's next job, and is not kept here. Raises
     ProblemError if the reference fails.

@@ -1,7 +1,7 @@
 """Binary cross entropy with targets in steps of an eighth: PyTorch refuses one that is larger than 1."""
 
-from torch import nn
 import torch
+from torch import nn
 
 
 class Model(nn.Module):
