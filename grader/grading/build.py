@@ -30,7 +30,7 @@ from grader.grading.outcome import (
 )
 from grader.verdict.models import Diagnosis, Problem, Status, Submission
 from grader.verdict.precision import Precision
-from grader.verdict.python_source import check_syntax
+from grader.verdict.python_source import TooMuchCode, parse
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
@@ -101,7 +101,9 @@ def check_source(submission: Submission) -> None:
     if submission.unreadable is not None:
         raise Stopped(diagnose("unreadable", submission.unreadable, remedy=usual_remedy("unreadable")))
     try:
-        tree = check_syntax(submission.source)
+        tree = parse(submission.source)
+    except TooMuchCode:
+        tree = None  # the worker's import says what is wrong with it
     except SyntaxError as error:
         what, where = f"the file is not valid Python: {error.msg}", f"line {error.lineno}" if error.lineno else None
         raise Stopped(diagnose("syntax_error", what, where=where, remedy="fix the syntax error")) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-import warnings
 from collections.abc import Iterator
 
 MOST_PARSED = 200_000
@@ -43,17 +42,6 @@ def parse(source: str) -> ast.Module:
         raise TooMuchCode("it has too much code for a syntax tree")
     with _as_syntax_error():
         return ast.parse(source)
-
-
-def check_syntax(source: str) -> ast.Module | None:
-    """The syntax tree, or None for valid Python that is too much for one. Raises SyntaxError."""
-    try:
-        return parse(source)
-    except TooMuchCode:
-        with _as_syntax_error(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of which a source may have a hundred thousand
-            compile(source, "<submission>", "exec", dont_inherit=True)  # in a third of the time
-        return None
 
 
 def split(source: str) -> tuple[str, list[str]]:

@@ -57,6 +57,7 @@ IMPORT = {
     "exits at import": ("sys.exit(3)", Status.RUNTIME_ERROR, "import_raised"),
     "raises at import": ("1 / 0", Status.RUNTIME_ERROR, "import_raised"),
     "imports what is not there": ("import no_such_module", Status.RUNTIME_ERROR, "import_raised"),
+    "much code with a syntax error": ("a = a + a\n" * 50_000 + "a b", Status.RUNTIME_ERROR, "import_raised"),
     "sleeps at import": ("time.sleep(1000)", Status.TIMEOUT, "build_timeout"),
     "dies at import": ("os.abort()", Status.CRASHED, "crashed"),
 }
