@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -22,6 +23,7 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
@@ -183,6 +185,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
+        alone=partial(through_each_output, oracle),
     )
 
 

@@ -119,14 +119,14 @@ def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> NoBackward | N
         return None
     gradients = [expected for expected in case.gradients.values() if expected is not None and expected.has_float64]
     know_norms(gradients)
-    noise = sum(map(_is_noise, gradients))
+    noise = sum(map(is_noise, gradients))
     if 2 * noise <= len(gradients) or not modes_differ(case.variant):
         return None
     share = f"{noise} of its {len(gradients)} gradients"
     return NoBackward(f"in float32, {share} are off by about their own size, by rounding alone", is_noise=True)
 
 
-def _is_noise(expected: Expected) -> bool:
+def is_noise(expected: Expected) -> bool:
     """Whether zeros would pass, though float64 has other values.
 
     Values far below float32's errors are zeros, and another gradient is wrong there.

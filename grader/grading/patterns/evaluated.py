@@ -78,7 +78,11 @@ def _contributions(
 
 
 def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Tensor], along: str) -> Pattern | None:
-    matrix = torch.stack(list(columns), 1)
+    felt = [at for at, column in enumerate(columns) if not subject.explained(column)]  # others may have any weight
+    if not felt:
+        return None
+    names, columns = [names[at] for at in felt], [columns[at] for at in felt]
+    matrix = torch.stack(columns, 1)
     weights = torch.linalg.lstsq(matrix, subject.actual.flatten()[:, None]).solution[:, 0]
     residual = subject.actual.flatten() - matrix @ weights
     if not subject.explained(residual):

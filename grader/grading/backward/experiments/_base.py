@@ -36,6 +36,8 @@ class Cases:
     """The reference's next forward leaves the previous output as it was."""
     seconds: float
     """Time for the parts of one experiment that are as many as there is time for."""
+    alone: Callable[[Case], Mapping[str, Case]] = lambda _: {}
+    """A case with the grad_output of each output alone, by the output's name (`oracle/each_output.py`)."""
     in_eval: Cases | None = None
     """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
     where it can: a submission may tell the modes apart."""

@@ -210,7 +210,7 @@ def _is_noise(expected: Expected | None, first: torch.Tensor, second: torch.Tens
 
 @experiment(
     "undefined_grad_output",
-    question="Each of several outputs can be used alone; the gradients add up to those of all outputs together.",
+    question="Each of several outputs can be used alone, and the gradients add up to those of all together.",
     remedy="treat the grad_output of an unused output as zero",
     rank=90,
 )
@@ -224,13 +224,27 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
         for name in outputs
     ]
     answers = attempt_each(candidate, parts, "backward through one of several outputs")
-    return cases.in_each_mode(
-        lambda mode: _wrong_alone(candidate, mode.first, dict(zip(outputs, answers, strict=False)))
-    )
+
+    def wrong(mode: Cases) -> Diagnosis | None:
+        ours = dict(zip(outputs, answers, strict=False))
+        return _wrong_in_sum(candidate, mode.first, ours) or _wrong_alone(candidate, mode.alone(mode.first), ours)
+
+    return cases.in_each_mode(wrong)
 
 
-def _wrong_alone(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:
-    """A diagnosis of the products through each output alone, up to the first that raised."""
+def _wrong_alone(candidate: Candidate, alone: Mapping[str, Case], answers: Mapping[str, Answer]) -> Diagnosis | None:
+    """A diagnosis of the products through each output alone, of which a small one does not show in the sum."""
+    for output, case in alone.items():
+        operand = first_wrong(candidate, case, answers[output].result, key=answers[output].key)
+        if operand is not None:
+            what = f"the gradient of `{operand}` is wrong when only {output} is used"
+            remedy = f"add the term of {output}'s grad_output once, whatever the others are"
+            return diagnose("undefined_grad_output", what, remedy=remedy)
+    return None
+
+
+def _wrong_in_sum(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:
+    """A diagnosis of the sum of the products through each output alone, up to the first that raised."""
     remedy = "treat the grad_output of the others as zero; it may be None"
     total: dict[str, torch.Tensor] = {}
     for name, answer in answers.items():

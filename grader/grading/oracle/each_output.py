@@ -1,0 +1,57 @@
+"""The reference's gradients through each of several outputs alone.
+
+Beside an output whose gradient is large, nobody sees that of a small one: of a scale that a quantizer returns, of a
+loss beside logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from grader.grading.budget import PERTURBED_RUNS
+from grader.grading.compare.expected import Expected
+from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
+from grader.grading.oracle.case import Case
+from grader.grading.oracle.comparability import is_noise
+from grader.grading.oracle.evaluation import Pass
+from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.questions import compared
+
+
+def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
+    """The case with the grad_output of each output alone, by the output's name.
+
+    Empty where random numbers matter. Operands whose gradient is None or decided by rounding have None.
+    """
+    if not case.values_comparable or case.forward_seed is not None:
+        return {}
+    alone = _gradients(oracle, case)
+    return {
+        name: replace(case, cotangents={name: case.cotangents[name]}, gradients=gradients)
+        for name, gradients in alone.items()
+    }
+
+
+@remembered
+def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | None]]:
+    """The expected gradients by output and operand."""
+    passes = [replace(Pass.of(case), cotangents={name: of}) for name, of in case.cotangents.items()]
+    perturbed = range(1 if oracle.is_slow(case) else PERTURBED_RUNS)
+    found = {}
+    for name, one, trackers in zip(case.cotangents, passes, list(compared(oracle, case, passes)), strict=True):
+        for run in perturbed_runs(partial(oracle.ask, case), one, perturbed, PERTURBATION_ULPS):
+            trackers.add(run)
+        found[name] = _as_in(case, trackers.expected("gradients", lambda _: 1.0, case.operand_names))
+    return found
+
+
+def _as_in(case: Case, gradients: Mapping[str, Expected]) -> dict[str, Expected | None]:
+    """The gradients of the case's operands, with their reduction lengths."""
+    return dict.fromkeys(case.wrt) | {
+        name: replace(of, reduction_length=usual.reduction_length)
+        for name, of in gradients.items()
+        if (usual := case.gradients[name]) is not None and not is_noise(of)
+    }
