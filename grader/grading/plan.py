@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -22,7 +22,7 @@ from grader.catalog.problem_module import FULL
 from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, CaseKey
 from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
@@ -181,12 +181,21 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     one_draw = is_large(oracle, first) or oracle.is_slow(first)
     return Cases(
         first=first,
-        second=first if one_draw else _case(oracle, name, training=training, draw=1),
+        second=cache(partial(_second, oracle, first)),
         others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
         alone=partial(through_each_output, oracle),
     )
+
+
+def _second(oracle: Oracle, first: Case) -> Case:
+    """Another draw; the first again if it is large, or slow and no probe of the forward had another one made."""
+    mode = first.training or not oracle.modes_differ(first.variant)
+    made = CaseKey(first.variant, mode, 1) in oracle.cases
+    if is_large(oracle, first) or (oracle.is_slow(first) and not made):
+        return first
+    return _case(oracle, first.variant, training=first.training, draw=1)
 
 
 def is_large(oracle: Oracle, case: Case) -> bool:

@@ -178,7 +178,7 @@ def controlled_experiments(
     if not failed or failed & {one.code for one in experiments("post-check", "train") if one.lasting}:
         return diagnoses
     for mode in run_on.modes:
-        case = mode.second
+        case = mode.second()
         if case is mode.first or not case.values_comparable:
             continue
         judged = judge_products(candidate, case)

@@ -109,7 +109,7 @@ def _with_own_values(candidate: Candidate, cases: Cases) -> Cases:
     """
     if cases.first.values_comparable:
         return cases
-    first, second = own_values(candidate, cases.first), own_values(candidate, cases.second)
+    first, second = own_values(candidate, cases.first), own_values(candidate, cases.second())
     if first is None or second is None:
         return cases
-    return replace(cases, first=first, second=second)
+    return replace(cases, first=first, second=lambda: second)

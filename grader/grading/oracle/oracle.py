@@ -49,7 +49,8 @@ class Oracle(ReferenceModels):
         precision: Precision = Precision.FP32,
     ) -> None:
         super().__init__(problem, device, worker, precision)
-        self._cases: dict[CaseKey, Case] = {}
+        self.cases: dict[CaseKey, Case] = {}
+        """Those made so far."""
         self._answers: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
         self.spares_memory = False
@@ -79,9 +80,9 @@ class Oracle(ReferenceModels):
         is stale. Integers repeat in them, and buffers are as some forwards leave them.
         """
         key = CaseKey(variant, training, draw)
-        if key not in self._cases:
-            self._cases[key] = self._make(key)
-        return self._cases[key]
+        if key not in self.cases:
+            self.cases[key] = self._make(key)
+        return self.cases[key]
 
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
         """The reference's answer to a question that each submission raises; asked once."""
@@ -92,7 +93,7 @@ class Oracle(ReferenceModels):
 
     def forget(self, variant: str) -> None:
         """Drop a variant's cases, which at full size hold gigabytes."""
-        self._cases = {key: case for key, case in self._cases.items() if key.variant != variant}
+        self.cases = {key: case for key, case in self.cases.items() if key.variant != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
     def step_back(self) -> None:
@@ -100,8 +101,8 @@ class Oracle(ReferenceModels):
         self.release()
         self._keep(1)
         if backend(self.device).own_memory:
-            if sum(case.nbytes for case in self._cases.values()) > KEPT_BYTES:
-                for kept in (self._cases, self.noise, self._answers):
+            if sum(case.nbytes for case in self.cases.values()) > KEPT_BYTES:
+                for kept in (self.cases, self.noise, self._answers):
                     kept.clear()
             backend(self.device).empty_cache()
 
@@ -134,7 +135,7 @@ class Oracle(ReferenceModels):
             try:
                 self.case(ROWS)
             except ReferenceRefused:
-                for kept in (self._cases, self.noise, self.no_backward, self._looked):
+                for kept in (self.cases, self.noise, self.no_backward, self._looked):
                     kept.clear()
                 self._constructed = None
                 continue
@@ -197,7 +198,8 @@ class Oracle(ReferenceModels):
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
         lengths = reduction_lengths(traits, plain.inputs, eager)
-        names = {operand: self._display(operand) for operand in plain.wrt}
+        argument = self.module.argument_name
+        names = {name: argument(input_index(name)) if is_input(name) else name for name in plain.wrt}
         return {
             "outputs": trackers.expected("outputs", lengths["outputs"]),
             "buffers": trackers.expected("buffers", lengths["buffers"]),
@@ -278,13 +280,10 @@ class Oracle(ReferenceModels):
     def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""
         specs = {of.name: TensorSpec.of(of) for of in traits.outputs if of.kind == "tensor" and of.requires_grad}
-        first = self._cases.get(CaseKey(key.variant, key.training, 0)) if key.draw else None
+        first = self.cases.get(CaseKey(key.variant, key.training, 0)) if key.draw else None
         if first and {name: TensorSpec.like(value) for name, value in first.cotangents.items()} == specs:
             return dict(first.cotangents)
         return draw_cotangents(specs, self.device)
-
-    def _display(self, operand: str) -> str:
-        return self.module.argument_name(input_index(operand)) if is_input(operand) else operand
 
 
 def remembered(

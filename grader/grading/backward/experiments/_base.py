@@ -28,7 +28,7 @@ class Cases:
     """The cases that experiments run on: one variant and mode, other inputs and parameters."""
 
     first: Case
-    second: Case
+    second: Callable[[], Case]
     """Another draw; the first again where a further one takes too long."""
     others: Callable[[], Sequence[object]]
     """Inputs unlike those of `second`, for forwards in between."""
@@ -46,7 +46,7 @@ class Cases:
     def of_one(cls, case: Case, seconds: float) -> Cases:
         """Cases for experiments on one case, which has no other draws."""
         inputs = case.inputs
-        return cls(case, case, others=lambda: inputs, keeps_outputs=False, seconds=seconds)
+        return cls(case, lambda: case, others=lambda: inputs, keeps_outputs=False, seconds=seconds)
 
     @property
     def modes(self) -> tuple[Cases, ...]:

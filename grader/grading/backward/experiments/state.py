@@ -87,14 +87,14 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     question="The backward of the first of several forwards is right, and later forwards leave its output as it was.",
     remedy=SAVE,
     rank=60,
-    weight=4,
+    weight=100,  # so that it is drawn nearly always: no plain product is asked of another draw
 )
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Forward A, two forwards B, then the backward of A.
 
     With two draws, A is not that of the very first forward.
     """
-    parts = [Part(mode.second, partial(_interleaved, candidate, mode)) for mode in cases.modes]
+    parts = [Part(mode.second(), partial(_interleaved, candidate, mode)) for mode in cases.modes]
     answers = attempt_each(candidate, parts, "backward of the first of several forwards")
     for mode, answer in zip(cases.modes, answers, strict=False):
         diagnosis = _stale(candidate, mode, answer)
@@ -104,7 +104,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) -> None:
-    first, others = cases.second, cases.others()
+    first, others = cases.second(), cases.others()
     between = replace(first, forward_seed=None)  # a mask of their own
     tapes = [f"{key}.{turn}" for turn in range(3)]
     for tape, case, inputs in zip(tapes, (first, between, between), (first.inputs, others, others), strict=True):
@@ -117,7 +117,7 @@ def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) 
 
 
 def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | None:
-    first, (result, key) = cases.second, answer
+    first, (result, key) = cases.second(), answer
     if result.failure is not None:
         what = f"the backward of the first of several forwards raises {first_line(result.failure)}"
         return diagnose("stale_saved_state", what, remedy=SAVE)
