@@ -14,28 +14,36 @@ from grader.grading.patterns.pattern import FREE, Known, Region, Subject, number
 
 def by_value(subject: Subject) -> Iterator[Region]:
     """The region where a known tensor of this shape is below or above a limit, in value or in size."""
-    for known in _with_differences(list(subject.like())):
+    gradients = max(len(subject.case.gradients), 1)
+    for tried, known in enumerate(_with_differences(list(subject.like())), 1):
         for name, value in ((known.name, known.value), (f"|{known.name}|", known.value.abs())):
-            for at, inside in _limits(name, value, subject.wrong, subject.telling):
+            for at, inside in _limits(name, value, subject.wrong, subject.telling, tried * gradients):
                 yield Region(f"where {at}", inside, f"check the branch for {at}", by_index=False)
 
 
 def by_row_value(subject: Subject) -> Iterator[Region]:
     """The rows where a known tensor with one number for each of them is below or above a limit."""
-    for known in (*subject.tensors, *subject.indices):
+    gradients = max(len(subject.case.gradients), 1)
+    for tried, known in enumerate((*subject.tensors, *subject.indices), 1):
         dims, value = known.value.dim(), known.value.double()
         if not 0 < dims < len(subject.shape) or tuple(value.shape) != subject.shape[:dims]:
             continue
         wrong, telling = (of.flatten(dims).any(-1) for of in (subject.wrong, subject.telling))
-        for at, rows in _limits(known.name, value, wrong, telling):
+        for at, rows in _limits(known.name, value, wrong, telling, tried * gradients):
             inside = rows.view(*rows.shape, *[1] * (len(subject.shape) - dims)).expand(subject.shape)
             yield Region(f"in the rows where {at}", inside, f"check the branch for {at}", by_index=False)
 
 
 def _limits(
-    name: str, value: torch.Tensor, wrong: torch.Tensor, telling: torch.Tensor
+    name: str, value: torch.Tensor, wrong: torch.Tensor, telling: torch.Tensor, tries: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The limits that part all wrong elements from right ones: in words, and the side of the wrong ones."""
+    """The limits that part all wrong elements from right ones: in words, and the side of the wrong ones.
+
+    `tries` is the number of gradients and tensors to find one for; a deep network has a hundred of either.
+    """
+    # Of so many tries, one parts as many elements from the others by chance in e^FREE networks.
+    if _log_ways(int(telling.sum()), int(wrong.sum())) < FREE + math.log(tries):
+        return
     for sign, relation in ((1.0, ">"), (-1.0, "<")):
         edge = float((sign * value)[wrong].min())
         inside = sign * value >= edge
@@ -43,6 +51,11 @@ def _limits(
         if min(int(wrong.sum()), int(outside.sum())) >= FREE:
             limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
             yield f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}", inside
+
+
+def _log_ways(elements: int, chosen: int) -> float:
+    """The logarithm of the number of ways to choose so many elements."""
+    return math.lgamma(elements + 1) - math.lgamma(chosen + 1) - math.lgamma(elements - chosen + 1)
 
 
 def _with_differences(like: Sequence[Known]) -> Iterator[Known]:
