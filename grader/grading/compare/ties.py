@@ -220,7 +220,9 @@ class _Sums:
         self._group, self._count = group, int(group.max()) + 1
         self.allowed = self.sums(allowed)
         self.moved = torch.stack([self.sums(gap).abs() for gap in gaps]).amax(0)
-        self.kept = self.moved <= nonsmooth.BASELINE_ERRORS * self.allowed
+        most = torch.stack([self.sums(gap.abs()) for gap in gaps]).amax(0)
+        # What one element loses, others get: a small gradient that moves alone changes the sum by little, too.
+        self.kept = (self.moved <= nonsmooth.BASELINE_ERRORS * self.allowed) & (self.moved <= most / nonsmooth.FACTOR)
         """The groups whose sum no choice changes."""
 
     def sums(self, value: torch.Tensor) -> torch.Tensor:

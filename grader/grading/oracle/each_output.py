@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.compare.expected import Expected
@@ -39,10 +40,11 @@ def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
 def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | None]]:
     """The expected gradients by output and operand."""
     passes = [replace(Pass.of(case), cotangents={name: of}) for name, of in case.cotangents.items()]
-    perturbed = range(1 if oracle.is_slow(case) else PERTURBED_RUNS)
+    ask, turns = partial(oracle.ask, case), range(1 if oracle.is_slow(case) else PERTURBED_RUNS)
     found = {}
     for name, one, trackers in zip(case.cotangents, passes, list(compared(oracle, case, passes)), strict=True):
-        for run in perturbed_runs(partial(oracle.ask, case), one, perturbed, PERTURBATION_ULPS):
+        rounded = [one.in_tf32()] if trackers.rounds_operands else []
+        for run in chain(perturbed_runs(ask, one, turns, PERTURBATION_ULPS), ask(rounded)):
             trackers.add(run)
         found[name] = _as_in(case, trackers.expected("gradients", lambda _: 1.0, case.operand_names))
     return found

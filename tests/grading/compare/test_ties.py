@@ -103,6 +103,26 @@ def test_of_many_equal_elements_each_may_get_a_share():
     assert wrong_together([Part(tied(x), right, right, SLOPE), Part(of_y, y, 2 * y, SLOPE)])
 
 
+def test_a_small_gradient_that_moves_alone_keeps_no_sum():
+    """In column 3, a run moves a small gradient and none the large one, of which a right backward gives a share."""
+    values = torch.tensor([[5.0, 5, 5, 5, 1, 2], [1, 2, 3, 5, 5, 4], [6, 7, 8, 9, 10, 11]])
+    right = torch.zeros(3, 6, dtype=torch.float64)
+    right[2, 0] = 1.0
+
+    def chosen(large, small):
+        run = right.clone()
+        run[0, large], run[1, small] = 1.0, 0.018
+        return run
+
+    split = right.clone()
+    split[0, :4], split[1, 3:5] = 0.25, 0.009
+    runs = [chosen(0, 3), *(chosen(turn % 3, 3 + turn % 2) for turn in range(17))]
+    assert Ties(lambda: runs, values).explain(runs[0], split, 4e-3, 1e-5)
+    lost = split.clone()
+    lost[0, 3] = 0.0
+    assert not Ties(lambda: runs, values).explain(runs[0], lost, 4e-3, 1e-5)
+
+
 def test_random_numbers_masks_and_zeros_are_no_ties():
     assert has_ties(rows().float())
     assert not has_ties(rows().bfloat16()), "rounding undoes noise"
