@@ -87,7 +87,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     question="The backward of the first of several forwards is right, and later forwards leave its output as it was.",
     remedy=SAVE,
     rank=60,
-    weight=100,  # so that it is drawn nearly always: no plain product is asked of another draw
+    weight=100,  # drawn nearly always, since nothing else asks for a product of another draw
 )
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Forward A, two forwards B, then the backward of A.
