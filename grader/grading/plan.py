@@ -178,11 +178,11 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
     first, in_train = _case(oracle, name, training=training), oracle.case(name)
-    one_draw = is_large(oracle, first) or oracle.is_slow(first)
+    second = cache(partial(_second, oracle, first))
     return Cases(
         first=first,
-        second=cache(partial(_second, oracle, first)),
-        others=(lambda: oracle.draw(name)[1]) if one_draw else (lambda: first.inputs),
+        second=second,
+        others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
         alone=partial(through_each_output, oracle),

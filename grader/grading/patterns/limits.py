@@ -41,7 +41,7 @@ def _limits(
 
     `tries` is the number of gradients and tensors to find one for; a deep network has a hundred of either.
     """
-    # By chance, one of so many tries parts as many elements from all others once in e^FREE networks.
+    # By chance, any of so many tries parts the elements in about one of e^FREE = 55 networks.
     if _log_ways(int(telling.sum()), int(wrong.sum())) < FREE + math.log(tries):
         return
     for sign, relation in ((1.0, ">"), (-1.0, "<")):

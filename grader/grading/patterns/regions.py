@@ -92,8 +92,9 @@ def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Patt
         size = int((inside & either).sum())
         if bool((wrong & ~inside).any()) or not nearly(count, size) or bool((inside | ~either).all()):
             continue
-        if plain and (int((either & ~inside).sum()) < FREE if by_index else nearly(size, elements)):
-            continue  # some value is the smallest, and the rest may be right by chance
+        few_right = int((either & ~inside).sum()) < FREE if by_index else nearly(size, elements)
+        if plain and few_right:
+            continue  # which may be so by chance: some value is the smallest
         state, better = _state(subject, inside)
         if better or (plain and (not by_index or _clear(subject, inside))):
             return Pattern(f"is {state} {text}, and right elsewhere", better or remedy, vague=not better)
