@@ -46,7 +46,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
     def wrong(mode: Cases) -> Diagnosis | None:
         ours = list(islice(answers, count))
-        return _ignored(candidate, mode.first, ours[:-3]) or _not_doubled(candidate, mode.first, ours[-3:])
+        return _ignored(candidate, mode.first, ours[:-2]) or _not_doubled(candidate, mode.first, ours[-3:])
 
     return cases.in_each_mode(wrong)
 
@@ -114,7 +114,7 @@ def _not_doubled(candidate: Candidate, case: Case, answers: Sequence[Answer]) ->
 
 
 def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
-    """A diagnosis of the products for zeros and for `EXPONENTS`, up to the first that raised."""
+    """A diagnosis of the products for zeros, for `EXPONENTS` and for the given one, up to the first that raised."""
     if not answers or answers[0].result.failure is not None:
         return None
     zero, *others = answers
@@ -137,7 +137,31 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
     diagnosis = next(filter(None, scaled), None)
     if diagnosis is None or plain_is_right(candidate, case):
         return diagnosis
-    return _not_linear(candidate, case)
+    return _not_in_proportion(candidate, case, others) or _not_linear(candidate, case)
+
+
+def _not_in_proportion(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
+    """A diagnosis of a wrong gradient that does not grow as grad_output does.
+
+    From the products for `EXPONENTS` and, as the last, for the given one. Whether any of them is right does not matter.
+    """
+    if len(answers) <= len(EXPONENTS) or answers[-1].result.failure is not None:
+        return None
+    *scaled, plain = (product(candidate, case, *answer).gradients for answer in answers)
+    for exponent, gradients in zip(EXPONENTS, scaled, strict=True):
+        for name, expected in case.gradients.items():
+            one, other = plain[name], gradients[name]
+            if expected is None or one is None or other is None or not one.isfinite().all():
+                continue
+            if not tolerance.passes(expected.around(one), other := other * 2.0**-exponent):
+                times = f"2^{exponent} times"
+                return diagnose(
+                    "ignores_grad_output",
+                    f"{times} a grad_output does not give {times} the gradient of `{case.operand_names[name]}`",
+                    amount=f"off by {change(one, other):.2g} of its size",
+                    remedy="compute with grad_output as it comes, without thresholds, clamps or narrower types",
+                )
+    return None
 
 
 def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case, name: str) -> bool:
