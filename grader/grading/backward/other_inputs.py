@@ -89,7 +89,8 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
             if usual is not None and answers_well(expected, usual):
                 slack = lost_digits(usual.norm) if other.change == SCALED_FAR else 0.0
                 if other.change not in EPSILON_SHOWS | {SCALED_FAR}:
-                    slack = room(usual.norm * after ** _degree(usual, of_control.get(name), before))
+                    size = usual.norm * after ** _degree(usual, of_control.get(name), before)
+                    slack = room(size, expected.dtype)
                 tolerant[name] = _tolerant(expected, usual, slack)
         if any(tolerant.values()):
             made.append(replace(other, case=replace(other.case, gradients=tolerant)))

@@ -19,6 +19,7 @@ from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
+from grader.grading.compare.narrow_types import spacing
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_changes import (
@@ -189,9 +190,13 @@ def answers_well(expected: Expected, usual: Expected) -> bool:
     return finite and usual.norm >= usual.error_l2 and expected.error_l2 <= SMALL * max(expected.norm, usual.norm)
 
 
-def room(size: float) -> float:
-    """The error that another algorithm may have at this norm: a quarter of what rule 2 then allows."""
-    return 10 * COARSE_TOLERANCE * size
+def room(size: float, dtype: torch.dtype = torch.float32) -> float:
+    """The error that another algorithm may have at this norm: a quarter of what rule 2 then allows.
+
+    A narrow type keeps no more digits of what another one cancels: flash attention takes the row sums of its backward
+    from the rounded output.
+    """
+    return 10 * (COARSE_TOLERANCE + spacing(dtype)) * size
 
 
 def lost_digits(usual: float) -> float:
@@ -211,10 +216,10 @@ def _tolerant(case: Case, change: str, outputs: Mapping[str, Expected]) -> dict[
             continue
         size, usual, count = expected.norm, case.outputs[name].norm, max(expected.reference64.numel(), 1)
         if change == SCALED_FAR:
-            slack = room(size) + lost_digits(usual)
+            slack = room(size, expected.dtype) + lost_digits(usual)
         else:
             # What cancels there, such as a row less its mean, is noise beside the usual values.
-            slack = room(size if change in EPSILON_SHOWS else max(size, usual))
+            slack = room(size if change in EPSILON_SHOWS else max(size, usual), expected.dtype)
         tolerant[name] = replace(
             expected,
             error_l2=expected.error_l2 + slack,

@@ -92,7 +92,7 @@ class Counter(OperatorMode):
         self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)
         formula = self._formulas.get(func.overloadpacket)
         flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
-        flops = math.ceil(flops * share_left(name, args)) if flops else 0
+        flops = math.ceil(flops * share_left(func, args, kwargs or {})) if flops else 0
         if "conv" in name:
             self._convolution += flops
         else:

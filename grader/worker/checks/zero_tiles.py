@@ -1,4 +1,4 @@
-"""The share of a matrix product that is left without its tiles of zeros, as in a triangular operand."""
+"""The share of a product that is left without tiles of zeros, as in a triangular operand."""
 
 from __future__ import annotations
 
@@ -22,8 +22,15 @@ _OPERANDS: Mapping[str, Callable[..., Operands]] = {
 }
 
 
-def share_left(name: str, arguments: tuple[Any, ...]) -> float:
-    """Share of the products of two tiles in which neither is all 0; 1 for other operators."""
+def share_left(func: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> float:
+    """Share of an operator's products of two tiles in which neither is all 0; 1 for what is no product.
+
+    `func` is an overload of an operator, with its arguments in order and by name.
+    """
+    name = func.overloadpacket.__name__
+    if name.startswith("_scaled_dot_product"):
+        names = (of.name for of in func._schema.arguments)
+        return _attended(**{**dict(zip(names, arguments, strict=False)), **named})
     find = _OPERANDS.get(name)
     if find is None:
         return 1.0
@@ -34,6 +41,15 @@ def share_left(name: str, arguments: tuple[Any, ...]) -> float:
     left, right = (_filled(operand).double() for operand in (a, b))
     made = float((left.sum(-2) * right.sum(-1)).sum())
     return made / (left.numel() * right.shape[-1]) if made else 1.0  # weights that begin at zero do not stay there
+
+
+def _attended(*, query: torch.Tensor, key: torch.Tensor, is_causal: bool = False, **_: Any) -> float:
+    """Share of the pairs of a query (..., rows, features) and a key in which the query attends to the key."""
+    queries, keys = query.shape[-2], key.shape[-2]
+    if not is_causal or not queries * keys:
+        return 1.0
+    until = min(queries, keys)  # from there on, queries attend to all keys
+    return (until * (until + 1) / 2 + (queries - until) * keys) / (queries * keys)
 
 
 def _filled(operand: torch.Tensor) -> torch.Tensor:

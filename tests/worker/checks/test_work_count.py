@@ -77,6 +77,39 @@ def test_tiles_of_zeros_are_no_work(change, share):
 
 
 @pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Conv1d(64, 128, 3),
+        torch.nn.Conv1d(64, 64, 3, groups=64),
+        torch.nn.Conv2d(64, 32, (3, 1), groups=4, stride=2),
+        torch.nn.ConvTranspose2d(64, 32, 3, groups=8, stride=2),
+    ],
+)
+@pytest.mark.parametrize("of_input", [True, False])
+def test_each_gradient_of_a_convolution_takes_as_many_operations_as_its_forward(layer, of_input):
+    """PyTorch's formula counts a grouped weight's gradient once for each pair of groups."""
+    x = torch.randn(2, 64, *([16] * (layer.weight.dim() - 2)), requires_grad=of_input)
+    with work_count.Counter([]) as forward:
+        output = layer(x)
+    with work_count.Counter([]) as backward:
+        output.backward(torch.ones_like(output))
+    done = forward.work([]).convolution
+    assert done > 0
+    assert backward.work([]).convolution == (2 if of_input else 1) * done
+
+
+@pytest.mark.parametrize(("queries", "keys", "share"), [(100, 100, 5050 / 10000), (100, 40, (820 + 2400) / 4000)])
+def test_causal_attention_counts_what_is_attended_to(queries, keys, share):
+    """An implementation leaves out the others. No values are needed, and no GPU."""
+    attention = torch.ops.aten._scaled_dot_product_flash_attention
+    query, key = (torch.empty(2, 3, rows, 8, device="meta") for rows in (queries, keys))
+    for is_causal, expected in ((False, 1.0), (True, share)):
+        with work_count.Counter([]) as counter:
+            attention(query, key, key, 0.0, is_causal)
+        assert counter.work([]).matmul == pytest.approx(expected * 4 * 2 * 3 * queries * keys * 8, rel=1e-6)
+
+
+@pytest.mark.parametrize(
     ("function", "asserts"),
     [
         (lambda x: torch.nn.functional.binary_cross_entropy(x, x), True),

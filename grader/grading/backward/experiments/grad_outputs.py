@@ -46,7 +46,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
     def wrong(mode: Cases) -> Diagnosis | None:
         ours = list(islice(answers, count))
-        return _ignored(candidate, mode.first, ours[:-2]) or _not_doubled(candidate, mode.first, ours[-3:])
+        return _ignored(candidate, mode.first, ours[:-3]) or _not_doubled(candidate, mode.first, ours[-3:])
 
     return cases.in_each_mode(wrong)
 
@@ -114,7 +114,7 @@ def _not_doubled(candidate: Candidate, case: Case, answers: Sequence[Answer]) ->
 
 
 def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
-    """A diagnosis of the products for zeros, for `EXPONENTS` and for the given one, up to the first that raised."""
+    """A diagnosis of the products for zeros and for `EXPONENTS`, up to the first that raised."""
     if not answers or answers[0].result.failure is not None:
         return None
     zero, *others = answers
@@ -137,31 +137,7 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
     diagnosis = next(filter(None, scaled), None)
     if diagnosis is None or plain_is_right(candidate, case):
         return diagnosis
-    return _not_in_proportion(candidate, case, others) or _not_linear(candidate, case)
-
-
-def _not_in_proportion(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
-    """A diagnosis of a wrong gradient that does not grow as grad_output does.
-
-    From the products for `EXPONENTS` and, as the last, for the given one. Whether any of them is right does not matter.
-    """
-    if len(answers) <= len(EXPONENTS) or answers[-1].result.failure is not None:
-        return None
-    *scaled, plain = (product(candidate, case, *answer).gradients for answer in answers)
-    for exponent, gradients in zip(EXPONENTS, scaled, strict=True):
-        for name, expected in case.gradients.items():
-            one, other = plain[name], gradients[name]
-            if expected is None or one is None or other is None or not one.isfinite().all():
-                continue
-            if not tolerance.passes(expected.around(one), other := other * 2.0**-exponent):
-                times = f"2^{exponent} times"
-                return diagnose(
-                    "ignores_grad_output",
-                    f"{times} a grad_output does not give {times} the gradient of `{case.operand_names[name]}`",
-                    amount=f"off by {change(one, other):.2g} of its size",
-                    remedy="compute with grad_output as it comes, without thresholds, clamps or narrower types",
-                )
-    return None
+    return _not_linear(candidate, case)
 
 
 def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case, name: str) -> bool:
@@ -196,25 +172,38 @@ def _scaled(candidate: Candidate, case: Case, exponent: int, answer: Answer) -> 
 
 
 def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
-    """The product of a sum is the sum of the products."""
+    """A part of a grad_output gives as much of the product, and a sum of two the sum of their products."""
     others = {name: torch.randn_like(value) for name, value in case.cotangents.items()}
     sums = {name: value + others[name] for name, value in case.cotangents.items()}
-    parts = [one_product(candidate, case, cotangents=cotangents) for cotangents in (case.cotangents, others, sums)]
-    answers = list(attempt_each(candidate, parts, "backward with a sum of grad_outputs"))
+    exponent = -10  # most elements below a threshold that some are below anyway, and in float16's range
+    given = (_times(case.cotangents, 2.0**exponent), case.cotangents, others, sums)
+    parts = [one_product(candidate, case, cotangents=cotangents) for cotangents in given]
+    answers = list(attempt_each(candidate, parts, "backward with a part and with a sum of grad_outputs"))
     if answers[-1].result.failure is not None:
         return None
     products = [product(candidate, case, *answer).gradients for answer in answers]
     for name in case.wrt:
-        first, second, both = (gradients[name] for gradients in products)
-        if first is None or second is None or both is None:
+        small, first, second, both = (gradients[name] for gradients in products)
+        if small is None or first is None or second is None or both is None:
             continue
+        label, expected = case.operand_names[name], case.gradients[name]
+        whole = small * 2.0**-exponent
+        off = change(first, whole)
+        if off > REDUCED_PRECISION and expected and not tolerance.passes(expected.around(first), whole):
+            return diagnose(
+                "ignores_grad_output",
+                f"gradient of `{label}` does not grow with grad_output",
+                where=f"2^{exponent} times",
+                amount=f"off by {off:.2g} of its size",
+                remedy="compute with grad_output as it comes, without thresholds or clamps",
+            )
         gap = float(torch.linalg.vector_norm(reals(first) + reals(second) - reals(both)))
         size = float(torch.linalg.vector_norm(reals(first)) + torch.linalg.vector_norm(reals(second)))
         # A backward that computes in bfloat16 stays below.
-        if gap > 20 * REDUCED_PRECISION * size and not _is_noise(case.gradients[name], first, second, both):
+        if gap > 20 * REDUCED_PRECISION * size and not _is_noise(expected, first, second, both):
             return diagnose(
                 "ignores_grad_output",
-                f"gradient of `{case.operand_names[name]}` is not linear in grad_output",
+                f"gradient of `{label}` is not linear in grad_output",
                 amount=f"off by {gap / size:.2g} of its size for a sum of two",
                 remedy="multiply by grad_output once, and by nothing else that is computed from it",
             )
