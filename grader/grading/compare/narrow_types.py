@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 
+from grader.grading.compare.blocks import in_blocks
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 
 
@@ -28,26 +29,27 @@ def spacing(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps if is_narrow(dtype) else 0.0
 
 
-def along(error: torch.Tensor, reference64: torch.Tensor) -> float:
-    """The a for which a * reference64 is nearest to the error; 0 for less than MIN_ELEMENTS elements."""
-    if error.numel() < MIN_ELEMENTS:
-        return 0.0
-    size = torch.linalg.vector_norm(reference64).square()
-    return float((error * reference64).sum() / size.clamp_min(torch.finfo(torch.float64).tiny))
-
-
 def rounded_once(reference64: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
     """The exact values in a narrow type; none for other types, in which rounding once says nothing."""
     return [reference64.to(dtype)] if is_narrow(dtype) else []
 
 
 def along_of(run: torch.Tensor, reference64: torch.Tensor) -> float:
-    """The size of `along` of a narrow run's error, over the elements that are finite in both."""
+    """The size of the a for which a * reference64 is nearest to a narrow run's error.
+
+    Over the elements that are finite in both; 0 for less than MIN_ELEMENTS of them.
+    """
     if not is_narrow(run.dtype):
         return 0.0
-    exact = reference64.to(run.device).double()
-    finite = exact.isfinite() & run.isfinite()
-    return abs(along((run.double() - exact)[finite], exact[finite]))
+    total = torch.zeros(3, dtype=torch.float64, device=run.device)
+    for value, right in in_blocks(run, reference64.to(run.device)):
+        exact = right.double()
+        finite = exact.isfinite() & value.isfinite()
+        exact = exact.where(finite, 0.0)
+        error = value.double().where(finite, exact) - exact
+        total += torch.stack([(error * exact).sum(), exact.square().sum(), finite.sum()])
+    product, square, count = total.tolist()
+    return abs(product) / max(square, torch.finfo(torch.float64).tiny) if count >= MIN_ELEMENTS else 0.0
 
 
 def keeps_scale(candidate: torch.Tensor, reference64: torch.Tensor, error_along: float) -> bool:
