@@ -9,7 +9,7 @@ import torch
 from grader.grading.backward.vjp import Product
 from grader.grading.candidate import names
 from grader.grading.compare import ties, tolerance
-from grader.grading.compare.blocks import in_blocks, norm, unravel
+from grader.grading.compare.blocks import are_finite, in_blocks, norm, unravel
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
@@ -138,7 +138,7 @@ def _misshapen(case: Case, actual: Product, name: str) -> GradientFault:
 def _degenerate(expected: Expected, gradient: torch.Tensor) -> bool:
     """All zero, or not finite, where the reference's gradient is not, whatever it draws."""
     empty = not bool(gradient.any()) and bool(expected.reference64.any())
-    return empty or (not bool(gradient.isfinite().all()) and bool(expected.reference64.isfinite().all()))
+    return empty or (not are_finite([gradient])[0] and are_finite([expected.reference64])[0])
 
 
 def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple[TensorCheck, GradientFault | None]:

@@ -127,13 +127,17 @@ def norm(tensor: torch.Tensor) -> float:
 
 
 def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
-    """Whether all elements of each are; of small tensors in one pass."""
+    """Whether all elements of each are; of small tensors in one pass, of a large one block by block."""
+
+    def alone(position: int) -> bool:
+        # isfinite() takes temporaries of more than the tensor's size.
+        return bool(torch.stack([piece.isfinite().all() for (piece,) in in_blocks(tensors[position])]).all())
 
     def packed(positions: list[int]) -> list[bool]:
         pack = Pack([tensors[position] for position in positions])
         return pack.largest(pack.flat.double().abs()).isfinite().tolist()
 
-    return by_pack(tensors, lambda position: bool(tensors[position].isfinite().all()), packed)
+    return by_pack(tensors, alone, packed)
 
 
 def wide(value: torch.Tensor) -> torch.Tensor:
