@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -13,7 +13,7 @@ from grader.grading.backward.experiments._base import Cases, experiment, first_w
 from grader.grading.backward.vjp import Answer, GradOutputs, attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import reals
+from grader.grading.compare.blocks import norm, reals
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
@@ -45,8 +45,9 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     answers = attempt_each(candidate, parts, "backward with another grad_output")
 
     def wrong(mode: Cases) -> Diagnosis | None:
-        ours = list(islice(answers, count))
-        return _ignored(candidate, mode.first, ours[:-3]) or _not_doubled(candidate, mode.first, ours[-3:])
+        ours = islice(answers, count)  # of a large case, each holds gigabytes until the next
+        ignored = _ignored(candidate, mode.first, islice(ours, 1 + len(EXPONENTS)))
+        return ignored or _not_doubled(candidate, mode.first, list(ours)[-3:])
 
     return cases.in_each_mode(wrong)
 
@@ -113,19 +114,32 @@ def _not_doubled(candidate: Candidate, case: Case, answers: Sequence[Answer]) ->
     return None
 
 
-def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
+def _ignored(candidate: Candidate, case: Case, answers: Iterator[Answer]) -> Diagnosis | None:
     """A diagnosis of the products for zeros and for `EXPONENTS`, up to the first that raised."""
-    if not answers or answers[0].result.failure is not None:
+    found = _not_zero(candidate, case, answers)
+    if found is not None:
+        return found
+    scaled = (_scaled(candidate, case, exponent, answer) for exponent, answer in zip(EXPONENTS, answers, strict=False))
+    diagnosis = next(filter(None, scaled), None)
+    if diagnosis is None or plain_is_right(candidate, case):
+        return diagnosis
+    return _not_linear(candidate, case)
+
+
+def _not_zero(candidate: Candidate, case: Case, answers: Iterator[Answer]) -> Diagnosis | None:
+    """A diagnosis of the next product, which is for zeros, with the one after it if that is needed."""
+    zero = next(answers, None)
+    if zero is None or zero.result.failure is not None:
         return None
-    zero, *others = answers
     for name, gradient in product(candidate, case, *zero).gradients.items():
         expected = case.gradients[name]
         if gradient is None or expected is None:
             continue
-        size = float(torch.linalg.vector_norm(reals(gradient).nan_to_num(0.0, 0.0, 0.0)))
+        size = norm(gradient)
         # A linear backward gives 0 here, one that ignores grad_output gives the norm of the reference.
-        if not size <= ROUNDING_RESIDUAL * float(torch.linalg.vector_norm(expected.reference64)):
-            if others and _varies(gradient, others[0], candidate, case, name):
+        if not size <= ROUNDING_RESIDUAL * expected.norm:
+            tiny = next(answers, None)
+            if tiny is not None and _varies(gradient, tiny, candidate, case, name):
                 what = f"gradient of `{case.operand_names[name]}` changes between calls with hardly any grad_output"
                 return diagnose("nondeterministic_grad", what, amount=f"of norm {size:.3g}", remedy=VARIES)
             return diagnose(
@@ -133,11 +147,7 @@ def _ignored(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
                 f"gradient of `{case.operand_names[name]}` is not zero (norm {size:.3g}) for a grad_output of zeros",
                 remedy="multiply by grad_output instead of assuming ones",
             )
-    scaled = (_scaled(candidate, case, exponent, answer) for exponent, answer in zip(EXPONENTS, others, strict=False))
-    diagnosis = next(filter(None, scaled), None)
-    if diagnosis is None or plain_is_right(candidate, case):
-        return diagnosis
-    return _not_linear(candidate, case)
+    return None
 
 
 def _varies(left: torch.Tensor, answer: Answer, candidate: Candidate, case: Case, name: str) -> bool:
