@@ -120,6 +120,22 @@ def test_on_a_gpu_what_two_processes_differ_by_is_no_difference(reference_ms, ca
     assert timing.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [([0.51, 0.52, 0.52, 0.52], [0.64, 1.49, 1.66, 1.72]), ([0.51, 0.52, 0.52, 0.74], [1.26, 2.33, 3.03, 3.12])],
+)
+@pytest.mark.parametrize(("share", "disputed"), [(1.0, False), (0.7, True)])
+def test_the_hosts_work_behind_launches_accuses_nobody(reference, candidate, share, disputed):
+    """Overheads in ms of equal backwards of KernelBench's SwinTransformerV2 on an H200, of 13.5 ms each."""
+    pairs = [
+        (Time(13.5, 13.5 + theirs), Time(13.5 * share, 13.5 + own))
+        for theirs, own in zip(reference, candidate, strict=True)
+    ]
+    made = Samples(Device.CUDA, [tuple(pairs[:2]), tuple(pairs[2:])], launches=True)
+    timing, accused = timing_of(made)
+    assert (timing.clock, accused) == ("referee", disputed)
+
+
 def test_a_long_report_counts():
     timing, _ = timing_of(samples(1.0, 1.0, 3.0))
     assert timing.speedup == pytest.approx(1 / 3)
