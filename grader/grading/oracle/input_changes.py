@@ -30,7 +30,7 @@ NEAR_RANGE = "inputs scaled up to near the largest number"
 ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
 SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE})
-"""The changes of which only NaN and infinity count."""
+"""The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
 MASK_FALSE = "a boolean mask whose first row is all False"
 """Rows in which nothing is left: a mean over no elements, a softmax without scores."""
 MASK_TRUE = "a boolean mask whose first row is all True"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare import narrow_types, nonsmooth, tolerance
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case, input_index, is_input
@@ -95,7 +95,8 @@ class Subject:
         size = self.right.abs()
         rms = norm(self.right) / math.sqrt(max(self.right.numel(), 1))
         slope = ELEMENT_TOLERANCE + self._rounding
-        return self.error.abs() > tolerance.BASELINE_FACTOR_MAX * self.expected.error_max + slope * (size + rms)
+        factor = tolerance.BASELINE_FACTOR_MAX * narrow_types.share(self.expected.dtype)
+        return self.error.abs() > factor * self.expected.error_max + slope * (size + rms)
 
     @cached_property
     def telling(self) -> torch.Tensor:

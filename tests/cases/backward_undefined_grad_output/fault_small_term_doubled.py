@@ -11,7 +11,7 @@ class Terms(torch.autograd.Function):
         residual = torch.addmm(decoder_bias, p, decoder_weight.t()) - x
         log_p = torch.log(p + 1e-9)
         ctx.save_for_backward(x, encoder_weight, decoder_weight, p, residual, log_p)
-        return residual.square().sum(), -(p * log_p).sum() / len(x), 1e-4 * decoder_weight.square().mean()
+        return residual.square().sum(), -(p * log_p).sum() / len(x), 1e-6 * decoder_weight.square().mean()
 
     @staticmethod
     def backward(ctx, grad_reconstruction, grad_entropy, grad_penalty):
@@ -19,7 +19,7 @@ class Terms(torch.autograd.Function):
         grad_residual = 2 * grad_reconstruction * residual
         grad_p = grad_residual @ decoder_weight - (grad_entropy / len(x)) * (log_p + p / (p + 1e-9))
         grad_scores = p * (grad_p - (grad_p * p).sum(1, keepdim=True))
-        grad_decoder = grad_residual.t() @ p + (4e-4 * grad_penalty / decoder_weight.numel()) * decoder_weight
+        grad_decoder = grad_residual.t() @ p + (4e-6 * grad_penalty / decoder_weight.numel()) * decoder_weight
         grad_x = grad_scores @ encoder_weight - grad_residual
         return grad_x, grad_scores.t() @ x, grad_scores.sum(0), grad_decoder, grad_residual.sum(0)
 

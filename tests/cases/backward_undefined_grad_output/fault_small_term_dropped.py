@@ -11,7 +11,7 @@ class Terms(torch.autograd.Function):
         residual = torch.addmm(decoder_bias, p, decoder_weight.t()) - x
         log_p = torch.log(p + 1e-9)
         ctx.save_for_backward(x, encoder_weight, decoder_weight, p, residual, log_p)
-        return residual.square().sum(), -(p * log_p).sum() / len(x), 1e-4 * decoder_weight.square().mean()
+        return residual.square().sum(), -(p * log_p).sum() / len(x), 1e-6 * decoder_weight.square().mean()
 
     @staticmethod
     def backward(ctx, grad_reconstruction, grad_entropy, grad_penalty):

@@ -1,4 +1,4 @@
-"""Three terms of a loss of usual sizes: a summed reconstruction, a mean entropy and a small weight penalty."""
+"""Three terms of a loss: a summed reconstruction, a mean entropy and a weight penalty far below them."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ class Model(nn.Module):
         p = torch.softmax(self.encoder(x), -1)
         reconstruction = (self.decoder(p) - x).square().sum()
         entropy = -(p * torch.log(p + 1e-9)).sum(-1).mean()
-        penalty = 1e-4 * self.decoder.weight.square().mean()
+        penalty = 1e-6 * self.decoder.weight.square().mean()
         return {"reconstruction": reconstruction, "entropy": entropy, "penalty": penalty}
 
 
