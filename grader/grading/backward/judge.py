@@ -218,7 +218,7 @@ def _keeps_an_operand(
             follows = change(expected.reference64, due[name].reference64) > ROUNDING_RESIDUAL
             if follows and change(then, ours) < EPSILON:
                 gradient, operand = f"the gradient of `{case.operand_names[name]}`", case.operand_names[moved]
-                if not _follows(oracle, earlier, name, moved):
+                if not any(_follows(oracle, earlier, name, moved) for _ in range(4)):  # not every change turns a ReLU
                     what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
                     remedy = f"use `{operand}` in the backward too, as the reference's derivative does"
                     return on_another_draw(diagnose("grad_wrong", what, where=case.place, remedy=remedy))
