@@ -191,10 +191,10 @@ def answers_well(expected: Expected, usual: Expected) -> bool:
 
 
 def room(size: float, dtype: torch.dtype = torch.float32) -> float:
-    """The error that another algorithm may have at this norm: a quarter of what rule 2 then allows.
+    """The error that another algorithm may have at this norm.
 
-    A narrow type keeps no more digits of what another one cancels: flash attention takes the row sums of its backward
-    from the rounded output.
+    It is a quarter of what rule 2 then allows, half in 16 bits. In these, what cancels leaves rounding of the type:
+    flash attention takes the row sums of its backward from the rounded output.
     """
     return 10 * (COARSE_TOLERANCE + spacing(dtype)) * size
 

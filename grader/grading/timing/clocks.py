@@ -110,9 +110,10 @@ class Samples:
         On a CPU, honest overheads differ by up to a third: an output that is not contiguous takes longer to copy out.
         With launches, the host's work behind a call is overhead too: 0.5 to 5 ms in equal calls of 14 ms on an H200.
         """
-        honest = self.overhead() / 2 if self.device is Device.CPU else 0.0
         if self.launches:
             honest = NOISE_SHARE * self.typical()
+        else:
+            honest = self.overhead() / 2 if self.device is Device.CPU else 0.0
         return self.excess() > max(2 * self.resolution(), honest) and self.exceeds_throughout()
 
     def typical(self) -> float:
