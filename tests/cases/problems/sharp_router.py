@@ -20,4 +20,4 @@ def get_init_inputs():
 
 
 def get_inputs():
-    return [torch.randn(32, 16)]
+    return [torch.randn(96, 16)]
