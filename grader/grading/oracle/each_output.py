@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 from grader.errors import ReferenceRefused
 from grader.grading.budget import PERTURBED_RUNS
@@ -48,8 +47,7 @@ def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | Non
     ask, turns = partial(oracle.ask, case), range(1 if oracle.is_slow(case) else PERTURBED_RUNS)
     found = {}
     for name, one, trackers in zip(case.cotangents, passes, list(compared(oracle, case, passes)), strict=True):
-        rounded = [one.in_tf32()] if trackers.rounds_operands else []
-        for run in chain(perturbed_runs(ask, one, turns, PERTURBATION_ULPS), ask(rounded)):
+        for run in perturbed_runs(ask, one, turns, PERTURBATION_ULPS):
             trackers.add(run)
         found[name] = _as_in(case, trackers.expected("gradients", lambda _: 1.0, case.operand_names))
     return found

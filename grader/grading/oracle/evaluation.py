@@ -16,7 +16,7 @@ from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
 from grader.grading.compare.outputs import shape_text
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.values import is_differentiable, rounded_each
+from grader.grading.oracle.values import cut_each, is_differentiable, rounded_each
 from grader.machine.backends import backend
 from grader.protocol.passes import Substitute
 
@@ -135,11 +135,11 @@ class Pass:
         tensors |= self.state
         return {name: TensorSpec.like(tensors[name]) for name in self.wrt}
 
-    def in_tf32(self) -> Pass:
-        """The pass on operands that are rounded to TensorFloat-32, which a library may choose not to use."""
-        tables = self.state, self.cotangents
-        state, given = (dict(zip(table, rounded_each(table.values()), strict=True)) for table in tables)
-        return replace(self, inputs=rounded_each(self.inputs), state=state, cotangents=given)
+    def in_tf32(self, *, cut: bool = False) -> Pass:
+        """The pass on operands rounded to TensorFloat-32, which a library may choose not to use, or `cut`."""
+        of_each, tables = cut_each if cut else rounded_each, (self.state, self.cotangents)
+        state, given = (dict(zip(table, of_each(table.values()), strict=True)) for table in tables)
+        return replace(self, inputs=of_each(self.inputs), state=state, cotangents=given)
 
     def nbytes(self, traits: Traits) -> int:
         """Bytes of the tensors that are sent and returned."""

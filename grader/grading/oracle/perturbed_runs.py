@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from grader.grading.budget import Pace
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle.evaluation import Ask, Evaluation, Pass
+from grader.grading.oracle.evaluation import MODEL, Ask, Evaluation, Pass
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state, ties_broken
+
+Again = Callable[[range, float], Iterator[Evaluation]]
+"""Makes eager runs as `perturbed_runs` does, for turns and a size of the noise."""
 
 
 def perturbed_runs(ask: Ask, plain: Pass, turns: range, ulps: float) -> Iterator[Evaluation]:
@@ -31,3 +35,19 @@ def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
         # A draw that matters no more than rounding (`randomness`) is one more perturbation.
         earlier = tuple(perturbed(of, ulps) for of in plain.earlier)
         yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1, earlier=earlier)
+
+
+def paced_runs(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
+    """Yields perturbed runs for so many turns; only one if it is slow.
+
+    The eager run, which may have loaded kernels, cannot tell that.
+    """
+    if not pace.is_slow():
+        yield from again(range(count), nonsmooth.PERTURBATION_ULPS)
+        return
+    started = pace.clock()
+    for run in again(range(min(count, 1)), nonsmooth.PERTURBATION_ULPS):
+        pace.note(MODEL, started)
+        yield run
+    if not pace.is_slow():
+        yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)

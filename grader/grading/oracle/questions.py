@@ -105,9 +105,16 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
 def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Trackers]:
     """Passes of the case's model, each in float32 and, where there is such a model, in float64."""
     exactly, ask = oracle.runs_float64(case), partial(oracle.ask, case)
-    models = (MODEL, MODEL64) if exactly else (MODEL,)
-    results = ask(replace(one, model=model) for one in passes for model in models)
-    rounds = oracle.precision.meaning.tf32 and oracle.traits(case).flops > 0
+    rounds = exactly and oracle.precision.meaning.tf32 and oracle.traits(case).flops > 0
+
+    def runs_of(one: Pass) -> Iterator[Pass]:
+        yield one
+        if exactly:
+            yield replace(one, model=MODEL64)
+        if rounds:
+            yield from (one.in_tf32(), one.in_tf32(cut=True))
+
+    results = ask(run for one in passes for run in runs_of(one))
     for one in passes:
         eager = next(results)
         exact = next(results) if exactly else None
@@ -115,6 +122,8 @@ def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Tra
         tied, asserts = one.inputs if one.wrt else (), oracle.traits(case).asserts
         trackers = Trackers(eager, exact, has_float64=exactly, again=again, inputs=tied, asserts=asserts)
         trackers.rounds_operands = rounds
+        if rounds:
+            trackers.add_in_tf32(next(results), next(results))
         yield trackers
 
 

@@ -17,10 +17,10 @@ from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
-from grader.grading.compare.tolerance import with_room_for_zeros
+from grader.grading.compare.tolerance import BASELINE_FACTOR_L2, with_room_for_zeros
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
-from grader.grading.oracle.perturbed_runs import perturbed_passes, perturbed_runs
+from grader.grading.oracle.perturbed_runs import Again, paced_runs, perturbed_passes, perturbed_runs
 from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -29,10 +29,6 @@ STRICT_SHARE = 0.125
 """Share of a slow reference's cases in which `Expected.strict` is asked. A choice: those sixteen runs take longer than
 all others together, and nobody may count on their absence."""
 _CHOICE = random.SystemRandom()
-
-
-Again = Callable[[range, float], Iterator[Evaluation]]
-"""Makes eager runs as `perturbed_runs` does, for turns and a size of the noise."""
 
 
 class _Tracker:
@@ -53,14 +49,15 @@ class _Tracker:
         self.runs = [eager]
         """The eager run, then those behind the spread, if ties are judged by them."""
         for run in narrow_types.rounded_once(self.reference64, self.dtype):
-            self.add(run, *blocks.baseline_errors([run], [self.reference64]))
+            (error,) = blocks.baseline_errors([run], [self.reference64])
+            self.add(run, error)
 
-    def add(self, run: torch.Tensor, error: tuple[float, float]) -> None:
-        """Record a run with its baseline error, which means nothing for integers."""
+    def add(self, run: torch.Tensor, error: tuple[float, float], share: float = 1.0) -> None:
+        """Record a run with a share of its baseline error, which means nothing for integers."""
         if self.ambiguous is not None:
             self.ambiguous |= run != self.reference64
             return
-        self.error_l2, self.error_max = max(self.error_l2, error[0]), max(self.error_max, error[1])
+        self.error_l2, self.error_max = max(self.error_l2, share * error[0]), max(self.error_max, share * error[1])
         self.error_along = max(self.error_along, narrow_types.along_of(run, self.reference64))
 
     def moves_alike(self, run: torch.Tensor) -> bool:
@@ -112,19 +109,29 @@ class Trackers:
             self._tables[table][name] = _Tracker(value, other, finite=of)
         self.add(eager)
 
-    def add(self, run: Evaluation) -> None:
-        """Record the errors of an eager run; all but the first are on perturbed inputs and parameters."""
+    def add_in_tf32(self, rounded: Evaluation, cut: Evaluation) -> None:
+        """Record the errors of runs on operands rounded to TensorFloat-32, and on operands cut to it.
+
+        What tensor cores cut off has a direction, and adds up to over four times the error of rounding. As all kernels
+        cut alike, one and a half times that suffices; bfloat16 has twice.
+        """
+        self.add(rounded)
+        self.add(cut, share=1.5 / BASELINE_FACTOR_L2)
+
+    def add(self, run: Evaluation, *, share: float = 1.0) -> None:
+        """Record the errors of an eager run, or a share of them; all but the first are on perturbed operands."""
         small = list[tuple[_Tracker, torch.Tensor]]()
         for tracker, value in self._values(run):
             if value is tracker.reference64:
                 tracker.add(value, (0.0, 0.0))
             elif is_large(value):  # a streamed run has one of these at a time
-                tracker.add(value, *blocks.baseline_errors([value], [tracker.reference64]))
+                (error,) = blocks.baseline_errors([value], [tracker.reference64])
+                tracker.add(value, error, share)
             else:
                 small.append((tracker, value))
-        errors = blocks.baseline_errors([value for _, value in small], [tracker.reference64 for tracker, _ in small])
+        errors = blocks.baseline_errors([of for _, of in small], [tracker.reference64 for tracker, _ in small])
         for (tracker, value), error in zip(small, errors, strict=True):
-            tracker.add(value, error)
+            tracker.add(value, error, share)
 
     def _values(self, run: Evaluation) -> Iterator[tuple[_Tracker, torch.Tensor]]:
         """Each tensor of a run with its tracker; another seed may need fewer gradients."""
@@ -236,8 +243,8 @@ def track(
 
     `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
     `affords_float64` returns False, the values of the eager run replace the float64 values. `pace` gets the times of
-    the runs; a slow reference has one perturbed run. `tf32` adds one on operands rounded to it. On a GPU, the eager
-    and the float64 run are asked alone, as they are where one job cannot hold all runs.
+    the runs; a slow reference has one perturbed run. `tf32` adds two in it. On a GPU, the eager and the float64 run are
+    asked alone, as they are where one job cannot hold all runs.
     """
 
     def alone(one: Pass) -> Evaluation:
@@ -266,29 +273,13 @@ def track(
         eager = alone(plain)
         if affords_float64 is None or affords_float64(eager):
             reference64 = alone(exact)
-        others = _others(again, count, pace)
+        others = paced_runs(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs, asserts=traits.asserts)
     for other in others:
         trackers.add(other)
     if rounds:
-        trackers.add(alone(plain.in_tf32()))
+        trackers.add_in_tf32(alone(plain.in_tf32()), alone(plain.in_tf32(cut=True)))
     trackers.rounds_operands = rounds
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
     trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
     return eager, trackers
-
-
-def _others(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
-    """Yields perturbed runs; only one if it is slow.
-
-    The eager run, which may have loaded kernels, cannot tell that.
-    """
-    if not pace.is_slow():
-        yield from again(range(count), nonsmooth.PERTURBATION_ULPS)
-        return
-    started = pace.clock()
-    for run in again(range(min(count, 1)), nonsmooth.PERTURBATION_ULPS):
-        pace.note(MODEL, started)
-        yield run
-    if not pace.is_slow():
-        yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)

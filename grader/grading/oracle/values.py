@@ -206,7 +206,7 @@ def _real(value: object) -> torch.Tensor:
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
-def cut_each(values: Iterable[Any], bits: int) -> list[Any]:
+def cut_each(values: Iterable[Any], bits: int = TF32_BITS) -> list[Any]:
     """Values with float32 tensors cut to so many significant bits, as tensor cores do.
 
     Nothing leaves its range, changes its sign or becomes zero.

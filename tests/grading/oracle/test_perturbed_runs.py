@@ -2,8 +2,9 @@
 
 import pytest
 
-from grader.grading.oracle import trackers
+from grader.grading.budget import Pace
 from grader.grading.oracle.evaluation import MODEL
+from grader.grading.oracle.perturbed_runs import paced_runs
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,6 @@ def test_a_slow_reference_has_one_perturbed_run(eager, later, runs):
             now += later
             yield number
 
-    pace = trackers.Pace(0.03, lambda: now, {MODEL: eager})
-    assert len(list(trackers._others(again, 3, pace))) == runs
+    pace = Pace(0.03, lambda: now, {MODEL: eager})
+    assert len(list(paced_runs(again, 3, pace))) == runs
     assert pace.seconds[MODEL] == min(eager, later)
