@@ -71,7 +71,11 @@ class _Origins(TorchFunctionMode):
 
 
 def _with_repeats(value: torch.Tensor) -> torch.Tensor:
-    flat = value.reshape(-1)
-    repeats = torch.randint(4, (len(flat),), device=flat.device) == 0  # some, among four elements too
-    others = torch.randint(max(len(flat), 1), (len(flat),), device=flat.device)
-    return torch.where(repeats, flat[others], flat).view(value.shape)
+    """A quarter of the elements, one at least, equal to others of the rest."""
+    flat = value.flatten()
+    order = torch.randperm(len(flat), device=flat.device)
+    count = -(-len(flat) // 4)
+    to, rest = order[:count], order[count:]
+    if len(rest):
+        flat = flat.index_put((to,), flat[rest[torch.randint(len(rest), (count,), device=flat.device)]])
+    return flat.view(value.shape)

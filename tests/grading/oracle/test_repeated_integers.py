@@ -58,6 +58,22 @@ def test_integers_of_no_other_use_repeat(made):
     assert torch.isin(drawn[-1], usual[-1]).all()
 
 
+@pytest.mark.parametrize("count", [2, 4, 24])
+def test_some_of_few_integers_repeat_in_any_draw(count):
+    for _ in range(200):
+        (drawn,) = draw_with_repeats(lambda: [torch.randint(ROWS, (count,))])
+        assert len(drawn.unique()) < count
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_integer_repeats_another_where_there_is_none(count):
+    torch.manual_seed(0)
+    usual = torch.randint(ROWS, (count,))
+    torch.manual_seed(0)
+    (drawn,) = draw_with_repeats(lambda: [torch.randint(ROWS, (count,))])
+    assert torch.equal(drawn, usual)
+
+
 @pytest.mark.parametrize(
     "made",
     [
