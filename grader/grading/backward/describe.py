@@ -103,10 +103,10 @@ def _apart(right: Sequence[str]) -> str:
 
 def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:
     gradient, expected = actual.gradients[fault.name], case.gradients[fault.name]
-    if fault.explained or gradient is None or expected is None:
+    if (fault.explained and not fault.vague) or gradient is None or expected is None:
         return fault
     pattern = find_pattern(oracle, case, fault.name, gradient, expected)
-    return fault if pattern is None else fault.with_pattern(pattern)
+    return fault if pattern is None or (fault.explained and pattern.vague) else fault.with_pattern(pattern)
 
 
 def _diagnosis(group: Sequence[GradientFault], variant: str, rest: Sequence[GradientFault]) -> Diagnosis:
