@@ -106,6 +106,7 @@ def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Prod
     if (fault.explained and not fault.vague) or gradient is None or expected is None:
         return fault
     pattern = find_pattern(oracle, case, fault.name, gradient, expected)
+    # One vague pattern says no more than another.
     return fault if pattern is None or (fault.explained and pattern.vague) else fault.with_pattern(pattern)
 
 

@@ -103,7 +103,7 @@ def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) ->
 
 
 def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Trackers]:
-    """Passes of the case's model, each in float32 and, where there is such a model, in float64."""
+    """Passes of the case's model, each in float32 and, where they matter, in float64 and TensorFloat-32."""
     exactly, ask = oracle.runs_float64(case), partial(oracle.ask, case)
     rounds = exactly and oracle.precision.meaning.tf32 and oracle.traits(case).flops > 0
 
@@ -123,7 +123,7 @@ def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Tra
         trackers = Trackers(eager, exact, has_float64=exactly, again=again, inputs=tied, asserts=asserts)
         trackers.rounds_operands = rounds
         if rounds:
-            trackers.add_in_tf32(next(results), next(results))
+            trackers.add_in_tf32(results)
         yield trackers
 
 

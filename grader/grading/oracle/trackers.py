@@ -109,14 +109,14 @@ class Trackers:
             self._tables[table][name] = _Tracker(value, other, finite=of)
         self.add(eager)
 
-    def add_in_tf32(self, rounded: Evaluation, cut: Evaluation) -> None:
-        """Record the errors of runs on operands rounded to TensorFloat-32, and on operands cut to it.
+    def add_in_tf32(self, runs: Iterator[Evaluation]) -> None:
+        """Record the errors of two runs, on operands rounded to TensorFloat-32 and on operands cut to it.
 
         What tensor cores cut off has a direction, and adds up to over four times the error of rounding. As all kernels
         cut alike, one and a half times that suffices; bfloat16 has twice.
         """
-        self.add(rounded)
-        self.add(cut, share=1.5 / BASELINE_FACTOR_L2)
+        self.add(next(runs))
+        self.add(next(runs), share=1.5 / BASELINE_FACTOR_L2)
 
     def add(self, run: Evaluation, *, share: float = 1.0) -> None:
         """Record the errors of an eager run, or a share of them; all but the first are on perturbed operands."""
@@ -278,7 +278,7 @@ def track(
     for other in others:
         trackers.add(other)
     if rounds:
-        trackers.add_in_tf32(alone(plain.in_tf32()), alone(plain.in_tf32(cut=True)))
+        trackers.add_in_tf32(alone(plain.in_tf32(cut=cut)) for cut in (False, True))
     trackers.rounds_operands = rounds
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
     trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
