@@ -4,6 +4,7 @@
     python -m benchmarks.kernelbench --checkout DIR --seconds 540 --each 120 --resume earlier.jsonl --out FILE
     python -m benchmarks.kernelbench --checkout DIR --seconds 0 --resume *.jsonl --page docs/reference/kernelbench.md
     python -m benchmarks.kernelbench --checkout DIR --against-evaluator 20
+    python -m benchmarks.kernelbench --checkout DIR --count 40 --gpus all --out FILE
 
 The expected result is known: a reference is correct, and as fast as itself. A row is appended to FILE as soon as a
 verdict is reached, as one JSON object per line with its commit, machine and time, so that a run may be cut off at any
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import itertools
 import json
 import random
 import subprocess
@@ -31,8 +33,9 @@ from benchmarks.host_memory import HostMemory
 from benchmarks.kernelbench_evaluator import as_submission, compare
 from benchmarks.kernelbench_page import write_page
 from benchmarks.stage_seconds import StageLog
-from grader import Grader, Problem
+from grader import Grader, GraderPool, Problem
 from grader.catalog.problems import find_problems
+from grader.errors import NotGraded
 from grader.verdict.models import Verdict
 from grader.verdict.stages import PhaseTiming
 
@@ -47,6 +50,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw and of the order")
     parser.add_argument("--ids", help="only these problems, in this order; level1/23_ is the problem that begins so")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--gpus", metavar="all|N,...", help="a pool on these GPUs; prints its gradings a minute")
     parser.add_argument("--full", action="store_true", help="grade in full instead of with --quick")
     parser.add_argument("--seconds", type=float, default=1e9, help="end after so many; 0 grades nothing")
     parser.add_argument("--each", type=float, default=180.0, help="limit of one problem, which then is `late`")
@@ -113,12 +117,16 @@ def grade_all(problems: Sequence[Problem], commit: str, chosen: argparse.Namespa
     end, left = time.monotonic() + chosen.seconds, list(problems)
     with HostMemory() as host, StageLog(chosen.log) as log:
         while left and time.monotonic() < end:
-            for problem, verdict, seconds in graded(tuple(left), end, chosen):
+            verdicts = graded_on_gpus if chosen.gpus else graded
+            for problem, verdict, seconds in verdicts(tuple(left), end, chosen):
                 left.remove(problem)
                 row = {"id": problem.id, "level": problem.path.parent.name, "s": round(seconds, 2), "commit": commit}
                 row |= {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
                 row |= {"host_gib": round(host.take(), 2), **facts(verdict, raw=chosen.raw), **log.take()}
                 row["messages"] = [text.replace(f"{chosen.checkout.resolve()}/", "")[:300] for text in row["messages"]]
+                if chosen.gpus:  # the log has the jobs of all GPUs at once
+                    stages = verdict.seconds.model_dump() if verdict else {}
+                    row |= {"stages": {stage: round(took, 2) for stage, took in stages.items()}, "jobs": {}}
                 with chosen.out.open("a") as out:
                     out.write(json.dumps(row) + "\n")
                 print(rows_of.line(row), flush=True)
@@ -143,6 +151,24 @@ def graded(
             assert verdict.problem == problem.id
             yield problem, verdict, time.monotonic() - started
             started = time.monotonic()
+
+
+def graded_on_gpus(
+    problems: Sequence[Problem], end: float, chosen: argparse.Namespace
+) -> Iterator[tuple[Problem, Verdict | None, float]]:
+    """As `graded`, by a pool: in the order in which verdicts are reached, of what was asked for by the end."""
+    work = ((problem, as_submission(problem.source)) for problem in problems)
+    done = 0
+    with GraderPool(gpus=chosen.gpus, quick=not chosen.full, limit_seconds=chosen.each) as pool:
+        pool.capacity = 2 * len(pool.places())  # few, so that little has begun at the end
+        started = time.monotonic()
+        for request, result in pool.results(itertools.takewhile(lambda _: time.monotonic() < end, work)):
+            verdict = None if isinstance(result, NotGraded) else result
+            seconds = sum(verdict.seconds.model_dump().values()) if verdict else chosen.each
+            yield request.problem, verdict, seconds
+            done += 1
+        seconds = time.monotonic() - started
+    print(f"{done} gradings in {seconds:.1f} s on --gpus {chosen.gpus}: {60 * done / seconds:.1f} a minute")
 
 
 def facts(verdict: Verdict | None, *, raw: bool) -> dict[str, Any]:
