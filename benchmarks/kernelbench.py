@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import itertools
 import json
 import random
 import subprocess
@@ -156,19 +155,24 @@ def graded(
 def graded_on_gpus(
     problems: Sequence[Problem], end: float, chosen: argparse.Namespace
 ) -> Iterator[tuple[Problem, Verdict | None, float]]:
-    """As `graded`, by a pool: in the order in which verdicts are reached, of what was asked for by the end."""
+    """As `graded`, by a pool: in the order in which verdicts are reached, with the seconds since its GPU's last one."""
     work = ((problem, as_submission(problem.source)) for problem in problems)
-    done = 0
     with GraderPool(gpus=chosen.gpus, quick=not chosen.full, limit_seconds=chosen.each) as pool:
-        pool.capacity = 2 * len(pool.places())  # few, so that little has begun at the end
-        started = time.monotonic()
-        for request, result in pool.results(itertools.takewhile(lambda _: time.monotonic() < end, work)):
-            verdict = None if isinstance(result, NotGraded) else result
-            seconds = sum(verdict.seconds.model_dump().values()) if verdict else chosen.each
-            yield request.problem, verdict, seconds
-            done += 1
-        seconds = time.monotonic() - started
-    print(f"{done} gradings in {seconds:.1f} s on --gpus {chosen.gpus}: {60 * done / seconds:.1f} a minute")
+        started, now, done = time.monotonic(), 0.0, 0
+        last: dict[str | None, float] = {}
+        for request, verdict in pool.results(work):
+            now, done = time.monotonic(), done + 1
+            if isinstance(verdict, NotGraded):
+                yield request.problem, None, chosen.each
+            else:
+                gpu = verdict.environment.device_id
+                yield request.problem, verdict, now - last.get(gpu, started)
+                last[gpu] = now
+            if now > end:  # what runs is dropped
+                break
+    print(
+        f"{done} gradings in {now - started:.1f} s on --gpus {chosen.gpus}: {60 * done / (now - started):.1f} a minute"
+    )
 
 
 def facts(verdict: Verdict | None, *, raw: bool) -> dict[str, Any]:
