@@ -44,10 +44,12 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
     tensor would have no effect, and a submission that omits it would be correct. It moves parameters of one sign too.
     Later draws move `everything`.
     """
-    names, varies = list(state), everything or draw > 0
+    names, learned, varies = list(state), traits.learned, everything or draw > 0
 
     def one(at: int, value: torch.Tensor) -> torch.Tensor:
-        return value if names[at] in traits.tables else _trained(value, traits, names[at], draw, varies=varies)
+        name = names[at]
+        limit = traits.limits.get(name, "signed")
+        return value if name in traits.tables else _trained(value, limit, draw, learned=name in learned, varies=varies)
 
     return dict(zip(names, each_on_host(one, list(state.values())), strict=True))
 
@@ -84,7 +86,7 @@ def first_training(
         return free
     limits = dict(all_near)
     wider: tuple[Freedom, ...] = ("signed", "spread")
-    for name in (name for name in state if name in traits.learned):
+    for name in filter(traits.learned.__contains__, state):
         for wanted in wider:
             if tried({**all_near, name: wanted}, near.useless) is not None:
                 limits[name] = wanted
@@ -119,12 +121,11 @@ def _useless(value: torch.Tensor) -> int:
     return int((~value.isfinite()).sum())
 
 
-def _trained(value: torch.Tensor, traits: Traits, name: str, draw: int, *, varies: bool) -> torch.Tensor:
+def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varies: bool) -> torch.Tensor:
     """One tensor after some steps of training; one of several values and signs only if it `varies`."""
     if not value.is_floating_point() or not value.numel():
         return value
     first = float(value.reshape(-1)[0])
-    learned, limit = name in traits.learned, traits.limits.get(name, "signed")
     same, *signs = torch.stack([of.all() for of in (value == first, value >= 0, value <= 0)]).tolist()
     if same:
         if limit == "near":
