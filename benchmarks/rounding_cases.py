@@ -16,8 +16,10 @@ from fuzz.mutants.effect import load
 from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
 from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.compare import nonsmooth
-from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass, reduction_lengths
-from grader.grading.oracle.trackers import Trackers, perturbed_runs
+from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
+from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.reduction_lengths import reduction_lengths
+from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -53,12 +55,13 @@ class Draw:
         work = counter.work([])
         self.cotangents = [torch.randn_like(one) if one.is_floating_point() else one for one in outputs]
         self.has_products = work.matmul + work.convolution > 0
-        lengths = reduction_lengths(work.matmul + work.convolution, work.scanned, (*self.inputs, *outputs))
         self.eager = self.run(self.reference)
+        counted: Any = SimpleNamespace(flops=work.matmul + work.convolution, scanned=work.scanned)
+        lengths = reduction_lengths(counted, self.inputs, self.eager)
         self.exact = self.run(self.reference, dtype=torch.float64)
         self._runs: dict[float, list[Evaluation]] = defaultdict(list)
         trackers = Trackers(self.eager, self.exact, has_float64=True, again=self._again, inputs=self.inputs)
-        for run in self._again(PERTURBED_RUNS, nonsmooth.PERTURBATION_ULPS):
+        for run in self._again(range(PERTURBED_RUNS), nonsmooth.PERTURBATION_ULPS):
             trackers.add(run)
         self.expected = {
             **trackers.expected("outputs", lengths["outputs"]),
@@ -92,16 +95,14 @@ class Draw:
 
     def spread(self, name: str, runs: int, ulps: float) -> torch.Tensor:
         """The largest error of so many perturbed runs and the plain one, for each element."""
-        missing = runs - len(self._runs[ulps])
-        if missing > 0:
-            self._runs[ulps] += self._again(missing, ulps)
+        self._runs[ulps] += self._again(range(len(self._runs[ulps]), runs), ulps)
         exact = tensor(self.exact, name)
         together = (self.eager, *self._runs[ulps][:runs])
         errors = [nonsmooth.absolute_error(tensor(run, name), exact) for run in together]
         return torch.stack(errors).amax(0)
 
-    def _again(self, count: int, ulps: float) -> Iterator[Evaluation]:
-        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), range(count), ulps)
+    def _again(self, turns: range, ulps: float) -> Iterator[Evaluation]:
+        return perturbed_runs(self._ask, Pass(MODEL, self.inputs, self.state), turns, ulps)
 
     def _ask(self, passes: Iterable[Pass], *, streamed: bool = False) -> Iterator[Evaluation]:
         yield from (self.run(self.reference, inputs=list(one.inputs), state=dict(one.state)) for one in passes)
@@ -144,7 +145,8 @@ def wrong(draw: Draw) -> Iterator[tuple[str, Evaluation]]:
 
 def _with(run: Evaluation, name: str, value: torch.Tensor) -> Evaluation:
     """The run with another tensor of this name."""
-    return Evaluation(*({**table, name: value} if table.get(name) is not None else table for table in run))
+    tables = (run.outputs, run.gradients, run.buffers)
+    return Evaluation(*({**table, name: value} if table.get(name) is not None else table for table in tables))
 
 
 def in_tf32(value: Any) -> Any:

@@ -1,6 +1,8 @@
 """Benchmarks pass code to child processes as text, which the type checker does not see."""
 
+import importlib
 import json
+import pkgutil
 import queue
 import time
 from argparse import Namespace
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks
 from benchmarks import precisions, shared_gpu
 from benchmarks.build import build
 from benchmarks.deadline import Late, deadline
@@ -17,6 +20,11 @@ from grader import Problem
 from grader.catalog.files import shipped
 from grader.verdict.models import Device, Status
 from tests import samples
+
+
+@pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(benchmarks.__path__)])
+def test_every_benchmark_can_be_imported(name):
+    importlib.import_module(f"benchmarks.{name}")
 
 
 def test_a_cold_build_our_way_is_timed():

@@ -24,7 +24,8 @@ from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.reduction_lengths import reduction_lengths
-from grader.grading.oracle.trackers import Trackers, track
+from grader.grading.oracle.track import track_finite
+from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.values import draw_cotangents
 from grader.machine.backends import backend
@@ -213,13 +214,13 @@ class Oracle(ReferenceModels):
         how: Any = {"pace": self._pace(variant), "affords_float64": self._affords_float64 if whole else None}
         how["tf32"] = self.precision.meaning.tf32
         try:
-            return plain, *track(ask, plain, traits, self.device, **how)
+            return track_finite(ask, plain, traits, self.device, **how)
         except ReferenceRefused as error:
             if not plain.wrt:
                 raise
             self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
             plain = replace(plain, cotangents={}, wrt=())
-            return plain, *track(ask, plain, traits, self.device, **how)
+            return track_finite(ask, plain, traits, self.device, **how)
 
     def _randomness(self, ask: Ask, plain: Pass, eager: Evaluation, traits: Traits, variant: str) -> Randomness:
         """The tensors that depend on random numbers by more than rounding."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -12,23 +11,14 @@ from itertools import chain
 import torch
 
 from grader.errors import ReferenceRefused
-from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
-from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2, with_room_for_zeros
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
-from grader.grading.oracle.perturbed_runs import Again, paced_runs, perturbed_passes, perturbed_runs
-from grader.grading.oracle.values import is_float
-from grader.machine.backends import backend
-from grader.verdict.models import Device
-
-STRICT_SHARE = 0.125
-"""Share of a slow reference's cases in which `Expected.strict` is asked. A choice: those sixteen runs take longer than
-all others together, and nobody may count on their absence."""
-_CHOICE = random.SystemRandom()
+from grader.grading.oracle.evaluation import Evaluation, Pass
+from grader.grading.oracle.perturbed_runs import Again
 
 
 class _Tracker:
@@ -39,7 +29,10 @@ class _Tracker:
         self.shape, self.dtype = tuple(eager.shape), eager.dtype
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
         self.overflows: torch.Tensor | None = None
+        self.infinite: torch.Tensor | None = None
+        """Where the float64 values are infinite or NaN; None if they are nowhere."""
         if eager.dtype.is_floating_point and not finite:
+            self.infinite = where if bool((where := ~exact.isfinite()).any()) else None
             exact = blocks.within_range(exact.to(eager.device), eager.dtype)
             self.overflows = exact.isfinite() & ~eager.isfinite()
         self.reference64 = exact if self.real else eager
@@ -108,6 +101,19 @@ class Trackers:
         for (table, name, value, other), of in zip(found, finite, strict=True):
             self._tables[table][name] = _Tracker(value, other, finite=of)
         self.add(eager)
+
+    def silenced(self, plain: Pass) -> Pass | None:
+        """The pass with a grad_output of zero where its output is infinite; None if it is zero there.
+
+        An infinite element has no derivative, and a loss that is finite sends zero back to it. What a formula of the
+        reference makes of another number is no gradient.
+        """
+        changed = {}
+        for name, given in plain.cotangents.items():
+            infinite = self._tables["outputs"][name].infinite
+            if infinite is not None and bool(given[infinite.to(given.device)].any()):
+                changed[name] = given.masked_fill(infinite.to(given.device), 0)
+        return replace(plain, cotangents={**plain.cotangents, **changed}) if changed else None
 
     def add_in_tf32(self, runs: Iterator[Evaluation]) -> None:
         """Record the errors of two runs, on operands rounded to TensorFloat-32 and on operands cut to it.
@@ -227,59 +233,3 @@ class Trackers:
         """The eager run of a tensor and those behind its spread."""
         self._spread(tracker)
         return tracker.runs
-
-
-def track(
-    ask: Ask,
-    plain: Pass,
-    traits: Traits,
-    device: Device,
-    *,
-    pace: Pace,
-    affords_float64: Callable[[Evaluation], bool] | None = None,
-    tf32: bool = False,
-) -> tuple[Evaluation, Trackers]:
-    """An eager run, `plain`, and the errors of it and of perturbed runs against the float64 reference.
-
-    `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
-    `affords_float64` returns False, the values of the eager run replace the float64 values. `pace` gets the times of
-    the runs; a slow reference has one perturbed run. `tf32` adds two in it. On a GPU, the eager and the float64 run are
-    asked alone, as they are where one job cannot hold all runs.
-    """
-
-    def alone(one: Pass) -> Evaluation:
-        started = pace.clock()
-        result = next(ask([one]))
-        pace.note(one.model, started)
-        return result
-
-    if not traits.has_float64:
-        eager = alone(plain)
-        return eager, Trackers(eager, None, has_float64=False)
-    rounds, large = tf32 and traits.flops > 0, any(map(is_large, plain.inputs))
-    again = partial(perturbed_runs, ask, plain.in_tf32() if rounds else plain)
-    # Each run of millions of elements has as many near non-smooth points as another. Without parameters, no run is
-    # made, because a perturbed copy of large inputs takes too much memory.
-    count = int(any(map(is_float, plain.state.values()))) if large else PERTURBED_RUNS
-    exact, reference64 = replace(plain, model=MODEL64), None
-    others: Iterable[Evaluation]
-    joined = (count + 2) * plain.nbytes(traits) < LARGE_BYTES and not backend(device).own_memory
-    if joined and not large and affords_float64 is None:
-        started = pace.clock()
-        moved = perturbed_passes(plain, range(count), nonsmooth.PERTURBATION_ULPS)
-        eager, reference64, *others = ask(chain([plain, exact], moved))
-        pace.note(MODEL, started, runs=count + 2)
-    else:
-        eager = alone(plain)
-        if affords_float64 is None or affords_float64(eager):
-            reference64 = alone(exact)
-        others = paced_runs(again, count, pace)
-    trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs, asserts=traits.asserts)
-    for other in others:
-        trackers.add(other)
-    if rounds:
-        trackers.add_in_tf32(alone(plain.in_tf32(cut=cut)) for cut in (False, True))
-    trackers.rounds_operands = rounds
-    # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
-    trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
-    return eager, trackers

@@ -19,7 +19,8 @@ from grader.grading.compare.placement import Place
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.trackers import Trackers, track
+from grader.grading.oracle.track import track
+from grader.grading.oracle.trackers import Trackers
 from grader.grading.outcome import diagnose
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call

@@ -75,6 +75,8 @@ class Draws:
         self._same_inputs = any(is_float(a) and torch.equal(a, b) for a, b in self._two_draws(None, None))
         """The problem draws the same values each time."""
         self._tables = oracle.traits(case).tables
+        self._silent = {name: of == 0 for name, of in case.cotangents.items() if not bool(of.all())}
+        """Where outputs are infinite, by the output's name (`Trackers.silenced`)."""
 
     @cached_property
     def repeat(self) -> bool:
@@ -104,7 +106,10 @@ class Draws:
             state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
         if not training:
             return Draw(inputs, state, {})
-        draw = Draw(inputs, state, draw_cotangents(case.cotangents, device, seeds and seeds.cotangents))
+        cotangents = draw_cotangents(case.cotangents, device, seeds and seeds.cotangents)
+        for name, silent in self._silent.items():
+            cotangents[name].masked_fill_(silent, 0)
+        draw = Draw(inputs, state, cotangents)
         return self._with_few_bits(draw) if self._few_bits else draw
 
     def _two_draws(self, first: int | None, second: int | None) -> list[tuple[torch.Tensor, torch.Tensor]]:

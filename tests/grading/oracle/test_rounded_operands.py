@@ -9,7 +9,7 @@ import torch
 from grader.grading.budget import Pace
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.trackers import track
+from grader.grading.oracle.track import track
 from grader.grading.oracle.values import cut_each
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
