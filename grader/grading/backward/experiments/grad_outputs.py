@@ -49,7 +49,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     def wrong(mode: Cases) -> Diagnosis | None:
         ours = islice(answers, count)  # of a large case, each holds gigabytes until the next
         ignored = _ignored(candidate, mode.first, islice(ours, 1 + len(EXPONENTS)))
-        return ignored or _not_doubled(candidate, mode.first, list(ours)[-3:])
+        return ignored or _not_the_sum(candidate, mode.first, list(ours)[-4:])
 
     return cases.in_each_mode(wrong)
 
@@ -59,15 +59,26 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
 
 
 def _others(given: Mapping[str, torch.Tensor]) -> list[GradOutputs]:
-    """Zeros, those of other sizes, the given one, and two that are alike in part."""
+    """Zeros, those of other sizes, the given one, one that is alike in part, and the two parts of twice that."""
     seed = secrets.randbits(62)
     sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
     return [
         *(partial(_times, given, size) for size in sizes),
         lambda: given,
         lambda: alike(given, seed),
-        lambda: _times(alike(given, seed), 2.0),
+        lambda: {name: 2 * _inside(value) for name, value in alike(given, seed).items()},
+        lambda: {name: 2 * (value - _inside(value)) for name, value in alike(given, seed).items()},
     ]
+
+
+def _inside(value: torch.Tensor) -> torch.Tensor:
+    """Zero at the edges of every dimension, as for a loss on some steps or behind padding, and the value inside."""
+    inside, kept = torch.zeros_like(value), list[slice]()
+    for extent in value.shape:
+        first = min(max(1, extent // 4), extent - 1)
+        kept.append(slice(first, max(first + 1, extent - first)))
+    inside[tuple(kept)] = value[tuple(kept)]
+    return inside
 
 
 def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
@@ -87,17 +98,21 @@ def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.
     return {name: shuffled(value) for name, value in cotangents.items()}
 
 
-def _not_doubled(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
-    """A diagnosis if twice a grad_output does not give twice the product, but for rounding.
+def _not_the_sum(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
+    """A diagnosis if a grad_output's product is not half the sum of those of the two parts of twice it.
 
-    The single one comes after another that agrees with it in some elements: a result that is kept by these shows here.
+    Rounding is allowed. It comes after another that agrees with it in some elements: a result that is kept by these
+    shows here. So does one that takes a row or step without any grad_output for one without a gradient.
     """
-    if len(answers) < 3 or answers[-1].result.failure is not None:
+    if len(answers) < 4 or answers[-1].result.failure is not None:
         return None
-    earlier, single, twice = (product(candidate, case, *answer).gradients for answer in answers)
+    earlier, whole, inside, outside = (product(candidate, case, *answer).gradients for answer in answers)
     for name, expected in case.gradients.items():
-        before, one, two = earlier[name], single[name], twice[name]
-        if expected is None or one is None or two is None or tolerance.passes(expected.around(two / 2), one):
+        before, one, first, second = (of[name] for of in (earlier, whole, inside, outside))
+        if expected is None or one is None or first is None or second is None:
+            continue
+        gap = _gap(expected, first / 2, second / 2, one, least=5 * REDUCED_PRECISION)  # the whole is right
+        if not gap:
             continue
         label = case.operand_names[name]
         if before is not None and tolerance.passes(expected.around(before), one):
@@ -109,9 +124,9 @@ def _not_doubled(candidate: Candidate, case: Case, answers: Sequence[Answer]) ->
             )
         return diagnose(
             "ignores_grad_output",
-            f"twice a grad_output does not give twice the gradient of `{label}`",
-            amount=f"off by {change(one, two / 2):.2g} of its size",
-            remedy="compute with grad_output as it comes, without thresholds or clamps",
+            f"gradient of `{label}` is not the sum of those for a grad_output's edges and for its inside alone",
+            amount=f"off by {gap:.2g} of its size",
+            remedy="leave nothing out where some of grad_output is zero, and use no thresholds or clamps",
         )
     return None
 
@@ -209,22 +224,33 @@ def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
                 amount=f"off by {off:.2g} of its size",
                 remedy="compute with grad_output as it comes, without thresholds or clamps",
             )
-        gap = float(torch.linalg.vector_norm(reals(first) + reals(second) - reals(both)))
-        size = float(torch.linalg.vector_norm(reals(first)) + torch.linalg.vector_norm(reals(second)))
-        # A backward that computes in bfloat16 stays below, and a sum that is kept in the 16 bits of its result.
-        rounding = max(20 * REDUCED_PRECISION, _kept_narrow(expected))
-        if gap > rounding * size and not _is_noise(expected, first, second, both):
+        if gap := _gap(expected, first, second, both):
             return diagnose(
                 "ignores_grad_output",
                 f"gradient of `{label}` is not linear in grad_output",
-                amount=f"off by {gap / size:.2g} of its size for a sum of two",
+                amount=f"off by {gap:.2g} of its size for a sum of two",
                 remedy="multiply by grad_output once, and by nothing else that is computed from it",
             )
     return None
 
 
+def _gap(
+    expected: Expected | None,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    both: torch.Tensor,
+    # A backward that computes in bfloat16 stays below.
+    least: float = 20 * REDUCED_PRECISION,
+) -> float:
+    """How far a sum's product is from the sum of two products, relative to their sizes; 0 if rounding allows it."""
+    gap = float(torch.linalg.vector_norm(reals(first) + reals(second) - reals(both)))
+    size = float(torch.linalg.vector_norm(reals(first)) + torch.linalg.vector_norm(reals(second)))
+    rounding = max(least, _kept_narrow(expected))
+    return gap / size if gap > rounding * size and not _is_noise(expected, first, second, both) else 0.0
+
+
 def _kept_narrow(expected: Expected | None) -> float:
-    """The largest relative error of a sum that is kept in the type of its result; 0 for float32."""
+    """The largest relative error of a sum that is kept in the 16 bits of its result; 0 for float32."""
     return spacing(expected.dtype) / 2 * math.sqrt(expected.reduction_length) if expected else 0.0
 
 
