@@ -65,10 +65,10 @@ def _scattered(subject: Subject) -> Pattern | None:
     places = [_indices(dim, of, subject.shape) for dim, of in enumerate(hit) if not bool(of.all())]
     if not places:
         return None
-    size = math.prod(int(of.sum()) for of in hit)
     if not _clear(subject, _mask(hit, subject.shape)):
         return None
-    text = f"is wrong at {' and '.join(places)} only, in {count} of {size} elements there"
+    # How many is said for the whole tensor, by the tolerance, which counts others.
+    text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
     return Pattern(text, _box_remedy(hit), vague=True)
 
 
