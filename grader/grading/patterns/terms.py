@@ -105,7 +105,7 @@ def grouped(subject: Subject) -> Pattern | None:
             text = f"is off by the same amount {each}"
             return Pattern(text, f"look for a sum or mean over {dimensions(chosen)} that is missing, or is too much")
         a = slope(subject.actual, subject.right, chosen)
-        if len(groups) > 1 and subject.explained(subject.actual - a * subject.right):
+        if len(groups) > 1 and _several(subject, chosen) and subject.explained(subject.actual - a * subject.right):
             return _factor(a, each)
         if length < 2 * FREE:
             continue
@@ -114,6 +114,12 @@ def grouped(subject: Subject) -> Pattern | None:
             if pattern is not None:
                 return pattern
     return None
+
+
+def _several(subject: Subject, chosen: tuple[int, ...]) -> bool:
+    """Whether most groups with a wrong element have FREE that are not zero: a factor explains any one element."""
+    found = ((subject.actual != 0) | (subject.right != 0)).sum(chosen, keepdim=True)
+    return float(found[subject.wrong.any(chosen, keepdim=True)].double().median()) >= FREE
 
 
 def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: str) -> Pattern | None:
