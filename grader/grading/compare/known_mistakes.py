@@ -42,8 +42,9 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
     if not oracle.runs_float64(case) or not case.values_comparable:
         return
-    learned = list(filter(traits.learned.__contains__, moved))
-    buffers = [name for name in moved if name not in learned]
+    parameters = traits.learned
+    learned = [name for name in moved if name in parameters]
+    buffers = [name for name in moved if name not in parameters]
     for names in [*([name] for name in moved[:MAX_LISTED]), learned, buffers, moved]:
         if not names:
             continue

@@ -239,10 +239,12 @@ def _gap(
     first: torch.Tensor,
     second: torch.Tensor,
     both: torch.Tensor,
-    # A backward that computes in bfloat16 stays below.
     least: float = 20 * REDUCED_PRECISION,
 ) -> float:
-    """How far a sum's product is from the sum of two products, relative to their sizes; 0 if rounding allows it."""
+    """How far a sum's product is from the sum of two products, relative to their sizes; 0 if rounding allows it.
+
+    A gap below `least` is rounding: by default what a backward that computes in bfloat16 stays below.
+    """
     gap = float(torch.linalg.vector_norm(reals(first) + reals(second) - reals(both)))
     size = float(torch.linalg.vector_norm(reals(first)) + torch.linalg.vector_norm(reals(second)))
     rounding = max(least, _kept_narrow(expected))
