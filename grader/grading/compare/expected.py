@@ -44,6 +44,8 @@ class Expected:
     """Integers only: where the runs of the reference disagree."""
     overflows: torch.Tensor | None = None
     """Where the eager run is not finite and `reference64` is: a candidate may be either there."""
+    infinite: torch.Tensor | None = None
+    """Where the float64 run is infinite or NaN; None if it is nowhere. No gradient comes from there."""
     has_float64: bool = True
     spread: nonsmooth.Spread | None = None
     """Computed lazily, for small tensors only."""
@@ -57,11 +59,12 @@ class Expected:
 
     def around(self, reference64: torch.Tensor) -> Expected:
         """The same tolerance around other values, whose non-smooth points are elsewhere."""
-        return replace(self, reference64=reference64, spread=None, eager_error=None, ties=None, overflows=None)
+        elsewhere = replace(self, spread=None, eager_error=None, ties=None, overflows=None, infinite=None)
+        return replace(elsewhere, reference64=reference64)
 
     def without_values(self) -> Expected:
         """The same shape, norm and errors without values."""
-        slim = replace(self.around(self.reference64.to("meta")), ambiguous=None)
+        slim = replace(self.around(self.reference64.to("meta")), ambiguous=None, infinite=self.infinite)
         slim.__dict__["norm"] = self.norm
         slim.__dict__["ambiguous_count"] = self.ambiguous_count
         return slim

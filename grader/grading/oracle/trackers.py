@@ -30,7 +30,7 @@ class _Tracker:
         self.real = eager.dtype.is_floating_point or eager.dtype.is_complex
         self.overflows: torch.Tensor | None = None
         self.infinite: torch.Tensor | None = None
-        """Where the float64 values are infinite or NaN; None if they are nowhere."""
+        """As in `Expected`."""
         if eager.dtype.is_floating_point and not finite:
             self.infinite = where if bool((where := ~exact.isfinite()).any()) else None
             exact = blocks.within_range(exact.to(eager.device), eager.dtype)
@@ -177,6 +177,7 @@ class Trackers:
                 reduction_length=length(tracker.reference64),
                 ambiguous=tracker.ambiguous,
                 overflows=tracker.overflows,
+                infinite=tracker.infinite,
                 has_float64=self._has_float64,
                 spread=partial(self._spread, tracker) if spreads else None,
                 eager_error=partial(eager_error, tracker) if spreads else None,

@@ -75,8 +75,11 @@ class Draws:
         self._same_inputs = any(is_float(a) and torch.equal(a, b) for a, b in self._two_draws(None, None))
         """The problem draws the same values each time."""
         self._tables = oracle.traits(case).tables
-        self._silent = {name: of == 0 for name, of in case.cotangents.items() if not bool(of.all())}
-        """Where outputs are infinite, by the output's name (`Trackers.silenced`)."""
+        place = backend(oracle.device).torch_device
+        infinite = {name: case.outputs[name].infinite for name in case.cotangents}
+        self._silent = {name: where.to(place) for name, where in infinite.items() if where is not None}
+        """Where outputs are infinite, and grad_outputs zero, by the output's name. Inputs, which decide where, then
+        stay alike."""
 
     @cached_property
     def repeat(self) -> bool:
@@ -92,11 +95,11 @@ class Draws:
 
     def _draw(self, seeds: _Seeds | None, *, training: bool) -> Draw:
         case, device = self._case, self._oracle.device
-        inputs = self._inputs(seeds and seeds.inputs)
+        inputs = list(case.inputs) if self._silent else self._inputs(seeds and seeds.inputs)
         with torch.random.fork_rng(backend(device).random_devices(), enabled=seeds is not None):
             if seeds is not None:
                 torch.manual_seed(seeds.noise)
-            if self._same_inputs:
+            if self._same_inputs or self._silent:
                 moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
                 noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
                 for index, value in zip(moved, noisy, strict=True):
