@@ -167,6 +167,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("what", HOSTILE)
 def test_labels_of_a_hostile_source_take_linear_time(what):
     seen = Seen(True, {f"void kernel_{number}(float*)": 1 for number in range(200)}, {})
