@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 CLEANING_SECONDS = 5.0
@@ -16,6 +17,8 @@ processes, would end the cleaning up. A choice; later ones count, since an excep
 
 IMPORTING_SECONDS = 0.05
 """Between looks whether C code has ended an import: it drops exceptions, as torch does one from the import of NumPy."""
+
+_not_yet = threading.Event()
 
 
 def end_on(numbers: Iterable[signal.Signals]) -> None:
@@ -27,7 +30,7 @@ def end_on(numbers: Iterable[signal.Signals]) -> None:
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal ended
-        if _c_imports(frame):
+        if _not_yet.is_set() or _c_imports(frame):
             again = threading.Timer(IMPORTING_SECONDS, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
@@ -42,6 +45,19 @@ def end_on(numbers: Iterable[signal.Signals]) -> None:
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
+
+
+@contextmanager
+def not_yet() -> Iterator[None]:
+    """End after the block on a signal that comes meanwhile, as where a library makes and removes a file.
+
+    The block is one of some milliseconds, and has no other block inside.
+    """
+    _not_yet.set()
+    try:
+        yield
+    finally:
+        _not_yet.clear()
 
 
 def _c_imports(frame: FrameType | None) -> bool:

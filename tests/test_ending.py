@@ -39,6 +39,33 @@ def test_a_second_signal_does_not_end_the_cleaning_up(first):
     assert process.returncode == (-signal.SIGINT if first == signal.SIGINT else 128 + first)
 
 
+PUTS_OFF = """
+import signal, sys
+from grader.ending import end_on, not_yet
+end_on((signal.SIGTERM,))
+try:
+    with not_yet():
+        print("begun", flush=True)
+        sys.stdin.readline()
+    signal.pause()
+finally:
+    print("ending", flush=True)
+"""
+
+
+def test_a_signal_that_is_put_off_ends_after_the_block():
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", PUTS_OFF], text=True, **pipes) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert process.poll() is None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "ending\n"
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 DROPS_EXCEPTIONS = """
 import sys
 print("importing", flush=True)

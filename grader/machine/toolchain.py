@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from grader import ending
 from grader.errors import UserError
 from grader.verdict.value import digest
 
@@ -157,7 +158,9 @@ def _home_of(nvcc: Path) -> Path | None:
     home = nvcc.resolve().parent.parent
     if _is_toolkit(home):
         return home
-    top = re.search(r"^#\$ TOP=(.+)$", _output([str(nvcc), "--dryrun", "none.cu"]), re.MULTILINE)
+    with ending.not_yet(), tempfile.TemporaryDirectory() as scratch:  # for files that an interrupted dry run leaves
+        steps = _output([str(nvcc), "--dryrun", "none.cu"], TMPDIR=scratch)
+    top = re.search(r"^#\$ TOP=(.+)$", steps, re.MULTILINE)
     return Path(top[1]).resolve() if top else None
 
 
@@ -185,19 +188,18 @@ def _nvcc_version(home: Path) -> str | None:
 # ---------------------------------------------------------------------------------------------------- commands
 
 
-def _output(command: list[str]) -> str:
+def _output(command: list[str], **environment: str) -> str:
     """Stdout and stderr together; empty if the command cannot be run."""
     try:
-        with tempfile.TemporaryDirectory() as scratch:  # where an nvcc that a signal ends leaves its files
-            done = subprocess.run(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": scratch},
-                text=True,
-                timeout=60,
-                check=False,
-            )
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            text=True,
+            timeout=60,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout

@@ -11,12 +11,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
-from grader.ending import end_on
+from grader.ending import CLEANING_SECONDS, end_on
 from grader.errors import GraderError
 from grader.pool import logs
 from grader.pool.loop import Engine, GradingLoop, make_engine
@@ -91,8 +92,11 @@ def _read(lines: BinaryIO, starting: Future[GradingLoop]) -> None:
             starting.result().stop(order.stop)
         else:
             starting.result().put(order)
-    threading.Timer(PATIENCE_SECONDS, os._exit, (1,)).start()
-    os.kill(os.getpid(), signal.SIGTERM)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:  # again: an exception may get lost in a finalizer
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(CLEANING_SECONDS + 1)
+    os._exit(1)
 
 
 if __name__ == "__main__":
