@@ -21,8 +21,8 @@ from grader.grading.forward.probes import as_timed
 from grader.grading.oracle.case import Case, export_outputs, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.input_changes import (
+    CODE_CHANGES,
     EQUAL,
-    FIRST_ROWS,
     NEAR_RANGE,
     SCALED_FAR,
     SMALLER,
@@ -87,7 +87,7 @@ def narrow_inputs(
     if not wrong:
         return None
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
-    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, SCALED_FAR, ZERO_SAMPLE, *FIRST_ROWS}
+    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, SCALED_FAR, ZERO_SAMPLE, *CODE_CHANGES}
     if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"

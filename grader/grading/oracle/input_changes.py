@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
@@ -31,31 +32,24 @@ ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
 SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE})
 """The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
-MASK_FALSE = "a boolean mask whose first row is all False"
-"""Rows in which nothing is left: a mean over no elements, a softmax without scores."""
-MASK_TRUE = "a boolean mask whose first row is all True"
-"""The same for a mask of the elements to leave out."""
-FIRST_ROWS = (MASK_FALSE, MASK_TRUE)
-"""Changes of boolean masks alone; zeros and ones in floating point may be labels, of which each row has one."""
 Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 
 
 def changed(
     change: str, structure: Structure, value: torch.Tensor, *, bounded: bool, scales_whole: bool = False
 ) -> torch.Tensor:
-    """The value after one of CHANGES or FIRST_ROWS, or itself if the change does not apply to it.
+    """The value after one of CHANGES or CODE_CHANGES, or itself if the change does not apply to it.
 
     `bounded` keeps the sign of values, and those in [-1, 1] there: an assertion on a device ends the process. With
     `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
     """
     if structure.fixed or value.numel() < 2 or not value.any():
         return value
-    if change in FIRST_ROWS:
-        applies = value.dtype == torch.bool and not bounded and _has_rows(value)
-        return _with_first_row(value, change == MASK_TRUE) if applies else value
+    if change in CODE_CHANGES:
+        code = None if is_float(value) or value.is_complex() else CODE_CHANGES[change](structure, value)
+        return value if code is None or (bounded and value.dtype == torch.bool) else code
     if not is_float(value):
-        codes = value.dtype != torch.bool and not value.is_complex()
-        return _one_mostly(value) if change == SKEWED and codes else value
+        return value
     if is_mask(value):
         return value
     shrinks = change in (SCALED_DOWN, SMALLER)
@@ -174,25 +168,40 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
     return copy
 
 
-def _one_mostly(value: torch.Tensor) -> torch.Tensor:
-    """Integers of which seven in eight are the first one; unchanged if all differ, or if they are in order."""
-    flat = value.reshape(-1)
-    if bool((flat.sort().values.diff() != 0).all()) or bool((value.diff() >= 0).all()):
-        return value
-    keeps = torch.arange(len(flat), device=value.device) % 8 == 1
-    return torch.where(keeps, flat, flat[:1]).view(value.shape)
-
-
-def _has_rows(value: torch.Tensor) -> bool:
-    """Whether rows of a mask may change alone; not in a square matrix, which may be causal or symmetric."""
-    return value.dim() > 1 and value.shape[-1] != value.shape[-2]
-
-
-def _with_first_row(value: torch.Tensor, element: bool) -> torch.Tensor:
-    """A mask with one value in its first row."""
+def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
+    """One value in the first row; not of a square matrix, which may be causal or symmetric."""
+    if value.dtype != torch.bool or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
+        return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy.view(-1, value.shape[-1])[0] = element
     return copy
+
+
+def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
+    """One value wherever an element may change."""
+    if value.dtype != torch.bool:
+        return None
+    return structure.elementwise(value, lambda part: part | True) if element else value & False
+
+
+def _smallest_mostly(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Seven in eight are the smallest one, such as padding or what a loss ignores."""
+    if not structure.repeats:
+        return None
+    least = value.min()
+
+    def mostly(part: torch.Tensor) -> torch.Tensor:
+        kept = torch.arange(part.numel(), device=part.device).view(part.shape) % 8 == 1
+        return torch.where(kept, part, least)
+
+    return structure.elementwise(value, mostly)
+
+
+def _largest_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """All are the largest one of all draws, such as a whole length, or a batch of one class and no padding."""
+    if not structure.repeats:
+        return None
+    return structure.elementwise(value, lambda part: torch.full_like(part, structure.largest))
 
 
 CHANGES: Mapping[str, Change] = {
@@ -209,3 +218,16 @@ CHANGES: Mapping[str, Change] = {
     ZERO_SAMPLE: _first_zero,
 }
 """By what a message says: "for ..."."""
+
+CODE_CHANGES: Mapping[str, Change] = {
+    "a boolean mask whose first row is all False": partial(_first_row, element=False),
+    "a boolean mask whose first row is all True": partial(_first_row, element=True),
+    "a boolean mask that is all False": partial(_filled, element=False),
+    "a boolean mask that is all True": partial(_filled, element=True),
+    "integers most of which are the smallest one": _smallest_mostly,
+    "integers all equal to the largest one": _largest_only,
+}
+"""Changes of boolean masks and of integers alone; zeros and ones in floating point may be labels, one in each row.
+
+Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
+"""

@@ -45,6 +45,10 @@ class Structure:
         """All draws are the same."""
         self.dense = self._places is None and not self.symmetric and not self.sums_alike
         """Any element may change alone."""
+        self.repeats = _are_integers(draws[0]) and any(map(_repeats, alike))
+        """These are integers that repeat, and so no permutation."""
+        self.largest = max(int(draw.max()) for draw in alike) if self.repeats else 0
+        """The largest integer of all draws."""
 
     def place(self, ordinal: int) -> int:
         """The row-major position of the ordinal-th element that may change."""
@@ -138,13 +142,21 @@ class Structure:
         return matrix * extent * extent + column * extent + row
 
 
+def _are_integers(value: torch.Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+
+
+def _repeats(draw: torch.Tensor) -> bool:
+    return bool((draw.reshape(-1).sort().values.diff() == 0).any())
+
+
 def _ascend(draws: Sequence[torch.Tensor]) -> bool:
     """Whether all are integers in ascending order along the last dimension, and not all equal: starts or ends of rows.
 
     Two numbers may be in order by chance, unless they are the same in every draw.
     """
     one = draws[0]
-    if one.is_floating_point() or one.is_complex() or one.dtype == torch.bool or not one.dim() or one.shape[-1] < 2:
+    if not _are_integers(one) or not one.dim() or one.shape[-1] < 2:
         return False
     steps = [draw.diff() for draw in draws]
     by_chance = one.shape[-1] == 2 and not all(torch.equal(one, draw) for draw in draws[1:])

@@ -24,7 +24,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_changes import (
     CHANGES,
-    FIRST_ROWS,
+    CODE_CHANGES,
     NEAR_RANGE,
     SCALED_DOWN,
     SCALED_FAR,
@@ -78,7 +78,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     structures = questions.structures(oracle, case)
     bounded = backend(oracle.device).own_memory and oracle.traits(case).asserts
     found: list[tuple[str, list[object]]] = []
-    for name in (*CHANGES, *FIRST_ROWS):
+    for name in (*CHANGES, *CODE_CHANGES):
         new = {
             i: changed(name, structures[i], value, bounded=bounded, scales_whole=_is_number(case, i))
             for i, value in enumerate(case.inputs)

@@ -5,20 +5,19 @@ import torch
 
 from grader.grading.oracle.input_changes import (
     CHANGES,
-    FIRST_ROWS,
+    CODE_CHANGES,
     NEAR_RANGE,
     SCALED_DOWN,
     SCALED_FAR,
     SIGNED,
     SMALLER,
     ZERO_SAMPLE,
-    _one_mostly,
 )
 from grader.grading.oracle.input_changes import changed as changed_by
 from grader.grading.oracle.input_structure import Structure
 
 DRAWS = {
-    "normal": lambda: torch.randn(6, 8),
+    "normal": lambda: torch.randn(60, 8),
     "nonnegative": lambda: torch.randn(6, 8).abs(),
     "unit": lambda: torch.rand(6, 8),
     "triangular": lambda: torch.randn(7, 7).tril(),
@@ -123,23 +122,38 @@ def test_a_constant_input_is_the_problems_own():
     assert all(torch.equal(other, value) for other in others.values())
 
 
-def test_integers_are_others_of_their_own_unless_they_are_distinct_or_in_order():
-    value = torch.randint(0, 50, (100,))
-    other = _one_mostly(value)
-    assert (other == value[0]).sum() >= 80
-    assert set(other.tolist()) <= set(value.tolist())
-    assert torch.equal(_one_mostly(torch.randperm(20)), _one_mostly(torch.randperm(20))) is False
-    for kept in (torch.randperm(20), torch.tensor([0, 2, 2, 5, 9])):
-        assert torch.equal(_one_mostly(kept), kept)
+def code_changes(*draws):
+    """What each change of masks and integers makes of the first draw, where it makes another of it."""
+    others = [changed_by(name, Structure(draws), draws[0], bounded=False) for name in CODE_CHANGES]
+    return [other for other in others if not torch.equal(other, draws[0])]
+
+
+def test_integers_become_those_at_the_ends_of_their_range():
+    first, second = torch.randint(1, 50, (100,)), torch.randint(1, 50, (100,))
+    second[3] = 50
+    mostly, only = code_changes(first, second)
+    assert (mostly == first.min()).sum() >= 80
+    assert set(mostly.tolist()) <= set(first.tolist())
+    assert set(only.tolist()) == {50}
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.randperm(20), lambda: torch.randint(0, 9, (20,)).sort().values])
+def test_integers_that_are_distinct_or_in_order_stay(draw):
+    assert code_changes(draw(), draw(), draw()) == []
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "changes"),
-    [((6, 8), torch.bool, 2), ((8, 8), torch.bool, 0), ((8,), torch.bool, 0), ((6, 8), torch.float32, 0)],
+    ("shape", "dtype", "values"),
+    [
+        ((6, 8), torch.bool, [[False], [True], [False], [True]]),
+        ((8, 8), torch.bool, [[False], [True]]),
+        ((8,), torch.bool, [[False], [True]]),
+        ((6, 8), torch.float32, []),
+    ],
 )
-def test_the_first_row_of_a_boolean_mask_is_emptied_and_filled(shape, dtype, changes):
+def test_a_boolean_mask_is_emptied_and_filled_in_its_first_row_and_in_all(shape, dtype, values):
     draws = [(torch.rand(shape) < 0.5).to(dtype) for _ in range(3)]
-    others = [changed_by(name, Structure(draws), draws[0], bounded=False) for name in FIRST_ROWS]
-    rows = [other[0].unique().tolist() for other in others if not torch.equal(other, draws[0])]
-    assert rows == [[False], [True]][:changes]
-    assert all(torch.equal(other[1:], draws[0][1:]) for other in others if changes)
+    others = code_changes(*draws)
+    assert [other[:1].unique().tolist() for other in others] == values
+    rest = [torch.equal(other[1:], draws[0][1:]) for other in others]
+    assert rest == [True, True, False, False][-len(values) :] or not values

@@ -66,8 +66,8 @@ def _others(given: Mapping[str, torch.Tensor]) -> list[GradOutputs]:
         *(partial(_times, given, size) for size in sizes),
         lambda: given,
         lambda: alike(given, seed),
-        lambda: {name: 2 * _inside(value) for name, value in alike(given, seed).items()},
-        lambda: {name: 2 * (value - _inside(value)) for name, value in alike(given, seed).items()},
+        lambda: {name: _inside(value).mul_(2) for name, value in alike(given, seed).items()},
+        lambda: {name: (value - _inside(value)).mul_(2) for name, value in alike(given, seed).items()},
     ]
 
 
@@ -84,18 +84,17 @@ def _inside(value: torch.Tensor) -> torch.Tensor:
 def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
     """Others with the same first and last third and the same sums: the elements between change places."""
 
-    def shuffled(value: torch.Tensor) -> torch.Tensor:
-        generator = torch.Generator(value.device).manual_seed(seed)
+    def rolled(value: torch.Tensor) -> torch.Tensor:
         flat = value.reshape(-1).clone()
         if flat.numel() < 4:
             flat[1:] *= -1
             return flat.view(value.shape)
         third = max(1, flat.numel() // 3)
-        places = third + torch.randperm(flat.numel() - 2 * third, generator=generator, device=flat.device)
-        flat[places] = flat[places].roll(1)
+        between = flat[third : flat.numel() - third]  # by a permutation, a large one would take gigabytes
+        between.copy_(between.roll(1 + seed % max(1, between.numel() - 1)))
         return flat.view(value.shape)
 
-    return {name: shuffled(value) for name, value in cotangents.items()}
+    return {name: rolled(value) for name, value in cotangents.items()}
 
 
 def _not_the_sum(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
