@@ -82,11 +82,12 @@ class Candidate:
         return model.matching
 
     def script(self, case: Case) -> JobBuilder:
-        """A job that first activates the case's model and sets its parameters and buffers. Raises Stopped.
+        """A job that drops what the last one left, and then activates the case's model and sets its state.
 
-        It must run before the next call of `script`.
+        It must run before the next call of `script`. Raises Stopped.
         """
         job, model = JobBuilder(self.worker, self.device), self._model(case)
+        job.step(p.Drop(keep_bytes=None))
         if model is not self._active:
             for step in _activation(model):
                 job.step(step)

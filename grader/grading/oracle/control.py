@@ -13,6 +13,7 @@ from grader.errors import ReferenceKilled, ReferenceOutOfMemory
 from grader.grading.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
+from grader.grading.shortage import is_shortage
 from grader.verdict.models import Diagnosis, TimeLimits
 
 Check = Callable[[Candidate], Diagnosis | None]
@@ -23,12 +24,16 @@ def with_memory(
 ) -> Diagnosis | None:
     """The check's diagnosis; where the device's memory ran out, that of another try.
 
-    The reference's memory is given back before that. Raises Stopped.
+    Memory that neither the reference nor the submission needs is given back before that. Raises Stopped.
     """
     candidate.ran_out_of_memory = False
-    diagnosis = check()
-    if diagnosis is None or not candidate.ran_out_of_memory:
-        return diagnosis
+    try:
+        diagnosis = check()
+        if diagnosis is None or not candidate.ran_out_of_memory:
+            return diagnosis
+    except Exception as error:  # in the grader or in the reference
+        if not is_shortage(error):
+            raise
     oracle.release()
     candidate.release(stage)
     return check()

@@ -4,9 +4,10 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from grader.errors import ReferenceOutOfMemory
-from grader.grading.oracle.control import reference_passes
+from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.outcome import Stopped, diagnose
 from grader.verdict.models import Device
 
@@ -46,3 +47,30 @@ def test_it_is_asked_again_with_the_memory_of_the_candidate():
 def test_what_it_cannot_answer_is_held_against_nobody():
     with pytest.raises(ReferenceOutOfMemory):
         passes("short", "short")
+
+
+def checked(*tries):
+    """The diagnosis of a check in which memory ran out, or which found a fault or none, and what was released."""
+    left, released = list(tries), []
+
+    def check():
+        found = left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        candidate.ran_out_of_memory = found == "short"
+        return None if found == "right" else WRONG
+
+    candidate = SimpleNamespace(release=released.append)
+    oracle = SimpleNamespace(release=lambda: released.append("reference"))
+    return with_memory(candidate, oracle, check, "backward"), released
+
+
+@pytest.mark.parametrize(
+    "short", ["short", torch.OutOfMemoryError("CUDA out of memory"), ReferenceOutOfMemory("short")]
+)
+def test_a_check_is_made_again_with_the_memory_that_nobody_needs(short):
+    assert checked(short, "right") == (None, ["reference", "backward"])
+    assert checked(short, "wrong") == (WRONG, ["reference", "backward"])
+    assert checked("wrong") == (WRONG, [])
+    with pytest.raises(ZeroDivisionError):
+        checked(ZeroDivisionError(), "right")
