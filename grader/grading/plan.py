@@ -23,6 +23,7 @@ from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, CaseKey
+from grader.grading.oracle.changed_outputs import outputs_may_change
 from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
@@ -185,6 +186,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
         keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
+        outputs_may_change=partial(outputs_may_change, oracle),
         alone=partial(through_each_output, oracle),
     )
 

@@ -20,6 +20,7 @@ __all__ = [
     "Gradients",
     "Jitter",
     "Outputs",
+    "Overwrite",
     "PutInputs",
     "Reach",
     "Rounding",
@@ -214,6 +215,16 @@ class Traced(Result):
     def reported_names(self) -> Sequence[str]:
         """Names of the operands."""
         return [reach.operand for reach in self.operands]
+
+
+class Overwrite(Step):
+    """Fill a tape's outputs in place, as an operation after the forward may; those that carry a graph.
+
+    Autograd knows of the change, and refuses a backward that saved them.
+    """
+
+    do: Literal["overwrite"] = "overwrite"
+    tape: str
 
 
 class Trace(Step):

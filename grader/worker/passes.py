@@ -136,6 +136,15 @@ def used(output: object) -> object:
     return torch.ops.aten.alias.default(output) if carries else output
 
 
+@handles(p.Overwrite)
+def overwrite(session: Session, step: p.Overwrite) -> p.Done:
+    """Fill the outputs that carry a graph with NaN, which marks whatever is computed from them."""
+    for value in session.tapes[step.tape].outputs.values():
+        if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+            value.detach().fill_(torch.nan)  # detached, a tensor still counts its versions with this one
+    return p.Done()
+
+
 @handles(p.Trace)
 def trace(session: Session, step: p.Trace) -> p.Traced:
     """Follow a tape's graph back from its outputs."""

@@ -20,7 +20,7 @@ PRODUCTS_EACH = 4
 """Forwards and backwards of an experiment in each mode, on average over all of them."""
 FEWEST = 3
 """Experiments that run however long they take. A choice."""
-_CONTROLLED = ("not_comparable", "nondeterministic_grad")
+_CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state")
 """Codes of which a warning, too, is none where the reference gets it: cuDNN's convolutions sum in any order."""
 
 

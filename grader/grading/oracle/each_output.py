@@ -26,7 +26,7 @@ def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
     """The case with the grad_output of each output alone, by the output's name.
 
     Empty where random numbers matter, and where the reference's backward needs all outputs. Operands whose gradient is
-    None or decided by rounding have None.
+    None, or decided by rounding or ties, have None.
     """
     if not case.values_comparable or case.forward_seed is not None:
         return {}
@@ -58,5 +58,5 @@ def _as_in(case: Case, gradients: Mapping[str, Expected]) -> dict[str, Expected 
     return dict.fromkeys(case.wrt) | {
         name: replace(of, reduction_length=usual.reduction_length)
         for name, of in gradients.items()
-        if (usual := case.gradients[name]) is not None and not is_noise(of)
+        if (usual := case.gradients[name]) is not None and usual.ties is None and not is_noise(of)
     }

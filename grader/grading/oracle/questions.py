@@ -150,7 +150,7 @@ def element_gradients(
     if output not in case.cotangents or not floats:
         return [{} for _ in elements]
     job = script(oracle, case)
-    _add_graph(job, case)
+    add_graph(job, case)
     cotangent = case.cotangents[output]
     for turn, element in enumerate(elements):
         one = torch.zeros_like(cotangent, memory_format=torch.contiguous_format)
@@ -242,7 +242,7 @@ def _are_right(case: Case, result: JobResult, tapes: Iterable[str]) -> bool:
 def differentiates_twice(oracle: Oracle, case: Case) -> bool:
     """Whether the reference's gradients can be differentiated again."""
     job = script(oracle, case)
-    _add_graph(job, case)
+    add_graph(job, case)
     cotangents = job.cotangents(case.cotangents)
     job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double="all"))
     job.step(p.Drop())
@@ -271,7 +271,7 @@ def script(oracle: Oracle, case: Case) -> JobBuilder:
     return job
 
 
-def _add_graph(job: JobBuilder, case: Case) -> None:
+def add_graph(job: JobBuilder, case: Case) -> None:
     """Add a forward that can be differentiated; inputs and outputs stay under the key "a"."""
     job.put_inputs("a", case.inputs, requires_grad=True)
     job.step(

@@ -16,7 +16,7 @@ from grader.grading.candidate import Candidate, names
 from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.compare.placement import parts
-from grader.grading.oracle.case import export_outputs
+from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
@@ -90,7 +90,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     weight=100,  # drawn nearly always, since nothing else asks for a product of another draw
 )
 def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """Forward A, two forwards B, then the backward of A.
+    """Forward A, two forwards B, then the backward of A; and one after the outputs have changed in place.
 
     With two draws, A is not that of the very first forward.
     """
@@ -100,7 +100,33 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         diagnosis = _stale(candidate, mode, answer)
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
+    return _needs_outputs(candidate, cases)
+
+
+def _needs_outputs(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+    """A warning of a backward that is wrong after an in-place operation on the outputs, and not the reference's.
+
+    Where PyTorch refuses to run it, nobody trains with wrong gradients.
+    """
+    modes = [mode for mode in cases.modes if mode.outputs_may_change(mode.first)]
+    parts = [Part(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
+    answers = attempt_each(candidate, parts, "backward after a change of the outputs")
+    for mode, (result, key) in zip(modes, answers, strict=False):
+        operand = None if result.failure is not None else first_wrong(candidate, mode.first, result, key=key)
+        if operand is not None:
+            what = f"after an in-place operation on the outputs, such as ReLU's, the gradient of `{operand}` is wrong"
+            remedy = "keep outputs with ctx.save_for_backward, which notices such changes, and not on ctx itself"
+            return cases.of_mode(mode, diagnose("stale_saved_state", what, remedy=remedy, severity="warning"))
     return None
+
+
+def _after_change(candidate: Candidate, case: Case, job: JobBuilder, key: str) -> None:
+    job.put_inputs("a", case.inputs, requires_grad=True)
+    add_forward(job, case, "a")
+    job.step(p.Overwrite(tape="a"))
+    cotangents = job.cotangents(case.cotangents)
+    job.step(p.Backward(tape="a", grads=key, cotangents=cotangents, wrt=candidate.wrt(case)))
+    export_gradients(job, candidate, case, key, case.wrt)
 
 
 def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) -> None:
