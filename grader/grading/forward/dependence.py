@@ -39,10 +39,14 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     ignored, used = list[str](), list[str]()
     for name, other, value in zip(names, others, after, strict=True):
         label = case.operand_names.get(name, name)
-        if value is not None and same_bits(before, value):
+        if value is None or same_bits(before, value):
             if _right_moves(oracle, case, other, output):
                 ignored.append(label)
-        elif case.gradients.get(name) is None and not _right_moves(oracle, case, other, output):
+        elif (
+            case.gradients.get(name) is None
+            and not tolerance.passes(case.outputs[output].around(before), value)
+            and not _right_moves(oracle, case, other, output)
+        ):
             used.append(label)
     if ignored:
         remedy = "compute it from them in every forward, and from no copy that was made before"
