@@ -51,7 +51,8 @@ def main() -> None:
 
     logs.send_from(setup.log_level, lambda record: answer(Answer(log=record)))
     starting: Future[GradingLoop] = Future()
-    threading.Thread(target=_read, args=(lines, starting), daemon=True).start()  # the pool may end meanwhile
+    closing = threading.Event()
+    threading.Thread(target=_read, args=(lines, starting, closing), daemon=True).start()  # the pool may end meanwhile
     try:
         engine = _engine(setup)
         try:
@@ -64,6 +65,7 @@ def main() -> None:
             starting.set_result(loop)
             loop.run()
         finally:
+            closing.set()
             engine.close()
     except GraderError as error:
         answer(Answer(trouble=Trouble.of(error)))
@@ -84,7 +86,7 @@ def _ready(engine: Engine) -> Ready:
     return Ready(environments={device: engine.environment_on(device) for device in Device}, process=os.getpid())
 
 
-def _read(lines: BinaryIO, starting: Future[GradingLoop]) -> None:
+def _read(lines: BinaryIO, starting: Future[GradingLoop], closing: threading.Event) -> None:
     orders = TypeAdapter[Work | Stop](Work | Stop)
     for line in lines:
         order = orders.validate_json(line)
@@ -93,8 +95,9 @@ def _read(lines: BinaryIO, starting: Future[GradingLoop]) -> None:
         else:
             starting.result().put(order)
     until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:  # again: an exception may get lost in a finalizer
-        os.kill(os.getpid(), signal.SIGTERM)
+    while time.monotonic() < until:
+        if not closing.is_set():  # or again: an exception may get lost in a finalizer
+            os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(CLEANING_SECONDS + 1)
     os._exit(1)
 

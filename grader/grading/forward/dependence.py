@@ -33,13 +33,15 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     if not names or not case.values_comparable or nbytes > CHECK_BYTES:
         return None
     others = [with_moved(case, name) for name in names]
-    before, *after = _outputs(candidate, [case, *others], output)
-    if before is None or any(value is None for value in after):
+    cases = [case, *others]
+    outputs = [value for value in _outputs(candidate, cases, output) if value is not None]
+    if len(outputs) < len(cases):
         return None
+    before, *after = outputs
     ignored, used = list[str](), list[str]()
     for name, other, value in zip(names, others, after, strict=True):
         label = case.operand_names.get(name, name)
-        if value is None or same_bits(before, value):
+        if same_bits(before, value):
             if _right_moves(oracle, case, other, output):
                 ignored.append(label)
         elif (
