@@ -18,7 +18,8 @@ processes, would end the cleaning up. A choice; later ones count, since an excep
 IMPORTING_SECONDS = 0.05
 """Between looks whether C code has ended an import: it drops exceptions, as torch does one from the import of NumPy."""
 
-_not_yet = threading.Event()
+_postponing = threading.Event()
+"""Set while no signal may end the process."""
 
 
 def end_on(numbers: Iterable[signal.Signals]) -> None:
@@ -30,7 +31,7 @@ def end_on(numbers: Iterable[signal.Signals]) -> None:
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal ended
-        if _not_yet.is_set() or _c_imports(frame):
+        if _postponing.is_set() or _c_imports(frame):
             again = threading.Timer(IMPORTING_SECONDS, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
@@ -48,16 +49,16 @@ def end_on(numbers: Iterable[signal.Signals]) -> None:
 
 
 @contextmanager
-def not_yet() -> Iterator[None]:
-    """End after the block on a signal that comes meanwhile, as where a library makes and removes a file.
+def postponed() -> Iterator[None]:
+    """End on a signal after this block only, in which a library makes and removes a file.
 
-    The block is one of some milliseconds, and has no other block inside.
+    For blocks of milliseconds, not one inside of another.
     """
-    _not_yet.set()
+    _postponing.set()
     try:
         yield
     finally:
-        _not_yet.clear()
+        _postponing.clear()
 
 
 def _c_imports(frame: FrameType | None) -> bool:

@@ -39,12 +39,12 @@ def test_a_second_signal_does_not_end_the_cleaning_up(first):
     assert process.returncode == (-signal.SIGINT if first == signal.SIGINT else 128 + first)
 
 
-PUTS_OFF = """
+POSTPONES = """
 import signal, sys
-from grader.ending import end_on, not_yet
+from grader.ending import end_on, postponed
 end_on((signal.SIGTERM,))
 try:
-    with not_yet():
+    with postponed():
         print("begun", flush=True)
         sys.stdin.readline()
     signal.pause()
@@ -53,9 +53,9 @@ finally:
 """
 
 
-def test_a_signal_that_is_put_off_ends_after_the_block():
+def test_a_postponed_signal_ends_after_the_block():
     pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", PUTS_OFF], text=True, **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", POSTPONES], text=True, **pipes) as process:
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)

@@ -158,7 +158,7 @@ def _home_of(nvcc: Path) -> Path | None:
     home = nvcc.resolve().parent.parent
     if _is_toolkit(home):
         return home
-    with ending.not_yet(), tempfile.TemporaryDirectory() as scratch:  # for files that an interrupted dry run leaves
+    with ending.postponed(), tempfile.TemporaryDirectory() as scratch:  # for files that an interrupted dry run leaves
         steps = _output([str(nvcc), "--dryrun", "none.cu"], TMPDIR=scratch)
     top = re.search(r"^#\$ TOP=(.+)$", steps, re.MULTILINE)
     return Path(top[1]).resolve() if top else None

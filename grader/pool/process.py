@@ -94,12 +94,10 @@ def _read(lines: BinaryIO, starting: Future[GradingLoop], closing: threading.Eve
             starting.result().stop(order.stop)
         else:
             starting.result().put(order)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        if not closing.is_set():  # or again: an exception may get lost in a finalizer
-            os.kill(os.getpid(), signal.SIGTERM)
+    threading.Timer(PATIENCE_SECONDS, os._exit, (1,)).start()
+    while not closing.is_set():  # again if nothing closes: an exception may get lost in a finalizer
+        os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(CLEANING_SECONDS + 1)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,12 @@ def with_memory(
     candidate.ran_out_of_memory = False
     try:
         diagnosis = check()
-        if diagnosis is None or not candidate.ran_out_of_memory:
-            return diagnosis
     except Exception as error:  # in the grader or in the reference
         if not is_shortage(error):
             raise
+    else:
+        if diagnosis is None or not candidate.ran_out_of_memory:
+            return diagnosis
     oracle.release()
     candidate.release(stage)
     return check()

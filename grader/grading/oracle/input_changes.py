@@ -46,8 +46,8 @@ def changed(
     if structure.fixed or value.numel() < 2 or not value.any():
         return value
     if change in CODE_CHANGES:
-        code = None if is_float(value) or value.is_complex() else CODE_CHANGES[change](structure, value)
-        return value if code is None or (bounded and value.dtype == torch.bool) else code
+        codes = None if bounded and value.dtype == torch.bool else CODE_CHANGES[change](structure, value)
+        return value if codes is None else codes
     if not is_float(value):
         return value
     if is_mask(value):
@@ -181,7 +181,7 @@ def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.T
     """One value wherever an element may change."""
     if value.dtype != torch.bool:
         return None
-    return structure.elementwise(value, lambda part: part | True) if element else value & False
+    return structure.elementwise(value, lambda part: torch.full_like(part, element))
 
 
 def _smallest_mostly(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:

@@ -104,9 +104,9 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
 
 def _needs_outputs(candidate: Candidate, cases: Cases) -> Diagnosis | None:
-    """A warning of a backward that is wrong after an in-place operation on the outputs, and not the reference's.
+    """A warning if an in-place operation on the outputs makes the gradients wrong, and not the reference's.
 
-    Where PyTorch refuses to run it, nobody trains with wrong gradients.
+    A backward that PyTorch then refuses to run is right: nobody trains with wrong gradients.
     """
     modes = [mode for mode in cases.modes if mode.outputs_may_change(mode.first)]
     parts = [Part(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
