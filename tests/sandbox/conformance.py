@@ -108,10 +108,10 @@ def outside_folder() -> Iterator[Path]:
 def with_marker(marker: str, where: str = "cmdline") -> set[int]:
     """Return the pids of all processes of any user with the marker in their command line or environment."""
     pids = set()
-    for path in Path("/proc").glob(f"[0-9]*/{where}"):
+    for process in Path("/proc").glob("[0-9]*"):  # some end meanwhile
         with contextlib.suppress(OSError):
-            if marker.encode() in path.read_bytes():
-                pids.add(int(path.parent.name))
+            if marker.encode() in (process / where).read_bytes():
+                pids.add(int(process.name))
     return pids
 
 
