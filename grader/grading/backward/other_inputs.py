@@ -21,13 +21,14 @@ from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SCALED_FAR, SCALED_UP, SHIFTED, SMALLER, SPECIALS
+from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SCALED_FAR, SCALED_UP, SHIFTED, SMALLER
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
     LARGE_PARAMETERS,
     LARGER_PARAMETERS,
     SMALL_PARAMETERS,
+    SPECIALS,
     OtherInputs,
     answers_well,
     lost_digits,

@@ -26,11 +26,9 @@ from grader.grading.oracle.input_changes import (
     NEAR_RANGE,
     SCALED_FAR,
     SMALLER,
-    SPECIALS,
-    ZERO_SAMPLE,
 )
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.other_inputs import EPSILON_SHOWS, OtherInputs, other_inputs
+from grader.grading.oracle.other_inputs import EPSILON_SHOWS, SPECIALS, OtherInputs, other_inputs
 from grader.grading.oracle.values import is_float, values_of
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
@@ -87,7 +85,8 @@ def narrow_inputs(
     if not wrong:
         return None
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
-    larger = {other.change for other in others} - EPSILON_SHOWS - {EQUAL, SCALED_FAR, ZERO_SAMPLE, *CODE_CHANGES}
+    larger = {other.change for other in others} - EPSILON_SHOWS - (SPECIALS - {NEAR_RANGE})
+    larger -= {EQUAL, SCALED_FAR, *CODE_CHANGES}
     if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"

@@ -30,8 +30,6 @@ NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
-SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE})
-"""The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
 Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 
 

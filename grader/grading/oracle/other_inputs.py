@@ -29,6 +29,7 @@ from grader.grading.oracle.input_changes import (
     SCALED_DOWN,
     SCALED_FAR,
     SMALLER,
+    ZERO_SAMPLE,
     changed,
     unit,
 )
@@ -45,6 +46,11 @@ LARGER_PARAMETERS = "parameters multiplied by 10"
 """Reaches a bound on what grows as fast as an exponential, which overflows beyond."""
 LARGE_PARAMETERS = "parameters multiplied by 100"
 """Reaches saturation and masked scores behind a norm, which takes the size of inputs away."""
+ZERO_PARAMETERS = "parameters of which every eighth is zero"
+"""As a scale that begins at zero: a backward that finds the operand from the output divides by it. What is scaled so
+ties."""
+SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, ZERO_PARAMETERS})
+"""The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""
 _CHOICE = random.SystemRandom()
@@ -103,7 +109,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         for name, other in chosen
     ]
     if parameters and not _takes_large_parameters(case):
-        beyond += [LARGER_PARAMETERS, LARGE_PARAMETERS]
+        beyond += [ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
     kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
         for name, other, outputs in others
@@ -139,6 +145,7 @@ def _with_other_parameters(
     yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
     if not _takes_large_parameters(case):
         return
+    yield ZERO_PARAMETERS, replace(case, state={**case.state, **{name: _thinned(of) for name, of in moved.items()}})
     # With the constructor's signs: what grows as an exponential does so for a positive number only.
     signed = positive(moved, oracle.constructed(case), frozenset(moved))
     larger = {name: value * 10 for name, value in signed.items()}
@@ -148,6 +155,12 @@ def _with_other_parameters(
     flipped = [{name: _with_other_signs(value) for name, value in large.items()} for _ in range(2)]
     for state in (large, *flipped):
         yield LARGE_PARAMETERS, replace(case, state={**case.state, **state})
+
+
+def _thinned(value: torch.Tensor) -> torch.Tensor:
+    """With every eighth element zero, the first one too."""
+    flat = value.flatten()
+    return flat.where(torch.arange(len(flat), device=flat.device) % 8 != 0, 0).view(value.shape)
 
 
 def _with_other_signs(value: torch.Tensor) -> torch.Tensor:
