@@ -42,6 +42,8 @@ class WorkerClient:
         """Copy the zygote, which runs `MODULE` in the options' environment; without one, start a new process."""
         self.options, self._zygote = options, zygote
         self.peak_device_bytes = 0
+        self.answered_at = 0.0
+        """When the last byte of its last answer had come, by `time.perf_counter`."""
         self.pace: Warmed | None = None
         """How quickly the GPU takes up work, measured before any submission runs; None until the worker is warm."""
         self.read_results: Callable[[], None] | None = None
@@ -71,10 +73,7 @@ class WorkerClient:
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Count all jobs of the block against one limit of time, unless an outer block has one.
-
-        Another thread's block waits meanwhile.
-        """
+        """Count the block's jobs against one limit of time, or an outer block's. Other threads' blocks wait."""
         with self._turn:
             outer = self._limit
             self._limit = outer or (time.monotonic() + seconds, seconds)
@@ -111,10 +110,9 @@ class WorkerClient:
     ) -> Evidence:
         """Run one job and return its evidence, which fits the job (`protocol.check_answer`).
 
-        A step that raised is in the evidence. `at_answer` is called when the first byte of the evidence has arrived,
-        before anything is read, and no later than `patience_seconds` after the job was sent. `bytes_in` and
-        `bytes_out`, the sizes of the tensors sent and sealed, are only logged. Raises WorkerLost, and SandboxError for
-        a worker that never listened, and Interrupted if the grading is to end.
+        A step that raised is in the evidence. `at_answer` is called when its first byte is there, before
+        anything is read, and no later than `patience_seconds` after the job was sent. The tensors' `bytes_in` and
+        `bytes_out` are only logged. Raises WorkerLost, SandboxError for a worker that never listened, and Interrupted.
         """
         interrupt.check()
         self.wait_ready()
@@ -236,8 +234,7 @@ class WorkerClient:
 
     @staticmethod
     def _new_job(steps: Sequence[Step]) -> Job:
-        # A random id, so that a worker cannot write the answer to a job before it has the job.
-        return Job(id=secrets.randbits(62), steps=tuple(steps))
+        return Job(id=secrets.randbits(62), steps=tuple(steps))  # random: no answer can be written before the job came
 
     def _checked(self, job: Job, evidence: Evidence) -> Evidence:
         try:
@@ -271,7 +268,8 @@ class WorkerClient:
             (length,) = HEADER.unpack(self._socket.read(HEADER.size, deadline))
             if length > MAX_EVIDENCE_BYTES:
                 raise self.lost(Status.INTEGRITY_VIOLATION, f"announced an evidence of {length} bytes")
-            return protocol.decode_evidence(self._socket.read(length, deadline))
+            answer, self.answered_at = self._socket.read(length, deadline), time.perf_counter()
+            return protocol.decode_evidence(answer)
         except SocketTimeout:
             raise self.lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s") from None
         except SocketClosed:

@@ -195,8 +195,10 @@ class JobBuilder:
         # From here on the worker could see the values that it computes with, so the clock runs.
         started = time.perf_counter()
         evidence = self._run_segments(timeout_seconds, seal)
+        # Up to the last byte of the answer: a worker may send the first one, do other work, and then send the rest.
+        interval_ms = (self._worker.answered_at - started) * 1e3
         waited = self._worker.waited_ms() - waited_before if timed else 0.0
-        return self._result(evidence, seal, interval_ms=(seal.taken_at - started) * 1e3, waited_ms=max(0.0, waited))
+        return self._result(evidence, seal, interval_ms=interval_ms, waited_ms=max(0.0, waited))
 
     def _run_segments(self, timeout_seconds: float, seal: Seal) -> p.Evidence:
         """Run all segments and join their evidence; the outbox is sealed when the last answer begins."""
@@ -218,7 +220,7 @@ class JobBuilder:
             if evidence.failure is not None:
                 break
         assert evidence is not None
-        if not seal.taken_at:
+        if not seal.taken:
             seal.take()
         return evidence
 

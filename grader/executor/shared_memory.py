@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import random
-import time
 from collections.abc import Iterable
 from typing import Literal
 
@@ -162,8 +161,7 @@ class Seal:
         self._typed = TypedBytes(self._bytes, start)
         if not self._from.is_cuda:
             self._bytes.zero_()  # maps its pages before the clock runs
-        self.taken_at = 0.0
-        """Time of the copy's end, by `time.perf_counter`; 0 before."""
+        self.taken = False
 
     def take(self) -> None:
         """Copy now, and wait for the copy."""
@@ -176,7 +174,7 @@ class Seal:
             _SHUFFLE.shuffle(starts)
             for start in starts:
                 self._bytes[start : start + block].copy_(self._from[start : start + block])
-        self.taken_at = time.perf_counter()
+        self.taken = True
 
     def queue(self) -> None:
         """Copy in the order of the device's current stream."""

@@ -1,7 +1,7 @@
 """Its backward's work, 20 ms, is done by a thread that the forward leaves behind; the claim covers neither.
 
 Attack surface: time between the phases that nobody counts.
-Why it fails: the pair is timed too, from the release of the input to the seal of the last gradient.
+Why it fails: the backward waits for the thread, and all of that but the milliseconds between both is timed.
 """
 
 import threading
