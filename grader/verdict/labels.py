@@ -45,6 +45,7 @@ _LIBRARY_KERNEL = re.compile(
 )
 _LIBRARY_OPERATOR = re.compile(
     r"^aten::(?:mm|bmm|addmm|baddbmm|addmv|mv|dot|_?convolution\w*|mkldnn_\w+|_scaled_dot\w+|thnn_conv\w*|slow_conv\w*)$"
+    r"|^mkl(?:dnn)?::"
 )
 _TORCH_KERNEL = re.compile(r"\bat::|\bc10::|\bcub::|\bthrust::|^Mem(?:cpy|set)\b|^triton_\w+_fused_")
 _NARROW_KERNEL = re.compile(

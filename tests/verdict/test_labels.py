@@ -97,6 +97,7 @@ TF32 = "cutlass_80_tensorop_s1688gemm_128x128_nn"
         (True, ("Memset (Device)", "Memcpy DtoD (Device -> Device)"), ("torch_fallback", "no_custom_kernel")),
         (False, ("aten::empty",), ()),
         (False, ("aten::addmm", "aten::empty"), ("vendor_library",)),
+        (False, ("mkldnn::_linear_pointwise", "aten::empty"), ("vendor_library",)),
         (False, ("aten::relu", "aten::t"), ("wraps_reference",)),
         (True, (), ()),
     ],

@@ -130,8 +130,9 @@ def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
     """Whether all elements of each are; of small tensors in one pass, of a large one block by block."""
 
     def alone(position: int) -> bool:
-        # isfinite() takes temporaries of more than the tensor's size.
-        return bool(torch.stack([piece.isfinite().all() for (piece,) in in_blocks(tensors[position])]).all())
+        # isfinite() takes temporaries of more than the tensor's size, and no floats of eight bits.
+        pieces = (piece.float() if piece.itemsize == 1 else piece for (piece,) in in_blocks(tensors[position]))
+        return bool(torch.stack([piece.isfinite().all() for piece in pieces]).all())
 
     def packed(positions: list[int]) -> list[bool]:
         pack = Pack([tensors[position] for position in positions])

@@ -43,10 +43,10 @@ def along_of(run: torch.Tensor, reference64: torch.Tensor) -> float:
         return 0.0
     total = torch.zeros(3, dtype=torch.float64, device=run.device)
     for value, right in in_blocks(run, reference64.to(run.device)):
-        exact = right.double()
-        finite = exact.isfinite() & value.isfinite()
+        exact, actual = right.double(), value.double()
+        finite = exact.isfinite() & actual.isfinite()
         exact = exact.where(finite, 0.0)
-        error = value.double().where(finite, exact) - exact
+        error = actual.where(finite, exact) - exact
         total += torch.stack([(error * exact).sum(), exact.square().sum(), finite.sum()])
     product, square, count = total.tolist()
     return abs(product) / max(square, torch.finfo(torch.float64).tiny) if count >= MIN_ELEMENTS else 0.0

@@ -45,6 +45,9 @@ class Traits(NamedTuple):
     tables: frozenset[str]
     """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
     filters. A kernel may compute them by formula, so the grader does not change them."""
+    integers: Mapping[str, torch.Tensor] = {}
+    """Integer, boolean and 8-bit buffers as another seed makes them, such as packed weights or a permutation; none that
+    every seed makes alike, and no large ones."""
     training: bool = True
     """The mode."""
     asserts: bool = True
@@ -284,7 +287,7 @@ def widened(spec: TensorSpec, wide: bool) -> TensorSpec:
     """
     if not wide or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         return spec
-    exact = TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float64))
+    exact = TensorSpec(spec.shape, torch.complex128 if spec.dtype.is_complex else torch.float64)
     if spec.dtype.is_complex or exact.nbytes < LARGE_BYTES:
         return exact
-    return TensorSpec(spec.shape, torch.promote_types(spec.dtype, torch.float32))
+    return TensorSpec(spec.shape, torch.float32)

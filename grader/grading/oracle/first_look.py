@@ -11,10 +11,12 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.outputs import same_bits
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import first_training, zeros_or_ones
+from grader.grading.oracle.values import as_real, is_differentiable
 from grader.grading.outcome import first_line
 
 SEEDS = 40
@@ -58,13 +60,18 @@ def first_look(
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
     )
+    integers = {
+        name: other
+        for name, other in seeded.items()
+        if not (is_differentiable(other) or is_large(other) or alike(state[name], other))
+    }
     work = counted.forward if counted else p.Work()
     flops = work.matmul + work.convolution
     convolves = work.convolution > 0
     traits = Traits(
         outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
     )
-    traits = traits._replace(asserts=counted is None or counted.asserts, training=training)
+    traits = traits._replace(asserts=counted is None or counted.asserts, integers=integers, training=training)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)
@@ -196,8 +203,9 @@ def outputs_alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Ten
 
 def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors differ by no more than two runs of one model on one device."""
-    if not a.is_floating_point():
-        return torch.equal(a, b)
+    a, b = as_real(a), as_real(b)
+    if not a.is_floating_point() or a.itemsize == 1:
+        return same_bits(a, b)
     return torch.allclose(
         a, b, rtol=1e-3, atol=1e-3 * float(a.abs().nan_to_num(0, 0, 0).amax()) if a.numel() else 0.0, equal_nan=True
     )

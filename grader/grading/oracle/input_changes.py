@@ -10,7 +10,7 @@ import torch
 
 from grader.grading.compare.blocks import kth_smallest
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.values import is_float, is_mask, values_of
+from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
 
 SCALED_DOWN = "inputs multiplied by 0.001 or less"
 """Shows an epsilon: a variance of 1 becomes a tenth of the usual 1e-5."""
@@ -43,6 +43,10 @@ def changed(
     """
     if structure.fixed or value.numel() < 2 or not value.any():
         return value
+    if value.is_complex():
+        pairs = as_real(value)
+        parts = changed(change, Structure([pairs]), pairs, bounded=bounded)
+        return value if parts is pairs else as_before(parts, value)
     if change in CODE_CHANGES:
         codes = None if bounded and value.dtype == torch.bool else CODE_CHANGES[change](structure, value)
         return value if codes is None else codes

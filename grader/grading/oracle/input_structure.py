@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
-from grader.grading.oracle.values import is_float, is_mask, values_of
+from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
 
 EDITS = 3
 """Elements that change in an edited input. A choice: too few for a checksum over a sample of the elements to notice."""
@@ -63,7 +63,10 @@ class Structure:
         return copy
 
     def edited(self, value: torch.Tensor) -> torch.Tensor:
-        """A copy with EDITS elements replaced."""
+        """A copy with EDITS elements replaced, of a complex one real or imaginary parts."""
+        if value.is_complex():
+            pairs = as_real(value)
+            return as_before(Structure([pairs]).edited(pairs), value)
         if not self.count:
             return value.clone()
         copy = value

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 
@@ -17,7 +18,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import EDITS
 from grader.grading.oracle.oracle import Oracle, remembered
-from grader.grading.oracle.values import is_float
+from grader.grading.oracle.values import is_differentiable
 
 _CHOICE = random.SystemRandom()
 
@@ -49,11 +50,13 @@ def halves(oracle: Oracle, case: Case, other: Case) -> tuple[Split, ...]:
     if with_parameters_of(oracle, case, other).state is case.state:
         return ()
     names = [name for name, value in case.state.items() if not torch.equal(value, other.state[name])]
-    _CHOICE.shuffle(names)
+    together = [name for name in names if not is_differentiable(case.state[name])]  # as the starts of rows and columns
+    units = [[name] for name in names if name not in together] + ([together] if together else [])
+    _CHOICE.shuffle(units)
     found = []
     most = 1 if oracle.is_slow(case) else min(3, max(1, CHECK_BYTES // max(case.nbytes, 1)))
-    for bit in range(min((len(names) - 1).bit_length(), most) if names else 0):
-        parted = [tuple(name for at, name in enumerate(names) if at >> bit & 1 == half) for half in (0, 1)]
+    for bit in range(min((len(units) - 1).bit_length(), most) if units else 0):
+        parted = [tuple(chain(*(of for at, of in enumerate(units) if at >> bit & 1 == half))) for half in (0, 1)]
         mixed = _with(oracle, case, {**case.state, **{name: other.state[name] for name in parted[0]}})
         if mixed is not None:
             found.append(Split(mixed, *parted))
@@ -69,7 +72,7 @@ def with_few_elements_of(oracle: Oracle, case: Case, other: Case) -> Case | None
     changed = {
         name: _edited(value, other.state[name])
         for name, value in case.state.items()
-        if name in learned and is_float(value) and value.numel() and not torch.equal(value, other.state[name])
+        if name in learned and is_differentiable(value) and value.numel() and not torch.equal(value, other.state[name])
     }
     return _with(oracle, case, {**case.state, **changed}) if changed else None
 

@@ -20,14 +20,14 @@ from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.perturbed_runs import perturbed_runs
 from grader.grading.oracle.trackers import Trackers
-from grader.grading.oracle.values import OTHER_DRAWS, is_float
+from grader.grading.oracle.values import OTHER_DRAWS, is_differentiable, is_float
 
 
 @remembered
 def edited(oracle: Oracle, case: Case) -> Case:
-    """The case with a few elements of each float input replaced, and the outputs for these inputs."""
+    """The case with a few elements of each input but integers replaced, and the outputs for these inputs."""
     of = structures(oracle, case)
-    inputs = [of[i].edited(value) if is_float(value) else value for i, value in enumerate(case.inputs)]
+    inputs = [of[i].edited(value) if is_differentiable(value) else value for i, value in enumerate(case.inputs)]
     try:
         return replace(case, inputs=tuple(inputs), outputs=outputs_for(oracle, case, inputs))
     except ProblemError:  # for example, a matrix that is no longer positive definite

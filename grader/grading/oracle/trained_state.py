@@ -15,6 +15,7 @@ import torch
 from grader.errors import ReferenceRefused
 from grader.grading.compare.together import each_on_host
 from grader.grading.oracle.evaluation import Traits
+from grader.grading.oracle.values import as_before, as_real, is_float
 
 SMALL = 1e-2
 """Largest absolute value of a constant that a parameter starts with and that training is sure to change. A choice:
@@ -42,7 +43,7 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
     A submission that still uses the values from construction then gives other results. Draw 0 moves tensors with all
     elements equal, such as the weight and statistics of a norm or a branch that starts at zero: unchanged, such a
     tensor would have no effect, and a submission that omits it would be correct. It moves parameters of one sign too.
-    Later draws move `everything`.
+    Later draws move `everything`, and every other one has the integers of another seed.
     """
     names, learned, varies = list(state), traits.learned, everything or draw > 0
 
@@ -51,7 +52,8 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
         limit = traits.limits.get(name, "signed")
         return value if name in traits.tables else _trained(value, limit, draw, learned=name in learned, varies=varies)
 
-    return dict(zip(names, each_on_host(one, list(state.values())), strict=True))
+    trained = dict(zip(names, each_on_host(one, list(state.values())), strict=True))
+    return {**trained, **traits.integers} if draw % 2 else trained
 
 
 def first_training(
@@ -123,7 +125,9 @@ def _useless(value: torch.Tensor) -> int:
 
 def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varies: bool) -> torch.Tensor:
     """One tensor after some steps of training; one of several values and signs only if it `varies`."""
-    if not value.is_floating_point() or not value.numel():
+    if value.is_complex():
+        return as_before(_trained(as_real(value), limit, draw, learned=learned, varies=varies), value)
+    if not is_float(value) or not value.numel():
         return value
     first = float(value.reshape(-1)[0])
     same, *signs = torch.stack([of.all() for of in (value == first, value >= 0, value <= 0)]).tolist()

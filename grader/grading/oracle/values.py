@@ -80,15 +80,12 @@ def perturbed(inputs: Sequence[object], ulps: float = PERTURBATION_ULPS) -> list
     """
     found = list(inputs)
     moved = [index for index, value in enumerate(inputs) if is_differentiable(value)]
-    real = [_real(inputs[index]) for index in moved]
+    real = [as_real(inputs[index]) for index in moved]
     kinds = values_of_each(real)
     sizes = [max(ulps * EPSILON, spacing(value.dtype) / 2 if ulps >= ULPS else 0.0) for value in real]
     sizes = [0.0 if kind.mask else size for kind, size in zip(kinds, sizes, strict=True)]
     for index, value in zip(moved, noisy_each(real, sizes, kinds), strict=True):
-        of = inputs[index]
-        found[index] = (
-            torch.view_as_complex(value.clone()) if isinstance(of, torch.Tensor) and of.is_complex() else value
-        )
+        found[index] = as_before(value, inputs[index])
     return found
 
 
@@ -200,10 +197,16 @@ def _kinds(flat: torch.Tensor) -> list[torch.Tensor]:
     return [(flat == 0) | (size == 1), whole.bool(), size <= 1]
 
 
-def _real(value: object) -> torch.Tensor:
-    """A complex tensor gets a last dimension of 2 for real and imaginary parts."""
+def as_real(value: object) -> torch.Tensor:
+    """The tensor; a complex one with a last dimension of 2 for real and imaginary parts."""
     assert isinstance(value, torch.Tensor)
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
+def as_before(value: torch.Tensor, of: object) -> torch.Tensor:
+    """The tensor, complex again if it was made of a complex one by `as_real`."""
+    was_complex = isinstance(of, torch.Tensor) and of.is_complex()
+    return torch.view_as_complex(value.contiguous()) if was_complex else value
 
 
 def cut_each(values: Iterable[Any], bits: int = TF32_BITS) -> list[Any]:

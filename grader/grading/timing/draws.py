@@ -17,7 +17,16 @@ import torch
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import Values, draw_cotangents, is_float, is_mask, noisy_each, values_of_each
+from grader.grading.oracle.values import (
+    Values,
+    as_before,
+    as_real,
+    draw_cotangents,
+    is_differentiable,
+    is_mask,
+    noisy_each,
+    values_of_each,
+)
 from grader.grading.timing import shipped_flags
 from grader.machine.backends import backend
 
@@ -72,9 +81,9 @@ class Draws:
     def __init__(self, oracle: Oracle, case: Case, *, few_bits: bool) -> None:
         """With `few_bits`, training steps run on values that are exact in TensorFloat-32."""
         self._oracle, self._case, self._few_bits = oracle, case, few_bits
-        self._same_inputs = any(is_float(a) and torch.equal(a, b) for a, b in self._two_draws(None, None))
+        self._same_inputs = any(is_differentiable(a) and torch.equal(a, b) for a, b in self._two_draws(None, None))
         """The problem draws the same values each time."""
-        self._tables = oracle.traits(case).tables
+        self._tables, self._integers = oracle.traits(case).tables, oracle.traits(case).integers
         place = backend(oracle.device).torch_device
         infinite = {name: case.outputs[name].infinite for name in case.cotangents}
         self._silent = {name: where.to(place) for name, where in infinite.items() if where is not None}
@@ -100,12 +109,12 @@ class Draws:
             if seeds is not None:
                 torch.manual_seed(seeds.noise)
             if self._same_inputs or self._silent:
-                moved = [index for index, value in enumerate(inputs) if is_float(value) and not is_mask(value)]
+                moved = [index for index, value in enumerate(inputs) if is_differentiable(value) and not is_mask(value)]
                 noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)
                 for index, value in zip(moved, noisy, strict=True):
                     inputs[index] = value
-            state = dict(case.state)
-            names = [name for name, value in state.items() if name not in self._tables and is_float(value)]
+            state = {**case.state, **(self._integers if bool(torch.randint(2, ())) else {})}
+            names = [name for name, value in state.items() if name not in self._tables and is_differentiable(value)]
             state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
         if not training:
             return Draw(inputs, state, {})
@@ -127,7 +136,8 @@ class Draws:
         """The values with a few elements of the inputs changed."""
         draw = source.values()
         of = questions.structures(self._oracle, self._case)
-        other = replace(draw, inputs=[of[i].edited(v) if is_float(v) else v for i, v in enumerate(draw.inputs)])
+        inputs = [of[i].edited(v) if is_differentiable(v) else v for i, v in enumerate(draw.inputs)]
+        other = replace(draw, inputs=inputs)
         return Source.of(self._with_few_bits(other) if draw.few_bits else other)
 
     def _with_few_bits(self, draw: Draw) -> Draw:
@@ -138,6 +148,7 @@ class Draws:
 
 def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:
     """Floating-point tensors with relative noise of this size, those in [-1, 1] but masks within it."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    kinds = [Values(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(tensors)]
-    return noisy_each(tensors, [share] * len(tensors), kinds)
+    real = [as_real(value) for value in values]
+    kinds = [Values(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(real)]
+    noisy = noisy_each(real, [share] * len(real), kinds)
+    return [as_before(new, old) for new, old in zip(noisy, values, strict=True)]
