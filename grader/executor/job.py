@@ -26,7 +26,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor.client import WorkerClient
-from grader.executor.job_result import Deferred, JobResult, TensorSpec, joined
+from grader.executor.job_result import Deferred, JobResult, TensorSpec, exported, joined
 from grader.executor.shared_memory import Layout, Seal
 from grader.machine.backends import backend
 from grader.protocol.regions import copy_each
@@ -59,6 +59,8 @@ class JobBuilder:
 
     _queues = False
     """Exports do not wait for the device."""
+    _keeps_order = True
+    """Exports that are all read at once come in the order of their memory."""
 
     def __init__(self, worker: WorkerClient, device: Device, *, at_once: bool = False) -> None:
         """With `at_once` there is one segment and nothing is deferred, as timed jobs need it."""
@@ -160,7 +162,8 @@ class JobBuilder:
             return
         slots = {source: self._outbox.place(spec.dtype, spec.shape) for source, spec in specs.items()}
         self._exports.update(slots)
-        self._steps.append(p.Export(items=slots, queued=self._queues, convert=convert))
+        keeps_order = self._at_once and self._keeps_order
+        self._steps.append(p.Export(items=slots, queued=self._queues, convert=convert, keeps_order=keeps_order))
 
     def place(self, value: torch.Tensor) -> p.Slot:
         """Return the tensor's slot in the inbox; a tensor that is placed twice is sent once."""
@@ -243,20 +246,7 @@ class JobBuilder:
     def _result(
         self, evidence: p.Evidence, seal: Seal, *, interval_ms: float, waited_ms: float = 0.0, queued: bool = True
     ) -> JobResult:
-        refused = {
-            info.name: info for result in evidence.results if isinstance(result, p.Exported) for info in result.refused
-        }
-        exported = {
-            source
-            for step, result in zip(self._steps, evidence.results, strict=False)
-            if isinstance(step, p.Export) and isinstance(result, p.Exported)
-            for source in step.items
-        }
-        sealed = {
-            source: seal.view(slot)
-            for source, slot in self._exports.items()
-            if source in exported and source not in refused
-        }
+        sealed, refused = exported(self._steps, evidence, self._exports, seal.view)
         results = dict(sealed)
         if self._deferred and evidence.failure is None:
             read = partial(_read_one, self._worker, self._device)
@@ -282,6 +272,8 @@ def _read_rest(deferred: Callable[[], Deferred | None]) -> None:
 
 class SingleExport(JobBuilder):
     """Reads one deferred tensor of the previous job, whose results stay in the worker."""
+
+    _keeps_order = False  # which would take its memory twice
 
     def __init__(self, worker: WorkerClient, device: Device) -> None:
         super().__init__(worker, device, at_once=True)

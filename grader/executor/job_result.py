@@ -14,6 +14,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor.worker_process import WorkerLost
+from grader.protocol.regions import in_row_major_order
 
 
 class TensorSpec(NamedTuple):
@@ -133,6 +134,26 @@ class Deferred(Mapping[str, torch.Tensor]):
         self._seconds_left -= time.monotonic() - started
         self._refused.update(result.refused)
         self._sealed.update(result.sealed)
+
+
+def exported(
+    steps: Sequence[p.Step], evidence: p.Evidence, slots: Mapping[str, p.Slot], view: Callable[[p.Slot], torch.Tensor]
+) -> tuple[dict[str, torch.Tensor], dict[str, p.TensorInfo]]:
+    """(the tensors of these slots that were exported, in row-major order; what was refused), by source."""
+    pairs = [
+        (step, result)
+        for step, result in zip(steps, evidence.results, strict=False)
+        if isinstance(step, p.Export) and isinstance(result, p.Exported)
+    ]
+    refused = {info.name: info for _, result in pairs for info in result.refused}
+    orders = {source: order for _, result in pairs for source, order in result.orders.items()}
+    there = {source for step, _ in pairs for source in step.items}
+    sealed = {
+        source: in_row_major_order(view(slot), orders[source]) if source in orders else view(slot)
+        for source, slot in slots.items()
+        if source in there and source not in refused
+    }
+    return sealed, refused
 
 
 def joined(first: p.Evidence, second: p.Evidence) -> p.Evidence:

@@ -27,6 +27,7 @@ __all__ = [
     "Text",
     "decode_value",
     "encode_value",
+    "is_name",
 ]
 
 ALIGNMENT_BYTES = 512
@@ -53,6 +54,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Replace line breaks and tabs too: a break in a name could begin a forged line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be a `Name` as it is."""
+    return len(text) <= NAME_CHARACTERS and text.isprintable()
 
 
 Text = Annotated[str, Field(max_length=64 << 10), AfterValidator(printable)]

@@ -146,6 +146,10 @@ def check_answer(job: Job, evidence: Evidence) -> None:
             reported = result.reported_names()
             if len(set(reported)) != len(reported) or not set(reported) <= allowed:
                 raise MalformedMessage(f"{type(result).__name__} about tensors that were not requested")
+        if isinstance(step, passes.Export) and isinstance(result, passes.Exported):
+            for source, order in result.orders.items():
+                if sorted(order) != list(range(len(step.items[source].shape))):
+                    raise MalformedMessage(f"an order of dimensions {order}")
 
 
 def _first_line(error: Exception) -> str:

@@ -246,10 +246,12 @@ class Exported(Result):
 
     did: Literal["exported"] = "exported"
     refused: Annotated[tuple[TensorInfo, ...], Many] = ()
+    orders: Annotated[dict[Name, Annotated[tuple[int, ...], Field(max_length=16)]], Many] = Field(default_factory=dict)
+    """The dimensions of sources from the slowest to the fastest in memory, where that is not row-major."""
 
     def reported_names(self) -> Sequence[str]:
-        """The refused sources."""
-        return [info.name for info in self.refused]
+        """The refused sources and those in another order."""
+        return [*(info.name for info in self.refused), *self.orders]
 
 
 class Export(Step):
@@ -266,6 +268,8 @@ class Export(Step):
     """Do not wait for the device; a `Signal` says when the tensors are there."""
     convert: bool = False
     """Convert floats to the slot's dtype, for a float64 model whose forward rounds or whose results are large."""
+    keeps_order: bool = False
+    """Copy dense tensors in the order of their memory, as timed calls do: another order is not the call's time."""
 
     def requested_names(self) -> Collection[str]:
         """The sources."""

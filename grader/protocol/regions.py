@@ -33,6 +33,20 @@ def copy_each(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
         torch._foreach_copy_([target for target, _ in pairs], [value for _, value in pairs], non_blocking=True)
 
 
+def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The dimensions from the slowest to the fastest in memory; None if that is row-major or has gaps."""
+    if value.is_contiguous():
+        return None
+    order = tuple(sorted(range(value.dim()), key=value.stride, reverse=True))
+    return order if value.permute(order).is_contiguous() else None
+
+
+def in_row_major_order(value: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """A copy of a tensor whose elements were written in another order of the dimensions."""
+    as_written = value.view([value.shape[dim] for dim in order])
+    return as_written.permute(sorted(range(len(order)), key=order.__getitem__)).contiguous()
+
+
 class TypedBytes:
     """A region's bytes from `start` on, seen as tensors by slot.
 

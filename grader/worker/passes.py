@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from grader import protocol as p
-from grader.protocol.regions import copy_each
+from grader.protocol.regions import copy_each, memory_order
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
 from grader.worker.autograd.sources import Sources
@@ -160,20 +160,27 @@ def export(session: Session, step: p.Export) -> p.Exported:
     Refuses those without the slot's shape and dtype, and those without elements to copy (sparse, meta).
     """
     refused, targets, values = list[p.TensorInfo](), list[torch.Tensor](), list[torch.Tensor]()
+    orders: dict[str, tuple[int, ...]] = {}
     outbox = session.regions["outbox"]
     for source, value in session.found(step.items):
         slot = step.items[source]
         if step.convert and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
             value = value.to(getattr(torch, slot.dtype))
         if isinstance(value, torch.Tensor) and _fits(value, slot):
-            targets.append(outbox.slot(slot))
-            values.append(plain(value))
+            target, value = outbox.slot(slot), plain(value)
+            order = memory_order(value) if step.keeps_order else None
+            if order is not None and p.is_name(source):
+                orders[source] = order
+                value = value.permute(order)
+                target = target.view(value.shape)
+            targets.append(target)
+            values.append(value)
         else:
             refused.append(describe(source, value))
     copy_each(targets, values)
     if not step.queued:
         session.synchronize()
-    return p.Exported(refused=tuple(refused))
+    return p.Exported(refused=tuple(refused), orders=orders)
 
 
 def _fits(value: torch.Tensor, slot: p.Slot) -> bool:

@@ -335,6 +335,18 @@ def test_names_that_were_not_requested_or_occur_twice_are_a_violation(step, resu
     assert answered(names) is Status.INTEGRITY_VIOLATION
 
 
+@pytest.mark.parametrize("order", [[0], [0, 0], [0, 2], [-1, 0], [0, 1, 2], ["0", "1"], [1 << 70, 0]])
+def test_only_an_order_of_the_dimensions_is_one(order):
+    step = p.Export(items={"a": p.Slot(offset=0, dtype="float32", shape=(2, 3))})
+
+    def answered(orders):
+        return ask([step], lambda job: evidence(job, results=[{"did": "exported", "orders": orders}]))
+
+    assert answered({"a": [1, 0]}).results[0].orders == {"a": (1, 0)}
+    assert answered({"a": order}) is Status.INTEGRITY_VIOLATION
+    assert answered({"b": [1, 0]}) is Status.INTEGRITY_VIOLATION
+
+
 def test_one_name_with_two_shapes_is_a_violation():
     shapes = [{"name": "w", "shape": [8]}, {"name": "w", "shape": [1 << 40, 8]}]
     made = {"did": "constructed", "parameters": shapes[1:], "buffers": shapes[:1]}

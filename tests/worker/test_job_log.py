@@ -20,8 +20,12 @@ SOURCE = """
 import torch
 
 class ModelNew(torch.nn.Module):
+    def __init__(self, *order):
+        super().__init__()
+        self.order = order
+
     def forward(self, x):
-        return 2 * x
+        return (2 * x).permute(self.order) if self.order else 2 * x
 """
 
 
@@ -41,6 +45,23 @@ def doubled(worker, x, *, forwards=1):
         job.step(p.Forward(model="m", inputs="a", tape="a"))
     job.export({"output:a:output": TensorSpec((8,), torch.float32)})
     return job.run(60.0).sealed["output:a:output"]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_only_a_timed_job_copies_a_tensor_in_the_order_of_its_memory(timed):
+    """In another order the copy takes longer, which is no time of the submission's."""
+    x, source = torch.randn(2, 3, 4, 5), "output:a:output"
+    with started_worker() as worker:
+        order = p.encode_value((0, 2, 3, 1))
+        worker.run([p.Construct(model="permuted", init_inputs=order, device="cpu", seed=0)], 60.0)
+        job = JobBuilder(worker, Device.CPU, at_once=timed)
+        job.put_inputs("a", [x])
+        job.step(p.Forward(model="permuted", inputs="a", tape="a"))
+        job.export({source: TensorSpec((2, 4, 5, 3), torch.float32)})
+        result = job.run(60.0)
+    assert torch.equal(result.sealed[source], 2 * x.permute(0, 2, 3, 1))
+    assert result.sealed[source].is_contiguous()
+    assert result.of(p.Exported)[0].orders == ({source: (0, 3, 1, 2)} if timed else {})
 
 
 def test_a_job_is_logged_with_its_steps_time_and_bytes(caplog, monkeypatch):
