@@ -21,7 +21,7 @@ from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, SCALED_FAR, SCALED_UP, SHIFTED, SMALLER
+from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, OUTLIER, SCALED_FAR, SCALED_UP, SHIFTED, SMALLER
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
@@ -41,7 +41,7 @@ from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
 """Changes under which gradients overflow, or which tie what the reference chooses between."""
-SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})
+SATURATING = frozenset({SCALED_UP, SHIFTED, OUTLIER, LARGE_PARAMETERS})
 """Changes that saturate a softmax, under which a gradient may be off by less than half. What is left of it is small
 because large terms cancel, and off by much in honest kernels too: in flash attention, which has exp(score - logsumexp),
 by up to a fifth in 300 draws."""

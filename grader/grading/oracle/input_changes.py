@@ -23,6 +23,8 @@ SCALED_UP = "inputs scaled up to 200"
 SIGNED = "inputs of both signs"
 """Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there."""
 SHIFTED = "inputs shifted by ten standard deviations or more"
+OUTLIER = "inputs with 200 at the end of each row"
+"""Far above what came before it: a running maximum has to follow."""
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
@@ -141,6 +143,14 @@ def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     return structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
 
 
+def _outlier(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    if not structure.dense or not value.dim():
+        return None
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy[..., -1] = 200
+    return copy
+
+
 def _sorted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     return value.sort(-1).values if structure.dense and value.dim() else None
 
@@ -213,6 +223,7 @@ CHANGES: Mapping[str, Change] = {
     SCALED_UP: _larger,
     SIGNED: _signed,
     SHIFTED: _shifted,
+    OUTLIER: _outlier,
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,
     EQUAL: _equal,

@@ -46,6 +46,8 @@ LARGER_PARAMETERS = "parameters multiplied by 10"
 """Reaches a bound on what grows as fast as an exponential, which overflows beyond."""
 LARGE_PARAMETERS = "parameters multiplied by 100"
 """Reaches saturation and masked scores behind a norm, which takes the size of inputs away."""
+SHIFTED_PARAMETERS = ("vectors of parameters less 3", "vectors of parameters plus 3")
+"""Reaches branches of an activation whose argument all draws have on one side, as behind a sum of positive numbers."""
 ZERO_PARAMETERS = "parameters of which every eighth is zero"
 """As a scale that begins at zero: a backward that finds the operand from the output divides by it. What is scaled so
 ties."""
@@ -109,7 +111,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         for name, other in chosen
     ]
     if parameters and not _takes_large_parameters(case):
-        beyond += [ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
+        beyond += [*SHIFTED_PARAMETERS, ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
     kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
         for name, other, outputs in others
@@ -145,6 +147,11 @@ def _with_other_parameters(
     yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
     if not _takes_large_parameters(case):
         return
+    vectors = {name: value for name, value in moved.items() if sum(extent > 1 for extent in value.shape) <= 1}
+    for name, step in zip(SHIFTED_PARAMETERS, (-3, 3), strict=True):
+        if vectors:
+            shifted = {key: value + step for key, value in vectors.items()}
+            yield name, replace(case, state={**case.state, **shifted})
     yield ZERO_PARAMETERS, replace(case, state={**case.state, **{name: _thinned(of) for name, of in moved.items()}})
     # With the constructor's signs: what grows as an exponential does so for a positive number only.
     signed = positive(moved, oracle.constructed(case), frozenset(moved))

@@ -206,7 +206,7 @@ def as_real(value: object) -> torch.Tensor:
 def as_before(value: torch.Tensor, of: object) -> torch.Tensor:
     """The tensor, complex again if it was made of a complex one by `as_real`."""
     was_complex = isinstance(of, torch.Tensor) and of.is_complex()
-    return torch.view_as_complex(value.contiguous()) if was_complex else value
+    return torch.view_as_complex(value.clone(memory_format=torch.contiguous_format)) if was_complex else value
 
 
 def cut_each(values: Iterable[Any], bits: int = TF32_BITS) -> list[Any]:
