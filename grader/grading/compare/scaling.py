@@ -49,7 +49,8 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
     A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
-    multiples of each other, so for those the factor must be a whole number or the inverse of one.
+    multiples of each other, so for those the factor must be a whole number or the inverse of one, to six digits: of
+    fewer, one in ten is by chance.
     """
     products = [torch.stack([c @ c, c @ g, g @ g, (g != 0).sum()]) for c, g in _exact(gradient, reference64)]
     if not products:
@@ -62,7 +63,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     residual = float(torch.linalg.vector_norm(torch.stack(rest))) / max(math.sqrt(length), 1e-300)
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
-    plain = {_whole(factor), _whole(1 / factor)} - {None, 1}
+    plain = {_whole(factor, 1e-6), _whole(1 / factor, 1e-6)} - {None, 1}
     return factor if telling > 1 or plain else None
 
 
@@ -84,13 +85,16 @@ def scale_remedy(factor: float) -> str:
     if shown == "-1":
         return "flip its sign"
     if abs(factor) < 1 and "/" in shown:
-        return f"do not divide by {shown.rpartition('/')[2]}; sum over the batch instead of averaging, if it is a mean"
+        divisor = shown.rpartition("/")[2]
+        if len(divisor) == 1:
+            return f"do not divide by {divisor}, or look for a factor {divisor} that is left out"
+        return f"do not divide by {divisor}; sum over the batch instead of averaging, if it is a mean"
     if shown.lstrip("-").isdigit():
         return f"remove the factor {shown}, or look for a term that is added more than once"
     return "look for a constant that does not belong there, or is missing"
 
 
-def _whole(number: float) -> int | None:
+def _whole(number: float, residual: float = ROUNDING_RESIDUAL) -> int | None:
     """The whole number that this one is, up to rounding; None for 0 and for what is too large to decide."""
     nearest = round(number) if math.isfinite(number) else 0
-    return nearest if nearest and abs(number - nearest) < ROUNDING_RESIDUAL * min(abs(number), 10.0) else None
+    return nearest if nearest and abs(number - nearest) < residual * min(abs(number), 10.0) else None

@@ -249,6 +249,7 @@ def test_two_single_numbers_are_no_multiples_by_chance():
     one = torch.tensor(3.0, dtype=torch.float64)
     assert scale_of(one * (1 + 6e-5), one) is None
     assert scale_of(one * 1.37, one) is None
+    assert scale_of(one * -26.0005, one) is None
     assert scale_of(one / 16, one) == pytest.approx(1 / 16)
 
 

@@ -95,6 +95,7 @@ def each_row(e):
         (lambda e: e.right.flip(1), "is the right one flipped along dimension 1"),
         (lambda e: e.right.T.reshape(ROWS, COLUMNS), "is the right one transposed, in memory order"),
         (lambda e: e.right.roll(1, 0), "is the right one shifted by 1 along dimension 0"),
+        (lambda e: 1e-6 * e.g, "is close to zero, at most "),
         (lambda e: e.g, "is grad_output alone"),
         (lambda e: e.g * e.scale, "is grad_output * `scale` alone"),
         (lambda e: e.right - e.g, "lacks grad_output"),
