@@ -34,7 +34,7 @@ ANSWER_SECONDS = 5.0
 """Longest wait for the flag after the worker's host has reported that all is done."""
 LATE_MS = 5.0
 """Milliseconds in which a worker answers once its call is over on the GPU; what takes longer counts as the call's. A
-choice: ten times what an answer takes. A worker that held its answer back could work meanwhile on the next part."""
+choice: an answer takes half of one on an H200. A worker that held its answer back could work on the next part."""
 POLL_SECONDS = 20e-6
 """Between looks at the flag."""
 IDLE_KERNELS = 16
@@ -113,9 +113,7 @@ class _Timeline:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
         self._start, self._stop, self._over = events
         self._made = time.perf_counter()
-        self.opened_after = 0.0
-        """Seconds between the end of the block and the opening of the gate."""
-        self._opened_at = 0.0
+        self._opened_at = self._made
         torch.cuda.synchronize()
 
     def __enter__(self) -> None:
@@ -146,7 +144,6 @@ class _Timeline:
     def open(self) -> None:
         """Open the gate."""
         self._opened_at = time.perf_counter()
-        self.opened_after = self._opened_at - self._made
         _write(self._other, self._gate.data_ptr(), self._token)
 
     def over_within(self, seconds: float) -> bool:
@@ -163,6 +160,11 @@ class _Timeline:
         for address in (self._gate.data_ptr(), awaited):
             _write(self._other, address, self._token)
         torch.cuda.synchronize()
+
+    @property
+    def opened_after(self) -> float:
+        """Seconds between the end of the block and the opening of the gate."""
+        return self._opened_at - self._made
 
     @property
     def milliseconds(self) -> float:

@@ -148,8 +148,9 @@ def check_answer(job: Job, evidence: Evidence) -> None:
                 raise MalformedMessage(f"{type(result).__name__} about tensors that were not requested")
         if isinstance(step, passes.Export) and isinstance(result, passes.Exported):
             for source, order in result.orders.items():
-                if sorted(order) != list(range(len(step.items[source].shape))):
-                    raise MalformedMessage(f"an order of dimensions {order}")
+                slot = step.items.get(source)  # none if a control character was replaced in the name
+                if slot is None or sorted(order) != list(range(len(slot.shape))):
+                    raise MalformedMessage(f"an order {order} of the dimensions of {source}")
 
 
 def _first_line(error: Exception) -> str:

@@ -347,6 +347,12 @@ def test_only_an_order_of_the_dimensions_is_one(order):
     assert answered({"b": [1, 0]}) is Status.INTEGRITY_VIOLATION
 
 
+def test_a_name_of_which_a_character_was_replaced_has_no_order():
+    step = p.Export(items={"a\x1b": p.Slot(offset=0, dtype="float32", shape=(2, 3))})
+    lie = {"did": "exported", "orders": {"a?": [1, 0]}}
+    assert ask([step], lambda job: evidence(job, results=[lie])) is Status.INTEGRITY_VIOLATION
+
+
 def test_one_name_with_two_shapes_is_a_violation():
     shapes = [{"name": "w", "shape": [8]}, {"name": "w", "shape": [1 << 40, 8]}]
     made = {"did": "constructed", "parameters": shapes[1:], "buffers": shapes[:1]}

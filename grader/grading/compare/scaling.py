@@ -49,8 +49,8 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
     A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
-    multiples of each other, so for those the factor must be a whole number or the inverse of one, to six digits: of
-    fewer, one in ten is by chance.
+    multiples of each other, so for those the factor must be a whole number or the inverse of one, up to float32's
+    rounding of a sum.
     """
     products = [torch.stack([c @ c, c @ g, g @ g, (g != 0).sum()]) for c, g in _exact(gradient, reference64)]
     if not products:
@@ -63,7 +63,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     residual = float(torch.linalg.vector_norm(torch.stack(rest))) / max(math.sqrt(length), 1e-300)
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
-    plain = {_whole(factor, 1e-6), _whole(1 / factor, 1e-6)} - {None, 1}
+    plain = {_whole(factor, 1e-5), _whole(1 / factor, 1e-5)} - {None, 1}
     return factor if telling > 1 or plain else None
 
 

@@ -25,12 +25,11 @@ def single_term(subject: Subject) -> Pattern | None:
     """The whole tensor, or its error, is a multiple of one known term."""
     if subject.right.numel() < FREE:
         return None
-    if subject.explained(subject.actual):
-        largest = number(float(subject.actual.abs().max()))
-        return Pattern(
-            f"is close to zero, at most {largest}", "look for the term that is left out: it is nearly all of it"
-        )
-    if subject.explained(subject.actual - subject.actual.mean()):
+    some = bool(subject.actual.any())
+    if some and subject.explained(subject.actual):
+        text = f"is close to zero, at most {number(float(subject.actual.abs().max()))}"
+        return Pattern(text, "look for a term that is left out: it is nearly all of it")
+    if some and subject.explained(subject.actual - subject.actual.mean()):
         value = number(float(subject.actual.mean()))
         return Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
     terms = list(_terms(subject))
