@@ -15,6 +15,7 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, kth_smallest, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
+from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.forward.other_inputs import Wrong, difference, is_finite, narrow_inputs
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, first_comparable, is_input
@@ -41,10 +42,13 @@ from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
 """Changes under which gradients overflow, or which tie what the reference chooses between."""
-SATURATING = frozenset({SCALED_UP, SHIFTED, OUTLIER, LARGE_PARAMETERS})
-"""Changes that saturate a softmax, under which a gradient may be off by less than half. What is left of it is small
-because large terms cancel, and off by much in honest kernels too: in flash attention, which has exp(score - logsumexp),
-by up to a fifth in 300 draws."""
+ONLY_FINITE = SPECIALS | {OUTLIER}
+"""Changes of whose gradients only NaN and infinity count. Beside 200 in every row, the rounding of a flash attention's
+row sums of output times grad_output can be several times its gradient."""
+SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})
+"""Changes that saturate a softmax, under which a gradient may be off by less than half, unless it is a multiple. What
+is left of it is small because large terms cancel, and off by much in honest kernels too: in flash attention, which has
+exp(score - logsumexp), by up to a fifth in 300 draws, and by another factor in each row."""
 
 
 def judge_other_gradients(
@@ -180,13 +184,16 @@ def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[Ot
         gradients = product(candidate, other.case, answer.result, answer.key).gradients
         for name, expected in other.case.gradients.items():
             gradient = gradients[name]
-            if expected is None or gradient is None or (other.change in SPECIALS and is_finite(gradient)):
+            if expected is None or gradient is None or (other.change in ONLY_FINITE and is_finite(gradient)):
                 continue
             any_choice = replace(expected, ties=None)
             found = difference(f"the gradient of `{other.case.operand_names[name]}`", any_choice, gradient)
             if found and expected.ties and tolerance.passes(expected, gradient):
                 continue  # with room for another choice at ties alone
-            if found is None or (other.change in SATURATING and found.error is not None and 2 * found.error < 1):
+            if found is None:
+                continue
+            slight = other.change in SATURATING and found.error is not None and 2 * found.error < 1
+            if slight and not _is_a_multiple(expected, gradient):
                 continue
             if other.change == SCALED_FAR and not _in_most_elements(expected, gradient):
                 continue
@@ -194,6 +201,16 @@ def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[Ot
                 break
             wrong.setdefault(other.change, found)
     return wrong
+
+
+def _is_a_multiple(expected: Expected, gradient: torch.Tensor) -> bool:
+    """Whether half of the elements that are not zero, too, are off by the factor that the whole gradient is off by."""
+    right = expected.reference64.to(gradient.device)
+    factor = scale_of(gradient, right)
+    if factor is None:
+        return False
+    error = absolute_error(gradient, factor * right)[right != 0] / right[right != 0].abs()
+    return float(kth_smallest(error, math.ceil(len(error) / 2))) < REDUCED_PRECISION
 
 
 def _in_most_elements(expected: Expected, gradient: torch.Tensor) -> bool:

@@ -21,7 +21,8 @@ SMALLER = "inputs multiplied by 0.3"
 SCALED_UP = "inputs scaled up to 200"
 """Saturates: an exponential of 200 is infinite, and that of -200 zero."""
 SIGNED = "inputs of both signs"
-"""Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there."""
+"""Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there, and the maximum of
+a sample is below zero."""
 SHIFTED = "inputs shifted by ten standard deviations or more"
 OUTLIER = "inputs with 200 at the end of each row"
 """Far above what came before it: a running maximum has to follow."""
@@ -133,14 +134,17 @@ def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
 
 
 def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """The smaller seven eighths of the elements negated, where all draws have one sign.
+    """The smaller seven eighths of the elements negated, where all draws have one sign, and every other sample.
 
     So many that whole windows of a pool are negative. Equal elements, such as mirror images, keep the same sign.
     """
     if structure.low < 0 and structure.high > 0:
         return None
     kept = kth_smallest(value.reshape(-1), max(1, value.numel() * 7 // 8))
-    return structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
+    signed = structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
+    if structure.dense and value.dim() > 1:
+        signed[1::2] = -value[1::2] - value.max()  # away from 0, which their maximum is not close to
+    return signed
 
 
 def _outlier(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
