@@ -94,6 +94,14 @@ class Expected:
         """`reference64` in host memory."""
         return self.reference64.cpu()
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is zero, or would be without rounding: float64's is 2e-9 of float32's.
+
+        Such is the gradient of a bias that a norm takes away again.
+        """
+        return self.norm <= 1e-6 * self.error_l2 < math.inf
+
     @cached_property
     def rms(self) -> float:
         """The root mean square of the reference."""

@@ -66,7 +66,7 @@ def _wrong_in_sum(candidate: Candidate, case: Case, answers: Mapping[str, Answer
         if expected is None:
             continue
         missing = operand not in total
-        if missing and bool(expected.reference64.any()):
+        if missing and not expected.is_zero:
             text = "None"
         elif not missing and not tolerance.passes(expected, total[operand]):
             text = "wrong"
