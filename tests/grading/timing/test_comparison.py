@@ -9,7 +9,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
-from grader.grading.timing.comparison import ExactCheck, Row
+from grader.grading.timing.comparison import ExactCheck, Row, _few_are_far
 from grader.grading.timing.draws import Draw, Source
 from grader.verdict.models import Device
 
@@ -62,7 +62,19 @@ def test_integers_of_a_timed_call_are_held_against_exact_values_too():
     right = torch.arange(32)
     expected = Expected("indices", (32,), torch.int64, right)
     same, other = (Row("outputs", "indices", expected, right, actual) for actual in (right, right.flip(0)))
-    assert same.fault(None, None, lambda _: False) is None
-    _, amount = other.fault(None, None, lambda _: False)
+    assert same.fault(None, {}, lambda _: False) is None
+    _, amount = other.fault(None, {}, lambda _: False)
     assert "32 of 32" in amount
-    assert other.fault(None, None, lambda _: True) is None
+    assert other.fault(None, {}, lambda _: True) is None
+
+
+def test_a_few_far_elements_are_told_from_many_and_from_small_errors_everywhere():
+    right = torch.randn(100_000, generator=torch.Generator().manual_seed(1))
+    bound = 1e-5 * float(right.norm())
+    few, many = right.clone(), right.clone()
+    few[:8] += 5
+    many[:80] += 5
+    assert _few_are_far(right, few, bound)
+    assert not _few_are_far(right, many, bound)
+    assert not _few_are_far(right, right * (1 + 3e-5), bound), "a narrower type, everywhere"
+    assert not _few_are_far(right, few * (1 + 3e-5), bound)
