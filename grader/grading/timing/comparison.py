@@ -96,7 +96,9 @@ class Comparison:
             distance = distances.get(id(row))
             if row.table == "gradients" and distance is not None and is_input(row.name) and is_large(row.right):
                 bound = _bound(row.expected, distance[1], row.baseline(errors))
-                if distance[0] > bound and distance[1] and _few_are_far(row.right, row.compared, bound):
+                # Far by their own size and no more: one huge element would excuse any other gradient.
+                most = math.sqrt(DIFFERENT_SHARE / 10) * distance[1]
+                if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound):
                     moved = max(moved, distance[0] / distance[1])
         return moved
 
@@ -171,7 +173,7 @@ class Row(NamedTuple):
     ) -> tuple[str, str | None] | None:
         """(what is wrong, by how much), or None if the tensor is right.
 
-        Baseline errors are by name. A relative error of `moved` is right as well.
+        Baseline errors are by name. A relative error of twice `moved` is right as well.
         """
         if self.actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
             return ("is missing", None) if bool(self.right.any()) and not self.expected.is_zero else None
@@ -181,7 +183,9 @@ class Row(NamedTuple):
         elif distance is None:
             found = "has NaN or infinity where the reference has none, or the other way round", None
         else:
-            found = _too_far(self.expected, *distance, max(self.baseline(errors), moved))
+            found = _too_far(
+                self.expected, *distance, max(self.baseline(errors), 2 * moved / tolerance.BASELINE_FACTOR_L2)
+            )
         return None if found is None or rounding_explains(self.compared) else found
 
 

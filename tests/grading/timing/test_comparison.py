@@ -9,7 +9,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
-from grader.grading.timing.comparison import ExactCheck, Row, _few_are_far
+from grader.grading.timing.comparison import Comparison, ExactCheck, Row, _few_are_far
 from grader.grading.timing.draws import Draw, Source
 from grader.verdict.models import Device
 
@@ -78,3 +78,19 @@ def test_a_few_far_elements_are_told_from_many_and_from_small_errors_everywhere(
     assert not _few_are_far(right, many, bound)
     assert not _few_are_far(right, right * (1 + 3e-5), bound), "a narrower type, everywhere"
     assert not _few_are_far(right, few * (1 + 3e-5), bound)
+
+
+def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
+    right = torch.randn(1 << 24, generator=torch.Generator().manual_seed(1))
+    comparison = Comparison(oracle, oracle.case("cpu"), {}, {}, tf32=False)
+
+    def moved(by):
+        actual = right.clone()
+        actual[:8] += by
+        row = Row("gradients", "input[0]", Expected("x", (1 << 24,), torch.float32, right), right, actual)
+        (distance,) = error_sizes.distances([actual], [right])
+        return comparison._moved_by_choices([row], {id(row): distance}, {})
+
+    assert moved(3.0) == pytest.approx(3.0 * 8**0.5 / 4096, rel=0.01)
+    assert moved(1e-6) == 0
+    assert moved(1e3) == 0
