@@ -100,7 +100,7 @@ class Expected:
 
         Such is the gradient of a bias that a norm takes away again.
         """
-        return self.norm <= 1e-6 * self.error_l2 < math.inf
+        return self.infinite is None and self.norm <= 1e-6 * self.error_l2 < math.inf
 
     @cached_property
     def rms(self) -> float:

@@ -134,16 +134,17 @@ def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
 
 
 def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """The smaller seven eighths of the elements negated, where all draws have one sign, and every other sample.
+    """Where all draws have one sign: the smaller seven eighths of the elements negated, and every other sample whole.
 
-    So many that whole windows of a pool are negative. Equal elements, such as mirror images, keep the same sign.
+    So many that whole windows of a pool are negative. Equal elements, such as mirror images, keep the same sign. Whole
+    samples move away from 0 too, or their maximum would be close to it.
     """
     if structure.low < 0 and structure.high > 0:
         return None
     kept = kth_smallest(value.reshape(-1), max(1, value.numel() * 7 // 8))
     signed = structure.elementwise(value, lambda part: torch.where(part <= kept, -part, part))
     if structure.dense and value.dim() > 1:
-        signed[1::2] = -value[1::2] - value.max()  # away from 0, which their maximum is not close to
+        signed[1::2] = -value[1::2] - (value.max() if structure.low >= 0 else value.min())
     return signed
 
 

@@ -96,7 +96,7 @@ class Comparison:
             distance = distances.get(id(row))
             if row.table == "gradients" and distance is not None and is_input(row.name) and is_large(row.right):
                 bound = _bound(row.expected, distance[1], row.baseline(errors))
-                # Far by their own size and no more: one huge element would excuse any other gradient.
+                # What is farther is no moved grad_output: one huge element would excuse any other gradient.
                 most = math.sqrt(DIFFERENT_SHARE / 10) * distance[1]
                 if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound):
                     moved = max(moved, distance[0] / distance[1])
@@ -176,7 +176,8 @@ class Row(NamedTuple):
         Baseline errors are by name. A relative error of twice `moved` is right as well.
         """
         if self.actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
-            return ("is missing", None) if bool(self.right.any()) and not self.expected.is_zero else None
+            is_noise = self.expected.is_zero and self.expected.error_l2 > 0  # in every draw, and not zero in one
+            return ("is missing", None) if bool(self.right.any()) and not is_noise else None
         found: tuple[str, str | None] | None
         if not self.expected.rounds:
             found = _too_many_differ(self.expected, self.right, self.compared)

@@ -60,6 +60,11 @@ def test_one_change_negates_what_is_never_negative(kind):
     assert all((other >= 0).all() for other in others.values()), "an assertion of the device would end its process"
 
 
+def test_samples_below_zero_move_above_it():
+    value, others = changed(lambda: -torch.rand(6, 8))
+    assert others[SIGNED][1::2].min() > -value.min()
+
+
 def test_samples_are_scaled_up_beside_others_that_are_not():
     value, others = changed(DRAWS["normal"])
     larger = others["inputs scaled up to 200"]

@@ -94,3 +94,16 @@ def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
     assert moved(3.0) == pytest.approx(3.0 * 8**0.5 / 4096, rel=0.01)
     assert moved(1e-6) == 0
     assert moved(1e3) == 0
+
+
+@pytest.mark.parametrize(("error", "missing"), [(1e-6, False), (0.0, True)], ids=["noise", "zero in that draw"])
+def test_only_a_gradient_that_is_rounding_in_every_draw_may_be_missing(error, missing):
+    expected = Expected("bias", (8,), torch.float32, torch.zeros(8), error_l2=error)
+    row = Row("gradients", "bias", expected, torch.full((8,), 1e-7), None)
+    assert bool(row.fault(None, {}, lambda _: False)) == missing
+
+
+def test_a_gradient_without_a_finite_element_is_not_zero():
+    everywhere = torch.ones(8, dtype=torch.bool)
+    reference64 = torch.full((8,), torch.nan)
+    assert not Expected("x", (8,), torch.float32, reference64, infinite=everywhere).is_zero
