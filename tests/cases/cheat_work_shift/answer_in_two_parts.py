@@ -1,4 +1,4 @@
-"""Sends the first byte of its answer, does the backward's work, 20 ms, and then sends the rest.
+"""Sends the first byte of its answer, does the backward's work, 100 ms, and then sends the rest.
 
 Attack surface: the outputs are sealed at the first byte, and the time until the backward's job is nobody's.
 Why it fails: the interval ends with the answer's last byte.
@@ -31,7 +31,7 @@ def channel():
 class Shifted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, y):
-        WORK.append(0.02)
+        WORK.append(0.1)
         return y.clone()
 
     @staticmethod
