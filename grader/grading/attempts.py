@@ -3,7 +3,7 @@
 Another attempt is made
 
 - at full size only, if the submission failed on a variant with fewer rows, which the problem does not promise, and
-  what failed can be compared at full size;
+  what failed can be compared at full size, and did not fail there too;
 - with less asked of the full size, then on fewer of its rows, if memory ran out in the grader or in the reference;
 - likewise if it ran out in the submission, the problem is large and there was less of it than a submission may take
   (`shortage.py`); else once with the same checks and all memory that the grader can spare, because a submission may

@@ -149,6 +149,37 @@ def get_inputs():
 """
 
 
+def of_many_rows(forward, backward):
+    """The verdict on a submission with these factors, where 2 are right; checks run on 16 of 64 rows."""
+    whole = WRONG.replace("(8, 8)", "(64, 1 << 16)")
+    problem = Problem(id="rows", path=Path("rows.py"), source=whole.format(forward=2, backward=2, name="Model"))
+    source = whole.format(forward=forward, backward=backward, name="ModelNew")
+    submission = Submission(author="ann", problem_id="rows", path="rows.py", source=source)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+        return pipeline.grade(pipeline.request(problem, submission))
+
+
+@pytest.mark.parametrize(("forward", "backward"), [("x.sigmoid()", 2), (2, "torch.arange(1 << 16)")])
+def test_what_is_wrong_at_full_size_too_is_explained_where_a_search_is_cheap(forward, backward):
+    verdict = of_many_rows(forward, backward)
+    stage = verdict.backward or verdict.forward
+    assert [(of.variant, of.status) for of in stage.variants] == [("rows", "failed"), ("full", "failed")]
+    messages = [diagnosis.message for diagnosis in verdict.diagnoses]
+    assert "(variant rows)" in messages[0], messages
+    assert "no pattern" not in messages[0], messages
+    assert any("everything else on the first 16 rows" in message for message in messages), messages
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"), [("(2 if len(x) == 64 else 3)", 2), (2, "(2 if len(grad_output) == 64 else 3)")]
+)
+def test_what_is_wrong_with_fewer_rows_alone_is_right(forward, backward):
+    verdict = of_many_rows(forward, backward)
+    messages = [diagnosis.message for diagnosis in verdict.diagnoses]
+    assert verdict.status == "correct", messages
+    assert any("failed with fewer rows, so the checks ran at full size" in message for message in messages), messages
+
+
 @pytest.mark.parametrize(
     ("forward", "backward", "module", "status"),
     [(3, 2, "forward", "wrong_output"), (2, 3, "backward", "wrong_backward")],

@@ -23,6 +23,7 @@ from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import (
@@ -76,6 +77,7 @@ def judge_backward(
         if diagnoses:
             judged = replace(judged, diagnoses=diagnoses)
             if values_decide:
+                variants += _wrong_at_full_size(candidate, cases, case, judged)
                 diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
             break
     else:
@@ -91,6 +93,24 @@ def judge_backward(
         seconds=time.monotonic() - started,
     )
     return Judged(result, tuple(diagnoses))
+
+
+def _wrong_at_full_size(
+    candidate: Candidate, cases: Sequence[Case], case: Case, judged: JudgedProduct
+) -> list[VariantResult]:
+    """The full size's result if a gradient that is wrong with fewer rows is wrong there too.
+
+    Then the verdict stands, with a fault that shows more in a small tensor; without it, only the full size counts.
+    """
+    whole = cases[-1]
+    if case.variant != ROWS or whole.variant == ROWS or judged.missing:
+        return []
+    checks = judge_products(candidate, whole).checks
+    candidate.release_after(whole, "backward")
+    failed = [{one.name for one in found if one.status == "failed"} for found in (judged.checks, checks)]
+    if not set.intersection(*failed):
+        return []
+    return [VariantResult(variant=whole.name, status=StageStatus.FAILED, seed=whole.seed, tensors=tuple(checks))]
 
 
 def _explained(

@@ -23,6 +23,7 @@ from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_code
 from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.rounded import confirmed_roundings
@@ -90,9 +91,29 @@ def _compare(
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None:
+            variants += _wrong_at_full_size(candidate, cases, case, checks)
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
             return variants, (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis])), skipped
     return variants, (), skipped
+
+
+def _wrong_at_full_size(
+    candidate: Candidate, cases: Sequence[Case], case: Case, checks: Sequence[TensorCheck]
+) -> list[VariantResult]:
+    """The full size's result if an output that is wrong with fewer rows is wrong there too.
+
+    Then the verdict stands, with a fault that shows more in a small tensor; without it, only the full size counts.
+    """
+    failed = [check.name for check in checks if check.status == "failed" and check.name in case.outputs]
+    if case.variant != ROWS or not failed:
+        return []
+    whole = cases[-1]
+    result = candidate.run(one_forward(candidate, whole), "forward", f"forward of variant {whole.name}")
+    found = [check_output(whole, result, name) for name in failed]
+    candidate.release_after(whole, "forward")
+    if all(check.status != "failed" for check in found):
+        return []
+    return [VariantResult(variant=whole.name, status=StageStatus.FAILED, seed=whole.seed, tensors=tuple(found))]
 
 
 def _probe(

@@ -87,7 +87,8 @@ def narrow_inputs(
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
     larger = {other.change for other in others} - EPSILON_SHOWS - (SPECIALS - {NEAR_RANGE})
     larger -= {EQUAL, SCALED_FAR, *CODE_CHANGES}
-    if small is not None and larger and not larger & set(wrong) and not wrong[small].lost:
+    elsewhere = any(_weighs(wrong[change], wrong[small]) for change in larger & set(wrong)) if small else False
+    if small is not None and larger and not elsewhere and not wrong[small].lost:
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"
         code = "output_wrong"
@@ -104,6 +105,14 @@ def narrow_inputs(
         remedy="handle them too" if stage == "forward" else "handle them in the backward too",
         detail={CHANGES: list(wrong)},
     )
+
+
+def _weighs(larger: Wrong, small: Wrong) -> bool:
+    """Whether a fault for larger inputs is more than the share that an epsilon has there.
+
+    Where sorting gathers what is small, an epsilon has a share too.
+    """
+    return larger.error is None or small.error is None or larger.error > small.error / 1000
 
 
 def _scales_whole_numbers(others: Sequence[OtherInputs], case: Case) -> bool:

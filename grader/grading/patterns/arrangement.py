@@ -1,4 +1,4 @@
-"""Whether a tensor holds the right values in other places: transposed, flipped or shifted."""
+"""Whether a tensor holds the right values in other places: transposed, flipped, shifted or scattered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject
+from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject, dimensions, norm
 
 
 def arrangement(subject: Subject) -> Pattern | None:
@@ -18,7 +18,7 @@ def arrangement(subject: Subject) -> Pattern | None:
     for moved, text, remedy in _arrangements(subject.right):
         if subject.explained(subject.actual - moved):
             return Pattern(text, remedy)
-    return _reordered_slices(subject)
+    return _reordered_slices(subject) or _scattered(subject)
 
 
 def _reordered_slices(subject: Subject) -> Pattern | None:
@@ -39,6 +39,22 @@ def _reordered_slices(subject: Subject) -> Pattern | None:
                 return Pattern(text, "check the order in which the parts are put together")
             text = f"has the right values in another order along dimension {dim}: {_runs(moved)}"
             return Pattern(text, f"check how the index along dimension {dim} is made")
+    return None
+
+
+def _scattered(subject: Subject) -> Pattern | None:
+    """The right values of each row, window or plane, in other places of it, as by a wrong index of a maximum."""
+    count = len(subject.shape)
+    for dims in [*((dim,) for dim in range(count)), *([(count - 2, count - 1)] if count > 2 else [])]:
+        actual, right = (
+            of.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims)) for of in (subject.actual, subject.right)
+        )
+        rest = norm(actual.sort(-1).values - right.sort(-1).values)
+        # Unlike other patterns, with no more error than rounding: long rows of two like draws are alike when sorted.
+        if right.shape[-1] > 2 and rest <= subject.noise <= 0.1 * subject.size:
+            which = dimensions(dims)
+            text = f"has the right values at other places along {which}"
+            return Pattern(text, f"check the index along {which} that the forward saves, and how the backward uses it")
     return None
 
 

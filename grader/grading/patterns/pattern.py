@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.compare import narrow_types, nonsmooth, tolerance
+from grader.grading.compare import narrow_types, tolerance
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case, input_index, is_input
+from grader.grading.oracle.fewer_rows import FEW_BYTES
 
-MAX_ELEMENTS = nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS)
-"""Elements of the largest tensor that is searched for patterns: a search makes a hundred passes, on the CPU."""
+MAX_ELEMENTS = FEW_BYTES // torch.float32.itemsize
+"""Elements of the largest tensor that is searched for patterns: those of inputs with fewer rows. A search makes a
+hundred passes, on the CPU."""
 FIT = REDUCED_PRECISION
 """Relative residual of an explanation that holds: 100 times the rounding of float32 sums, and a hundredth of what a
 wrong explanation of FREE elements leaves by chance."""

@@ -184,8 +184,10 @@ def _products(grad: Known, other: Known, shape: tuple[int, ...]) -> Iterator[Kno
     for (a, a_name), (b, b_name) in ways:
         for one, two, text in ((a, b, f"{a_name} @ {b_name}"), (b, a, f"{b_name} @ {a_name}")):
             batched = one.shape[:-2] == two.shape[:-2] or 2 in (one.dim(), two.dim())
-            if one.shape[-1] == two.shape[-2] and batched and tuple((result := one @ two).shape) == shape:
-                yield Known(text, result)
+            # Before it is made: of two rows of 65535, the other product has 4 billion elements.
+            made = (*max(one.shape[:-2], two.shape[:-2], key=len), one.shape[-2], two.shape[-1])
+            if one.shape[-1] == two.shape[-2] and batched and made == shape:
+                yield Known(text, one @ two)
 
 
 def _broadcasts(value: torch.Tensor, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:

@@ -5,9 +5,12 @@ A candidate whose gradient is that of a slip has made this mistake. Each run mak
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -33,6 +36,10 @@ FLAGS = (
 operator ends the process."""
 OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.aten.index_copy.default}
 """What keeps one of the values for an index where an operator adds them up."""
+SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
+"""What takes its second operand with the other sign."""
+_NO_SYMPY = ModuleType("sympy")
+vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
 Slips = Iterator[tuple[str, Callable[[], Any]]]
 """What is done, in words that follow "the reference with", and the operator's result then."""
 
@@ -98,7 +105,7 @@ class Operators(OperatorMode):
         """The result of a derivative by its steps, of which one may go wrong; else the right one."""
         outside, self._place = self._place, f"`{name}`"
         try:
-            with self:
+            with self, _without_sympy():
                 found = steps()
         except Exception:  # a step that does not take what another made
             return right
@@ -132,6 +139,9 @@ class Operators(OperatorMode):
             if _stands_for(of, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+        if name in SIGNS and len(operands) > 1:
+            other = self._described(function, operands[1][0], args)
+            yield f"the other sign of {other} in a `{name}` of {self._place}", partial(SIGNS[name], *args, **kwargs)
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if not function.is_view:
@@ -167,6 +177,19 @@ class Operators(OperatorMode):
         """An operand with what it is in the forward."""
         known = self._sources.name_of(args[at])
         return f"{_argument(function, at, args)}{f' ({known})' if known else ''}"
+
+
+@contextlib.contextmanager
+def _without_sympy() -> Iterator[None]:
+    """Keeps a decomposition from importing sympy for a comparison of types, which takes longer than all slips."""
+    if "sympy" in sys.modules:
+        yield
+        return
+    sys.modules["sympy"] = _NO_SYMPY
+    try:
+        yield
+    finally:
+        del sys.modules["sympy"]
 
 
 def _stands_for(operand: torch.Tensor, result: Any) -> bool:

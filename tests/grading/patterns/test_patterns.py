@@ -335,6 +335,24 @@ def test_rows_in_another_order(order, text, noise):
     assert found.startswith(f"has the right values in another order along dimension 0: {text}")
 
 
+def test_of_long_rows_no_product_is_made_that_is_larger():
+    e = Example(3)
+    e.x, e.g, right = (torch.randn(2, 1 << 18).double() for _ in range(3))
+    assert e.found(right + e.g, right, searches=[single_term]) == "has grad_output too much"
+
+
+def test_values_at_other_places_of_their_rows():
+    e = Example(3)
+    sparse = torch.where(e.x == e.x.amax(1, keepdim=True), e.right, 0.0)
+    found = e.found(sparse.gather(1, torch.rand(ROWS, COLUMNS).argsort(1)), sparse)
+    assert found == "has the right values at other places along dimension 1"
+
+
+def test_like_values_are_no_others_places():
+    long = [torch.rand(1, 4096, generator=torch.Generator().manual_seed(seed)).expand(ROWS, -1) for seed in (1, 2)]
+    assert "other places" not in (Example(3).found(*long) or "")
+
+
 def test_other_rows_are_in_no_order():
     e = Example(3)
     assert e.found(e.g) != e.found(e.right[[1, 0, *range(2, ROWS)]])

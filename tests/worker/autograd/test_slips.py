@@ -1,6 +1,8 @@
 """Each slip does one thing wrong in the reference's own backward, and a step that cannot go wrong so stays right."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -68,6 +70,31 @@ def test_a_term_of_a_sum_is_missing():
     found = [one[0] for name, one in slips(lambda x: x * x.exp(), x).items() if "`add` of the backward without" in name]
     assert len(found) == 2
     torch.testing.assert_close(sum(found), drawn(3, 4) * x.exp() * (1 + x))
+
+
+def test_a_term_has_the_other_sign():
+    x = drawn(3, 4)
+    name = "the other sign of `other` of shape [3, 4] in a `add` of `gelu_backward`"
+    below, density = 0.5 * (1 + torch.erf(x / 2**0.5)), torch.exp(-0.5 * x * x) / (2 * torch.pi) ** 0.5
+    torch.testing.assert_close(slips(functional.gelu, x)[name][0], drawn(3, 4) * (below - x * density))
+
+
+def test_the_steps_of_a_derivative_do_not_import_sympy():
+    code = """
+import sys, torch
+from grader.protocol import Slip
+from grader.worker.autograd import engine
+from grader.worker.autograd.changes import changed_backward
+from grader.worker.autograd.sources import Sources
+
+x = torch.ones(4, 5, requires_grad=True)
+y = x.softmax(1)
+with changed_backward(Slip(within="backward", number=3), Sources()) as backward:
+    engine.gradients([y], [x], [torch.ones(4, 5)])
+print(backward.name, "sympy" in sys.modules)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown == "every `mul` of `_softmax_backward_data` left out False\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,9 @@
+"""The root mean square by rsqrt, with the reference's epsilon."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5)
