@@ -171,6 +171,16 @@ def test_what_is_wrong_at_full_size_too_is_explained_where_a_search_is_cheap(for
 
 
 @pytest.mark.parametrize(
+    ("forward", "backward"),
+    [("(2 if len(x) < 64 else 2 + (x > 0.5))", 2), (2, "(2 if len(grad_output) < 64 else 2 + (grad_output > 0.5))")],
+)
+def test_what_is_wrong_at_full_size_alone_is_not_searched(forward, backward):
+    verdict = of_many_rows(forward, backward)
+    assert verdict.status in ("wrong_output", "wrong_backward")
+    assert "it is too large to be searched for a pattern; compare" in verdict.diagnoses[0].message, verdict.diagnoses
+
+
+@pytest.mark.parametrize(
     ("forward", "backward"), [("(2 if len(x) == 64 else 3)", 2), (2, "(2 if len(grad_output) == 64 else 3)")]
 )
 def test_what_is_wrong_with_fewer_rows_alone_is_right(forward, backward):
