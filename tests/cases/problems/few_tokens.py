@@ -15,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_init_inputs():
-    return [40009, 8]
+    return [140009, 8]
 
 
 def get_inputs():
-    return [torch.randint(40009, (2, 12))]
+    return [torch.randint(140009, (2, 12))]

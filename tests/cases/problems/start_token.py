@@ -15,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_init_inputs():
-    return [40009, 8]
+    return [140009, 8]
 
 
 def get_inputs():
-    return [torch.cat([torch.zeros(2, 1, dtype=torch.long), torch.randint(1, 40009, (2, 11))], dim=1)]
+    return [torch.cat([torch.zeros(2, 1, dtype=torch.long), torch.randint(1, 140009, (2, 11))], dim=1)]

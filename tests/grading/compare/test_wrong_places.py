@@ -9,7 +9,7 @@ from grader.grading.compare.scaling import scale_of
 from grader.grading.patterns.pattern import MAX_ELEMENTS
 from grader.grading.patterns.stretch import stretch
 
-ROWS, COLUMNS = 1000, 400
+ROWS, COLUMNS = 1000, 1200
 
 
 @pytest.fixture(autouse=True, params=[1000, 1 << 20])
@@ -39,11 +39,11 @@ def test_a_large_tensor_without_its_last_rows_says_so():
     assert stretch(actual, expected) is None
     actual[960:] = 0
     found = stretch(actual, expected)
-    assert found.text == "is zero in the last 16000 of 400000 elements, from [960, 0] on, and right before"
+    assert found.text == "is zero in the last 48000 of 1200000 elements, from [960, 0] on, and right before"
     actual[960:] = torch.randn(40, COLUMNS)
-    assert stretch(actual, expected).text.startswith("is wrong in the last 16000")
+    assert stretch(actual, expected).text.startswith("is wrong in the last 48000")
     actual[970:] = right[970:]
-    assert stretch(actual, expected).text == "is wrong from [960, 0] to [969, 399], and right elsewhere"
+    assert stretch(actual, expected).text == "is wrong from [960, 0] to [969, 1199], and right elsewhere"
     actual[:] = torch.randn(ROWS, COLUMNS)
     assert stretch(actual, expected) is None, "all of it is wrong"
     actual = torch.where(torch.rand(ROWS, COLUMNS) < 0.5, right.float(), 0)
