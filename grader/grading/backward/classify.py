@@ -15,11 +15,11 @@ from grader.grading.compare.outputs import shape_text
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.compare.wrong_places import wrong_places
 from grader.grading.oracle.case import Case, is_input
-from grader.grading.patterns.pattern import Pattern
+from grader.grading.patterns.pattern import Pattern, nothing_found
 from grader.grading.patterns.stretch import stretch_of
 from grader.verdict.stages import TensorCheck
 
-NO_PATTERN = "no pattern was found in the error; compare backward's intermediate results with autograd's, step by step"
+STEP_BY_STEP = "compare backward's intermediate results with autograd's, step by step"
 """The remedy for wrong values in which nothing points to a mistake."""
 
 
@@ -178,12 +178,13 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.baseline_rel_rms_error:.2g}), "
         f"worst at {list(worst)}: {ours:.6g} for {due:.6g}"
     )
+    remedy = f"{nothing_found(gradient)}; {STEP_BY_STEP}"
     if not places.wrong:  # errors are small beside the tensor: the comparison says which are not beside their elements
         seen = (check.message or "").removeprefix(f"{expected.name} ")
-        return GradientFault("grad_wrong", name, label, "", NO_PATTERN, "", pattern=seen, vague=True)
+        return GradientFault("grad_wrong", name, label, "", remedy, "", pattern=seen, vague=True)
     text = f"wrong in {places.wrong} of {gradient.numel()} elements"
     slight = (check.rel_rms_error or 0.0) <= torch.finfo(torch.bfloat16).eps
-    fault = GradientFault("grad_wrong", name, label, text, NO_PATTERN, amount, slight=slight)
+    fault = GradientFault("grad_wrong", name, label, text, remedy, amount, slight=slight)
     where = stretch_of(places, expected.shape)
     return fault if where is None else fault.with_pattern(where)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from grader.grading.backward.classify import NO_PATTERN, GradientFault
+from grader.grading.backward.classify import STEP_BY_STEP, GradientFault
 from grader.grading.backward.vjp import Product, gradients_of
 from grader.grading.candidate import Candidate, names
 from grader.grading.compare import known_mistakes
@@ -18,7 +18,6 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
-from grader.grading.patterns.pattern import MAX_ELEMENTS
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
 from grader.verdict.models import Diagnosis
@@ -60,10 +59,8 @@ def with_patterns(
     right = [
         case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known
     ]
-    found = [
-        fault if fault.remedy != NO_PATTERN else replace(fault, remedy=_unexplained(actual, fault, right))
-        for fault in found
-    ]
+    if right:
+        found = [replace(fault, remedy=fault.remedy.replace(STEP_BY_STEP, _apart(right))) for fault in found]
     return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
 
 
@@ -97,16 +94,11 @@ def _with_named_factors(
     ]
 
 
-def _unexplained(actual: Product, fault: GradientFault, right: Sequence[str]) -> str:
-    """The remedy where nothing points to a mistake, with the gradients that are right."""
-    (seen, then), gradient = NO_PATTERN.split("; "), actual.gradients[fault.name]
-    if gradient is not None and gradient.numel() > MAX_ELEMENTS:
-        seen = "it is too large to be searched for a pattern"
-    if right:
-        they, do = ("they", "do") if len(right) > 1 else ("it", "does")
-        whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
-        then = f"{whole}: look in the steps that {they} {do} not need"
-    return f"{seen}; {then}"
+def _apart(right: Sequence[str]) -> str:
+    """The remedy where nothing points to a mistake, but other gradients are right."""
+    they, do = ("they", "do") if len(right) > 1 else ("it", "does")
+    whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
+    return f"{whole}: look in the steps that {they} {do} not need"
 
 
 def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:

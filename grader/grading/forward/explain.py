@@ -25,7 +25,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
 from grader.grading.outcome import MAX_LISTED, diagnose, usual_remedy
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
-from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern
+from grader.grading.patterns.pattern import Pattern, nothing_found
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
 from grader.verdict.models import Diagnosis
@@ -234,9 +234,9 @@ def _of_pattern(output: Mismatch, pattern: Pattern) -> Diagnosis:
 
 
 def _unexplained(output: Mismatch) -> Diagnosis:
-    large = output.sealed.numel() > MAX_ELEMENTS
-    seen = "it is too large to be searched for a pattern" if large else "no pattern was found in the error"
-    remedy = f"{seen}; compare forward's intermediate results with the reference's, step by step"
+    remedy = (
+        f"{nothing_found(output.sealed)}; compare forward's intermediate results with the reference's, step by step"
+    )
     return diagnose("output_wrong", output.wrong, where=output.case.place, remedy=remedy)
 
 

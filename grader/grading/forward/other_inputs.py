@@ -87,8 +87,12 @@ def narrow_inputs(
     small = next((change for change in wrong if change in EPSILON_SHOWS), None)
     larger = {other.change for other in others} - EPSILON_SHOWS - (SPECIALS - {NEAR_RANGE})
     larger -= {EQUAL, SCALED_FAR, *CODE_CHANGES}
-    elsewhere = any(_weighs(wrong[change], wrong[small]) for change in larger & set(wrong)) if small else False
-    if small is not None and larger and not elsewhere and not wrong[small].lost:
+    if (
+        small is not None
+        and larger
+        and not wrong[small].lost
+        and not any(_weighs(wrong[change], wrong[small]) for change in larger & set(wrong))
+    ):
         what = f"for {small}, and not for larger or shifted ones, {wrong[small].text}"
         remedy = "add the reference's epsilon, of the same size and in the same place, or none if it has none"
         code = "output_wrong"

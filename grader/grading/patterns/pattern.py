@@ -160,6 +160,12 @@ def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
     ]
 
 
+def nothing_found(tensor: torch.Tensor) -> str:
+    """The beginning of a remedy for a wrong tensor in which no pattern is known."""
+    large = tensor.numel() > MAX_ELEMENTS
+    return "it is too large to be searched for a pattern" if large else "no pattern was found in the error"
+
+
 Search = Callable[[Subject], Pattern | None]
 """One kind of pattern."""
 

@@ -107,7 +107,7 @@ def _called(to: Format, rounded: Rounded, *, has_tf32: bool) -> str:
 
 
 def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None:
-    # Of right submissions too, so that a search costs little.
+    # Right submissions are searched too, so only those tensors for which that costs little.
     few = nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS)
     if expected is None or expected.dtype is not torch.float32 or not 0 < actual.numel() <= few:
         return None
