@@ -89,16 +89,20 @@ class Comparison:
 
         Of millions of minima some fall otherwise by rounding, and of the few rows behind the baseline error none. Each
         moves a grad_output to another element: few elements of the input's gradient are off, all others are right, and
-        what is summed over, as a weight's gradient, is off by about as much.
+        what is summed over, as a weight's gradient, is off by about as much. With few rows, a choice moves a larger
+        share: of 129,032 minima behind a 3 x 3 convolution of 64 channels, one moves 566 of 8 million elements, and
+        the gradient by up to 0.8%.
         """
-        moved = 0.0
+        moved, share = 0.0, DIFFERENT_SHARE / 10 if self.timed else DIFFERENT_SHARE
         for row in rows:
             distance = distances.get(id(row))
-            if row.table == "gradients" and distance is not None and is_input(row.name) and is_large(row.right):
+            # A smaller one has a spread over runs, by which `ExactCheck` judges it.
+            large = is_input(row.name) and row.right.numel() > nonsmooth.MAX_ELEMENTS
+            if row.table == "gradients" and distance is not None and large:
                 bound = _bound(row.expected, distance[1], row.baseline(errors))
                 # What is farther is no moved grad_output: one huge element would excuse any other gradient.
-                most = math.sqrt(DIFFERENT_SHARE / 10) * distance[1]
-                if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound):
+                most = math.sqrt(share) * distance[1]
+                if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound, share):
                     moved = max(moved, distance[0] / distance[1])
         return moved
 
@@ -239,15 +243,15 @@ def _bound(expected: Expected, size: float, baseline_error: float) -> float:
     return tolerance.BASELINE_FACTOR_L2 * baseline_error * size + 2 * expected.rounding * size + 1e-30
 
 
-def _few_are_far(reference: torch.Tensor, actual: torch.Tensor, bound: float) -> bool:
-    """Whether all but few elements together are within the bound, and none of these is eight times its share."""
+def _few_are_far(reference: torch.Tensor, actual: torch.Tensor, bound: float, share: float) -> bool:
+    """Whether all but a share of elements together are within the bound, and none of these is eight times its part."""
     each, far, rest = 8 * bound / math.sqrt(reference.numel()), 0, 0.0
     for right, value in blocks.in_blocks(reference, actual):
         error = nonsmooth.absolute_error(value, right)
         near = error <= each
         far += int((~near).sum())
         rest = math.hypot(rest, float((error * near).norm()))
-    return far <= DIFFERENT_SHARE / 10 * reference.numel() and rest <= bound
+    return far <= share * reference.numel() and rest <= bound
 
 
 def _too_far(expected: Expected, distance: float, size: float, baseline_error: float) -> tuple[str, str] | None:
