@@ -166,7 +166,7 @@ def _is_wrong(case: Case, name: str, value: torch.Tensor) -> bool:
 
 def _is_not_noise(expected: Expected) -> bool:
     """Whether the gradient is larger than the rounding of the runs that computed it."""
-    return not tolerance.passes(expected, torch.zeros(expected.shape, dtype=expected.dtype))
+    return not tolerance.passes(expected, torch.zeros_like(expected.reference64, dtype=expected.dtype))
 
 
 def _is_rounding(expected: Expected | None, value: torch.Tensor | None) -> bool:

@@ -9,7 +9,7 @@ of an input exchanged. A candidate whose result is one of these has made that mi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -44,15 +44,17 @@ class Slipped(NamedTuple):
     outputs: Mapping[str, torch.Tensor]
 
 
-def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
-    """Yields as many as fit into the seconds of an experiment; none without a float64 reference.
+def slips(oracle: Oracle, case: Case, wrt: Collection[str]) -> Iterator[Slipped]:
+    """Yields the gradients of `wrt` with as many slips as fit into the seconds of a stage.
 
-    Raises ReferenceLost, ReferenceOutOfMemory.
+    A submission that needs them is not timed. None without a float64 reference. Raises ReferenceLost,
+    ReferenceOutOfMemory.
     """
     if not _runs(oracle, case):
         return
-    plain = replace(Pass.of(case, MODEL64), substitute="spelled_out", change_in=("forward", "backward"))
-    end = oracle.clock() + oracle.budget.experiment
+    chosen = [name for name in case.wrt if name in wrt]
+    plain = replace(Pass.of(case, MODEL64), wrt=chosen, substitute="spelled_out", change_in=("forward", "backward"))
+    end = oracle.clock() + oracle.budget.stage
     for left, within in zip(range(len(WHERE), 0, -1), WHERE, strict=True):
         # Each has its share of the time that is left: a deep network has many slips of each kind.
         now = oracle.clock()
@@ -61,7 +63,7 @@ def slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
 
 
 def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
-    """Yields those of a forward, without gradients; otherwise as `slips`."""
+    """Yields those of a forward, without gradients, in the seconds of an experiment; otherwise as `slips`."""
     if not _runs(oracle, case):
         return
     plain = replace(Pass.of(case, MODEL64, backward=False), substitute="spelled_out", change_in=("forward",))

@@ -28,7 +28,7 @@ def _reordered_slices(subject: Subject) -> Pattern | None:
             continue
         actual, right = (of.movedim(dim, 0).reshape(extent, -1) for of in (subject.actual, subject.right))
         order = torch.cdist(actual, right).argmin(1)
-        moved = [(index, int(at)) for index, at in enumerate(order) if int(at) != index]
+        moved = [(index, at) for index, at in enumerate(order.tolist()) if at != index]
         if (
             moved
             and len(set(order.tolist())) == extent

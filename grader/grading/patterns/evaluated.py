@@ -13,7 +13,7 @@ from grader.grading.compare import known_mistakes
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.pattern import FIT, Pattern, Subject, number
+from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Pattern, Subject, number
 
 Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]
 """Runs the reference, and returns the patterns by name of gradients that these runs explain."""
@@ -70,22 +70,23 @@ def _contributions(
         due = known_mistakes.gradients(oracle, part, "none")
         for subject in large:
             value = due.get(subject.name)
-            column = torch.zeros_like(subject.right) if value is None else value.reference64.cpu().double()
-            columns.setdefault(subject.name, []).append(column.flatten())
+            column = torch.zeros_like(subject.right) if value is None else subject.beside(value.reference64)
+            columns.setdefault(subject.name, []).append(_thinned(column))
     names = [name for name, _ in split]
     found = {subject.name: _weighted(subject, names, columns[subject.name], along) for subject in large}
     return {name: pattern for name, pattern in found.items() if pattern is not None}
 
 
 def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Tensor], along: str) -> Pattern | None:
-    felt = [at for at, column in enumerate(columns) if not subject.explained(column)]  # others may have any weight
+    actual, error = _thinned(subject.actual), _thinned(subject.error)
+    # Others may have any weight.
+    felt = [at for at, column in enumerate(columns) if not subject.explained(column, error)]
     if not felt:
         return None
     names, columns = [names[at] for at in felt], [columns[at] for at in felt]
     matrix = torch.stack(columns, 1)
-    weights = torch.linalg.lstsq(matrix, subject.actual.flatten()[:, None]).solution[:, 0]
-    residual = subject.actual.flatten() - matrix @ weights
-    if not subject.explained(residual):
+    weights = torch.linalg.lstsq(matrix, actual[:, None]).solution[:, 0]
+    if not subject.explained(actual - matrix @ weights, error):
         return None
     off = [(name, float(w)) for name, w in zip(names, weights, strict=True) if abs(float(w) - 1) > 10 * FIT]
     none = [name for name, w in off if abs(w) < 10 * FIT]
@@ -108,6 +109,11 @@ def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Te
     return None
 
 
+def _thinned(value: torch.Tensor) -> torch.Tensor:
+    """Elements at equal distances of one with too many for a fit, on the CPU; flat."""
+    return value.flatten()[:: -(-value.numel() // MAX_ELEMENTS)].cpu()
+
+
 def _changed_parameters(case: Case) -> Iterator[Search]:
     """Searches for gradients that would be right with a parameter left out, transposed or flipped."""
     for name, text, remedy, changed in _changes(case):
@@ -117,7 +123,7 @@ def _changed_parameters(case: Case) -> Iterator[Search]:
 
 def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
     due = known_mistakes.gradients(oracle, case, "none")
-    values = ((subject, due[subject.name].reference64.cpu().double()) for subject in subjects if subject.name in due)
+    values = ((of, of.beside(due[of.name].reference64)) for of in subjects if of.name in due)
     return {
         subject.name: pattern
         for subject, value in values

@@ -11,14 +11,15 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import narrow_types, tolerance
+from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case, input_index, is_input
 from grader.grading.oracle.fewer_rows import FEW_BYTES
 
 MAX_ELEMENTS = FEW_BYTES // torch.float32.itemsize
-"""Elements of the largest tensor that is searched for patterns: those of inputs with fewer rows. A search makes a
-hundred passes, on the CPU."""
+"""Elements of the largest tensor that is searched for patterns on the CPU: those of inputs with fewer rows. A search
+makes a hundred passes."""
 FIT = REDUCED_PRECISION
 """Relative residual of an explanation that holds: 100 times the rounding of float32 sums, and a hundredth of what a
 wrong explanation of FREE elements leaves by chance."""
@@ -51,7 +52,7 @@ class Known:
     name: str
     """In a message: `x` in backticks, or grad_output."""
     value: torch.Tensor
-    """In float64, on the CPU."""
+    """In float64, where the wrong tensor is searched."""
 
 
 class Region(NamedTuple):
@@ -66,15 +67,20 @@ class Region(NamedTuple):
 
 
 class Subject:
-    """A wrong tensor beside the right one, and the known tensors around it; all in float64 on the CPU."""
+    """A wrong tensor beside the right one, and the known tensors around it; all in float64 on one device."""
 
     def __init__(self, case: Case, actual: torch.Tensor, expected: Expected, name: str, inputs: Sequence[str]) -> None:
         """`name` is the operand's in the case, or the output's; `inputs` are the arguments' names in messages."""
         self.case, self.name, self.expected = case, name, expected
         self._inputs = inputs
-        self.actual = actual.detach().cpu().double()
-        self.right = expected.reference64.cpu().double()
+        self._device = place_of_search(actual) or torch.device("cpu")
+        self.actual = self.beside(actual)
+        self.right = self.beside(expected.reference64)
         self.error = self.actual - self.right
+
+    def beside(self, value: torch.Tensor) -> torch.Tensor:
+        """A copy in float64 on the device of the search."""
+        return value.detach().to(self._device).double()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,7 +126,7 @@ class Subject:
         """The grad_output of each output."""
         given = self.case.cotangents
         named = {name: "grad_output" if len(given) == 1 else f"the grad_output of {name}" for name in given}
-        return [Known(named[name], value) for name, value in _floats(given.items())]
+        return [Known(named[name], value) for name, value in self._floats(given.items())]
 
     @cached_property
     def tensors(self) -> list[Known]:
@@ -130,7 +136,7 @@ class Subject:
         outputs = {name: expected.reference64 for name, expected in case.outputs.items()}
         found = [
             (name, Known(f"`{self.label(name)}`", value))
-            for name, value in _floats([*inputs.items(), *case.state.items(), *outputs.items()])
+            for name, value in self._floats([*inputs.items(), *case.state.items(), *outputs.items()])
             if name in inputs or name in outputs or case.state[name].is_floating_point()
         ]
         return [known for _, known in sorted(found, key=lambda one: one[0] != self.name)]
@@ -138,7 +144,13 @@ class Subject:
     @cached_property
     def indices(self) -> list[Known]:
         """Integer inputs."""
-        return integer_inputs(self.case, self._inputs)
+        return [Known(of.name, of.value.to(self._device)) for of in integer_inputs(self.case, self._inputs)]
+
+    def _floats(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        most = _most_elements(self._device)
+        for name, value in named:
+            if (value.is_floating_point() or value.dtype is torch.bool) and 0 < value.numel() <= most:
+                yield name, self.beside(value)
 
     def label(self, name: str) -> str:
         """A tensor's name in messages."""
@@ -149,6 +161,21 @@ class Subject:
         for known in (*self.tensors, *self.grad_outputs):
             if tuple(known.value.shape) == self.shape:
                 yield known
+
+
+def place_of_search(tensor: torch.Tensor) -> torch.device | None:
+    """The device on which a tensor is searched: the CPU if it has few elements, else the GPU with it.
+
+    None if it has too many: a search keeps some ten tensors like it, in float64.
+    """
+    if tensor.numel() <= MAX_ELEMENTS:
+        return torch.device("cpu")
+    return tensor.device if tensor.numel() <= _most_elements(tensor.device) else None
+
+
+def _most_elements(device: torch.device) -> int:
+    """Elements of the largest tensor that is searched on the device."""
+    return MAX_ELEMENTS if device.type == "cpu" else CHECK_BYTES // torch.float32.itemsize
 
 
 def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
@@ -162,7 +189,7 @@ def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
 
 def nothing_found(tensor: torch.Tensor) -> str:
     """The beginning of a remedy for a wrong tensor in which no pattern is known."""
-    large = tensor.numel() > MAX_ELEMENTS
+    large = place_of_search(tensor) is None
     return "it is too large to be searched for a pattern" if large else "no pattern was found in the error"
 
 
@@ -196,9 +223,3 @@ def dimensions(dims: Sequence[int]) -> str:
     """`dimension 1`, `dimensions 0 and 2`."""
     shown = [str(dim) for dim in dims]
     return f"dimension {shown[0]}" if len(shown) == 1 else f"dimensions {', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _floats(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, value in named:
-        if (value.is_floating_point() or value.dtype is torch.bool) and 0 < value.numel() <= MAX_ELEMENTS:
-            yield name, value.detach().cpu().double()

@@ -58,14 +58,14 @@ def _scattered(subject: Subject) -> Pattern | None:
         return None
     share = -math.log1p(-count / elements)
     for dim, of in enumerate(hit):
-        right = int(subject.telling.movedim(dim, 0)[~of].sum())
+        right = int(subject.telling.movedim(dim, 0)[~of.to(subject.wrong.device)].sum())
         # Elsewhere, all would be right by chance with the probability e^(-share * right).
-        if share * right < 2 * FREE or not _regular(of, of.sum() * FREE <= count):
+        if share * right < 2 * FREE or not _regular(of, int(of.sum()) * FREE <= count):
             hit[dim] = torch.ones_like(of)
     places = [_indices(dim, of, subject.shape) for dim, of in enumerate(hit) if not bool(of.all())]
     if not places:
         return None
-    if not _clear(subject, _mask(hit, subject.shape)):
+    if not _clear(subject, _mask(hit, subject.wrong)):
         return None
     # How many is said for the whole tensor, by the tolerance, which counts others.
     text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
@@ -137,10 +137,11 @@ def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
 def _box(subject: Subject) -> Iterator[Region]:
     """The smallest box of indices around the wrong elements."""
     hit = _hit(subject.wrong)
-    kept = [of if _regular(of, of.sum() * FREE <= subject.wrong.sum()) else torch.ones_like(of) for of in hit]
+    count = int(subject.wrong.sum())
+    kept = [of if _regular(of, int(of.sum()) * FREE <= count) else torch.ones_like(of) for of in hit]
     text = [_indices(dim, of, subject.shape) for dim, of in enumerate(kept) if not bool(of.all())]
     if text:
-        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.shape), _box_remedy(kept))
+        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.wrong), _box_remedy(kept))
 
 
 def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
@@ -172,7 +173,7 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
     sides = zip(inner, low, high, strict=True)
     if not all(bool(kept[dim][first : len(kept[dim]) - last].all()) for dim, first, last in sides):
         return
-    inside = ~_mask(kept, subject.shape)
+    inside = ~_mask(kept, subject.wrong)
     remedy = "check how padding enters, as in an average's divisor: the elements that no padding touches are right"
     if low == high and min(low) > 0:
         width = f"{low[0]} wide" if len(set(low)) == 1 else "of the widths " + " and ".join(map(str, low))
@@ -202,7 +203,7 @@ def _classes(subject: Subject, index: Known) -> Iterator[Region]:
         rest = subject.shape[:dim] + subject.shape[dim + 1 :]
         inside_range = bool(((index.value >= 0) & (index.value < subject.shape[dim])).all())
         if tuple(index.value.shape) == rest and inside_range:
-            inside = torch.zeros(subject.shape, dtype=torch.bool)
+            inside = torch.zeros_like(subject.wrong)
             inside.scatter_(dim, index.value.long().unsqueeze(dim), True)
             where = f"at the positions along dimension {dim} that {index.name} names"
             yield Region(where, inside, f"check the term of the element that {index.name} names")
@@ -231,25 +232,26 @@ def named_rows(index: Known, rows: int) -> Iterator[Region]:
             yield Region(text, chosen, remedy)
 
 
-def _regular(chosen: torch.Tensor, whole: torch.Tensor) -> bool:
+def _regular(chosen: torch.Tensor, whole: bool) -> bool:
     """Whether indices say something: an end, indices at equal distances, or a few with `whole` slices of elements."""
     found, last = chosen.nonzero().flatten(), len(chosen) - 1
     gaps = found.diff()
     of_an_end = int(found[0]) == 0 or int(found[-1]) == last
     if (len(found) > 2 or of_an_end) and bool((gaps == gaps[:1]).all()):
         return True
-    return bool(whole) and 2 * len(found) <= len(chosen)
+    return whole and 2 * len(found) <= len(chosen)
 
 
 def _hit(mask: torch.Tensor) -> list[torch.Tensor]:
-    """The indices of each dimension at which the mask is true anywhere."""
-    return [mask.movedim(dim, 0).reshape(extent, -1).any(1) for dim, extent in enumerate(mask.shape)]
+    """The indices of each dimension at which the mask is true anywhere, on the CPU."""
+    return [mask.movedim(dim, 0).reshape(extent, -1).any(1).cpu() for dim, extent in enumerate(mask.shape)]
 
 
-def _mask(kept: Sequence[torch.Tensor], shape: Sequence[int]) -> torch.Tensor:
-    inside = torch.ones(tuple(shape), dtype=torch.bool)
+def _mask(kept: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor whose indices are all kept."""
+    inside = torch.ones_like(like, dtype=torch.bool)
     for dim, of in enumerate(kept):
-        inside &= of.view(-1, *[1] * (len(shape) - dim - 1))
+        inside &= of.to(like.device).view(-1, *[1] * (like.dim() - dim - 1))
     return inside
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import nonsmooth, tolerance
+from grader.grading.compare.blocks import kth_smallest
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
@@ -206,7 +207,7 @@ def accumulated(subject: Subject) -> Pattern | None:
     if not is_narrow(dtype) or length < FREE * FREE or count < FREE * FREE or not size:
         return None
     relative, unit = subject.size / size, spacing(dtype) / 2
-    upper_quartile = float(subject.error.abs().flatten().kthvalue(count - count // 4).values)
+    upper_quartile = float(kth_smallest(subject.error.abs().flatten(), count - count // 4))
     spread_out = upper_quartile > 0.2 * subject.size / math.sqrt(count)
     if not spread_out or not unit / 4 < relative < unit * math.sqrt(length) or not _patternless(subject.error):
         return None

@@ -18,7 +18,15 @@ from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
 from grader.grading.patterns.large_rows import rows_of_large
-from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Search, Subject, integer_inputs
+from grader.grading.patterns.pattern import (
+    FREE,
+    MAX_ELEMENTS,
+    Pattern,
+    Search,
+    Subject,
+    integer_inputs,
+    place_of_search,
+)
 from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.stretch import stretch
@@ -86,14 +94,14 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
-    return None
+    return stretch(actual, case.outputs[name])
 
 
 def _output_slip(oracle: Oracle, case: Case, subject: Subject) -> Pattern | None:
     """The pattern of an output that one mistake in the reference's forward explains; None without one."""
     for slip in _survived(output_slips(oracle, case)) if subject.actual.numel() >= FREE else ():
         value = slip.outputs.get(subject.name)
-        if value is not None and subject.explained(subject.actual - value.cpu().double()):
+        if value is not None and subject.explained(subject.actual - subject.beside(value)):
             return Pattern(f"is that {slip.what}", slip.remedy)
     return None
 
@@ -108,16 +116,17 @@ def patterns_by_runs(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tenso
     }
     found = evaluated_patterns(oracle, case, list(subjects.values()))
     subjects = {name: of for name, of in subjects.items() if name not in found and of.right.numel() >= FREE}
-    return found | _slip_patterns(oracle, case, subjects)
+    small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
+    return found | _slip_patterns(oracle, case, small or subjects)  # a large one takes most of the time of a run
 
 
 def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject]) -> dict[str, Pattern]:
     """Those that one mistake in the reference explains."""
     found: dict[str, Pattern] = {}
-    for slip in _survived(slips(oracle, case)) if subjects else ():
+    for slip in _survived(slips(oracle, case, subjects)) if subjects else ():
         for name, subject in subjects.items():
             value = slip.gradients.get(name)
-            if name not in found and value is not None and subject.explained(subject.actual - value.cpu().double()):
+            if name not in found and value is not None and subject.explained(subject.actual - subject.beside(value)):
                 found[name] = Pattern(f"is that {slip.what}", slip.remedy)
         if len(found) == len(subjects):
             break
@@ -136,7 +145,7 @@ def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expe
     `name` is the operand's in the case, or the output's.
     """
     real = expected.dtype.is_floating_point and not actual.is_complex()
-    if not real or not 0 < actual.numel() <= MAX_ELEMENTS or not bool(actual.isfinite().all()):
+    if not real or not actual.numel() or place_of_search(actual) is None or not bool(actual.isfinite().all()):
         return None
     return Subject(case, actual, expected, name, _arguments(oracle, case))
 

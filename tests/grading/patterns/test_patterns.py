@@ -11,7 +11,7 @@ from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle.case import Case
-from grader.grading.patterns import search
+from grader.grading.patterns import pattern, search
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import vague_region
@@ -25,8 +25,18 @@ from tests.expected import CASES
 ROWS, COLUMNS = 12, 16
 
 
+@pytest.fixture(autouse=True, params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    """Where the tensors of examples are searched: on a GPU as if they were large."""
+    if request.param != "cpu":
+        monkeypatch.setattr(pattern, "MAX_ELEMENTS", 0)
+        monkeypatch.setattr(Example, "device", request.param)
+
+
 class Example:
     """y = x * scale, with a grad_output, its gradient of x, and an index of each row."""
+
+    device = "cpu"
 
     def __init__(self, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -55,7 +65,9 @@ class Example:
             gradients={"input[0]": expected},
             operand_names={"input[0]": "x"},
         )
-        return Subject(case, actual.float(), expected, "input[0]", ["x", "target"])
+        subject = Subject(case, actual.float().to(self.device), expected, "input[0]", ["x", "target"])
+        assert subject.wrong.device.type == self.device
+        return subject
 
 
 def where(mask, value):
