@@ -20,7 +20,8 @@ class Gated(torch.autograd.Function):
         x, mean, hidden, keep, dropped, gate, weight, weight2 = ctx.saved_tensors
         grad_logits = (grad_output * x).sum(2) * gate * (1 - gate)
         grad_hidden = (grad_logits @ weight2) * (keep > 0) * (hidden > 0)
-        grad_x = grad_output * gate.unsqueeze(2) + (grad_hidden @ weight).unsqueeze(2) / x.shape[2]
+        grad_mean = ((grad_logits @ weight2) * keep * (hidden > 0)) @ weight
+        grad_x = grad_output * gate.unsqueeze(2) + grad_mean.unsqueeze(2) / x.shape[2]
         return grad_x, grad_hidden.t() @ mean, grad_hidden.sum(0), grad_logits.t() @ dropped, grad_logits.sum(0), None
 
 

@@ -27,10 +27,8 @@ ROWS, COLUMNS = 12, 16
 
 @pytest.fixture(autouse=True, params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request, monkeypatch):
-    """Where the tensors of examples are searched: on a GPU as if they were large."""
-    if request.param != "cpu":
-        monkeypatch.setattr(pattern, "MAX_ELEMENTS", 0)
-        monkeypatch.setattr(Example, "device", request.param)
+    """Where the tensors of examples are searched."""
+    monkeypatch.setattr(Example, "device", request.param)
 
 
 class Example:
@@ -65,7 +63,10 @@ class Example:
             gradients={"input[0]": expected},
             operand_names={"input[0]": "x"},
         )
-        subject = Subject(case, actual.float().to(self.device), expected, "input[0]", ["x", "target"])
+        with pytest.MonkeyPatch.context() as patch:
+            if self.device != "cpu":
+                patch.setattr(pattern, "MAX_ELEMENTS", 0)  # so that it is searched as a large one is
+            subject = Subject(case, actual.float().to(self.device), expected, "input[0]", ["x", "target"])
         assert subject.wrong.device.type == self.device
         return subject
 
