@@ -21,6 +21,7 @@ import torch
 from grader.catalog.problem_module import FULL
 from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
+from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, CaseKey
 from grader.grading.oracle.changed_outputs import outputs_may_change
@@ -39,7 +40,7 @@ ALWAYS_RANDOM = "draws random numbers in train() and in eval(), so that no value
 DRAWS = 2
 """Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
-"""Bytes of a case with its parameters and buffers from which there is one draw of it, and no probes."""
+"""Bytes of a case with its parameters and buffers from which a host has one draw of it, and no probes."""
 
 Scope = Literal["everything", "essential", "half", "quarter"]
 EVERYTHING: Scope = "everything"
@@ -202,7 +203,8 @@ def _second(oracle: Oracle, first: Case) -> Case:
 
 def is_large(oracle: Oracle, case: Case) -> bool:
     """Whether further draws of the case would take too much memory, and each run of it too much time."""
-    return case.nbytes + case.state_bytes > LARGE_CASE_BYTES
+    most = HUGE_BYTES if backend(oracle.device).own_memory else LARGE_CASE_BYTES
+    return case.nbytes + case.state_bytes > most
 
 
 def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:

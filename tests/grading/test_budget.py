@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from grader import Grader, GraderOptions
-from grader.grading.backward import other_inputs as gradients_of_others
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
 from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
@@ -16,7 +15,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.oracle import other_inputs
 from grader.grading.pipeline import Pipeline
-from grader.verdict.models import Status
+from grader.verdict.models import Device, Status
 from tests import expected as cases
 from tests import samples
 
@@ -163,16 +162,21 @@ def test_any_time_may_be_given():
         assert grader.grade(problem=cases.problem("dropout_branch"), source=source).status is Status.CORRECT
 
 
-@pytest.mark.parametrize("module", [gradients_of_others, other_inputs])
-def test_other_inputs_that_are_too_large_to_ask_are_named(monkeypatch, module):
+def test_other_inputs_that_are_too_large_to_ask_are_named(monkeypatch):
     assert "not asked" not in notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
-    monkeypatch.setattr(module, "CHECK_BYTES", 10_000)
+    monkeypatch.setattr(other_inputs, "CHECK_BYTES", 10_000)
     seen = notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
-    if module is gradients_of_others:
-        assert "gradients for inputs unlike the drawn ones were not asked" in seen
-    else:
-        assert "not asked for" in seen
-        assert "parameters multiplied by 100" in seen
+    assert "no room for copies of all other inputs: not asked for" in seen
+    assert "parameters multiplied by 100" in seen
+    assert "no room for all other gradients: not asked for" in seen
+
+
+@pytest.mark.parametrize(("device", "count"), [(Device.CPU, 4), (Device.CUDA, 40)])
+def test_of_large_inputs_as_many_are_drawn_as_there_is_room_for(device, count):
+    oracle, kinds = SimpleNamespace(device=device), list(range(40))
+    drawn = [other_inputs.drawn_in_room(oracle, 64 << 20, kinds) for _ in range(20)]
+    assert all(sorted(set(one)) == one and len(one) == count for one in drawn)
+    assert count == 40 or len({tuple(one) for one in drawn}) > 1, "nobody can count on what is left out"
 
 
 def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):

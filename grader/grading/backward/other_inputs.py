@@ -12,7 +12,7 @@ from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
 from grader.grading.backward.vjp import attempt_each, one_product, product
 from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import CHECK_BYTES, kth_smallest, norms_each
+from grader.grading.compare.blocks import kth_smallest, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
@@ -32,6 +32,7 @@ from grader.grading.oracle.other_inputs import (
     SPECIALS,
     OtherInputs,
     answers_well,
+    drawn_in_room,
     lost_digits,
     other_inputs,
     room,
@@ -79,9 +80,7 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any; none of a large case."""
     if not oracle.runs_float64(case):
         return []
-    others = _with_gradients(oracle, case)
-    if not _has_room(others, case):
-        return []
+    others, _ = _with_gradients(oracle, case)
     found = _gradients(oracle, case, others)
     made = []
     for other, gradients in zip(others, found, strict=True):
@@ -103,12 +102,16 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     return made
 
 
-def _with_gradients(oracle: Oracle, case: Case) -> list[OtherInputs]:
-    return [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]
-
-
-def _has_room(others: Sequence[OtherInputs], case: Case) -> bool:
-    return len(others) * case.nbytes <= CHECK_BYTES
+@remembered
+def _with_gradients(oracle: Oracle, case: Case) -> tuple[list[OtherInputs], list[str]]:
+    """The cases whose gradients there is room for, and the changes of the others."""
+    usable = [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]
+    drawn = {index for index, _ in drawn_in_room(oracle, case.nbytes, list(enumerate(usable)))}
+    # These measure how a gradient grows.
+    controls = {index for index, other in enumerate(usable) if other.change in (SMALLER, SMALL_PARAMETERS)}
+    kept = drawn | controls if drawn else drawn
+    beyond = dict.fromkeys(other.change for index, other in enumerate(usable) if index not in kept)
+    return [other for index, other in enumerate(usable) if index in kept], list(beyond)
 
 
 def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnosis]:
@@ -118,18 +121,20 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
         return []
     try:
         others = other_inputs(oracle, case)
-        fit = not case.wrt or _has_room(_with_gradients(oracle, case), case)
+        beyond = _with_gradients(oracle, case)[1] if case.wrt and not oracle.is_slow(case) else []
     except (ReferenceLost, ReferenceOutOfMemory):
         return []
     texts = []
     if others.no_room:
-        texts.append(f"there is no room for copies of all other inputs: not asked for {', '.join(others.no_room)}")
+        named = ", ".join(others.no_room)
+        texts.append(f"there is no room for copies of all other inputs: not asked for {named}, chosen at random")
     if others.no_time:
         named = ", ".join(others.no_time)
         texts.append(f"time was too short for all other inputs: not asked for {named}, which were chosen at random")
-    if case.wrt and (oracle.is_slow(case) or not fit):
-        why = "the reference is slow" if fit else f"copies of the case take more than {CHECK_BYTES >> 20} MiB"
-        texts.append(f"{why}: gradients for inputs unlike the drawn ones were not asked")
+    if case.wrt and oracle.is_slow(case):
+        texts.append("the reference is slow: gradients for inputs unlike the drawn ones were not asked")
+    if beyond:
+        texts.append(f"there is no room for all other gradients: not asked for {', '.join(beyond)}, chosen at random")
     return [diagnose("checks_left_out", text, severity="info") for text in texts]
 
 

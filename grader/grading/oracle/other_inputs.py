@@ -11,13 +11,13 @@ import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
-from grader.grading.compare.blocks import CHECK_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES, HUGE_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.oracle import questions
@@ -56,6 +56,7 @@ SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, ZERO_PARAMETERS})
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""
 _CHOICE = random.SystemRandom()
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Others(NamedTuple):
 
     cases: tuple[OtherInputs, ...]
     no_room: tuple[str, ...]
-    """Kinds for which a large case leaves no room."""
+    """Kinds for which a large case leaves no room, drawn at random."""
     no_time: tuple[str, ...]
     """Kinds for which a slow reference leaves no time, chosen at random."""
 
@@ -96,10 +97,10 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         # Each input alone: beside another that is as large, an overflow on the way to an output may not show in it.
         for group in [[i] for i in moved] if name == NEAR_RANGE else [moved] if moved else []:
             found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
-    room_for = CHECK_BYTES // max(case.nbytes, 1)
-    found, beyond = found[:room_for], [name for name, _ in found[room_for:]]
+    fitting = drawn_in_room(oracle, case.without_gradients().nbytes, found)
+    beyond = [name for name, _ in found if name not in {name for name, _ in fitting}]
     parameters = list(_with_other_parameters(oracle, case, structures))
-    kinds = [*((name, replace(case, inputs=tuple(inputs))) for name, inputs in found), *parameters]
+    kinds = [*((name, replace(case, inputs=tuple(inputs))) for name, inputs in fitting), *parameters]
     drawn = _drawn_in_time(oracle, case, len(kinds))
     chosen = [kind for index, kind in enumerate(kinds) if index in drawn]
     names = {name for name, _ in chosen}
@@ -118,6 +119,16 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
     )
     return Others(kept, tuple(dict.fromkeys(beyond)), tuple(dict.fromkeys(too_slow)))
+
+
+def drawn_in_room(oracle: Oracle, nbytes: int, kinds: Sequence[_Kind]) -> list[_Kind]:
+    """Those of these kinds of inputs for whose copies there is room: all, or drawn ones, in their order.
+
+    `nbytes` are a copy's. A GPU has room for HUGE_BYTES, a host for CHECK_BYTES.
+    """
+    most = (HUGE_BYTES if backend(oracle.device).own_memory else CHECK_BYTES) // max(nbytes, 1)
+    drawn = sorted(_CHOICE.sample(range(len(kinds)), min(most, len(kinds))))
+    return [kinds[index] for index in drawn]
 
 
 def _drawn_in_time(oracle: Oracle, case: Case, count: int) -> Collection[int]:
