@@ -12,7 +12,7 @@ from grader import protocol
 from grader.errors import SandboxError
 from grader.executor import interrupt
 from grader.executor.job_result import compressed_kinds, log_job
-from grader.executor.pause import NeverStill, stopped
+from grader.executor.pause import Idleness, NeverStill, stopped
 from grader.executor.shared_memory import Region, RegionKind, RegionName, roomy
 from grader.executor.worker_process import (
     ControlSocket,
@@ -55,6 +55,7 @@ class WorkerClient:
         self._warming_since = 0.0
         self._regions: dict[RegionName, Region] = {}
         self._seen: set[int] = set()  # pids at the last pause, in a sandbox without a cgroup
+        self._idleness = Idleness()
         self._socket = ControlSocket()
         with self._socket.theirs as theirs, contextlib.ExitStack() as unless_started:
             unless_started.callback(self._socket.close)
@@ -138,7 +139,7 @@ class WorkerClient:
         If they are `untrusted`, raises WorkerLost after the block too, if they used the CPU all the same.
         """
         try:
-            with stopped(self._process, self._seen, untrusted=untrusted):
+            with stopped(self._process, self._seen, self._idleness, untrusted=untrusted):
                 yield
         except NeverStill as error:
             raise self.lost(Status.INTEGRITY_VIOLATION, str(error)) from None

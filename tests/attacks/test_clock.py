@@ -17,7 +17,7 @@ from grader.executor import pause
 from grader.executor import shared_memory as sealing
 from grader.executor.client import WorkerLost
 from grader.executor.launcher import Role
-from grader.executor.pause import NeverStill, idle, paused_tree
+from grader.executor.pause import IDLE_SECONDS, LATE_SECONDS, Idleness, NeverStill, idle, paused_tree
 from grader.executor.process_table import tree
 from grader.executor.shared_memory import Layout, Region
 from grader.executor.worker_process import Killer, waited_ms
@@ -455,8 +455,19 @@ def test_a_process_that_was_not_there_before_counts_with_all_that_it_used(starte
     process = started(SPINNERS)
     process.stdout.readline()
     time.sleep(0.1)
-    with pytest.raises(NeverStill), idle(lambda: [], lambda: [process.pid]):
+    with pytest.raises(NeverStill), idle(lambda: [], lambda: [process.pid], Idleness()):
         pass
+
+
+def test_time_that_is_counted_late_is_forgiven_once():
+    idleness = Idleness()
+    idleness.judge(IDLE_SECONDS)
+    idleness.judge(LATE_SECONDS)
+    idleness.judge(IDLE_SECONDS)
+    with pytest.raises(NeverStill, match="used the CPU"):
+        idleness.judge(2 * IDLE_SECONDS)
+    with pytest.raises(NeverStill, match="used the CPU"):
+        Idleness().judge(2 * LATE_SECONDS)
 
 
 FORK_CHAIN = """
