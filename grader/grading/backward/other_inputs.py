@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -50,6 +52,7 @@ SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})
 """Changes that saturate a softmax, under which a gradient may be off by less than half, unless it is a multiple. What
 is left of it is small because large terms cancel, and off by much in honest kernels too: in flash attention, which has
 exp(score - logsumexp), by up to a fifth in 300 draws, and by another factor in each row."""
+_CHOICE = random.SystemRandom()
 
 
 def judge_other_gradients(
@@ -60,7 +63,7 @@ def judge_other_gradients(
     Not under the changes for which outputs are wrong. Raises Stopped.
     """
     case = first_comparable(cases)
-    if case is None or not case.wrt or case.released or oracle.is_slow(case):
+    if case is None or case.released or not _asks_gradients(oracle, case):
         return None
     try:
         others = _made(oracle, case)
@@ -78,10 +81,7 @@ def judge_other_gradients(
 @remembered
 def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any; none of a large case."""
-    if not oracle.runs_float64(case):
-        return []
-    others, _ = _with_gradients(oracle, case)
-    found = _gradients(oracle, case, others)
+    others, found, *_ = _with_gradients(oracle, case)
     made = []
     for other, gradients in zip(others, found, strict=True):
         smaller = SMALL_PARAMETERS if other.change in (LARGER_PARAMETERS, LARGE_PARAMETERS) else SMALLER
@@ -102,16 +102,39 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     return made
 
 
+class _Found(NamedTuple):
+    """The cases whose gradients were asked, and these."""
+
+    others: list[OtherInputs]
+    gradients: list[Mapping[str, Expected]]
+    no_room: list[str]
+    """Changes for which a large case leaves no room."""
+    no_time: list[str]
+    """Changes for which the seconds of an experiment were too short."""
+
+
 @remembered
-def _with_gradients(oracle: Oracle, case: Case) -> tuple[list[OtherInputs], list[str]]:
-    """The cases whose gradients there is room for, and the changes of the others."""
+def _with_gradients(oracle: Oracle, case: Case) -> _Found:
+    """Those of as many cases as there is room and time for: first what measures how a gradient grows, then any."""
     usable = [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]
-    drawn = {index for index, _ in drawn_in_room(oracle, case.nbytes, list(enumerate(usable)))}
-    # These measure how a gradient grows.
-    controls = {index for index, other in enumerate(usable) if other.change in (SMALLER, SMALL_PARAMETERS)}
-    kept = drawn | controls if drawn else drawn
-    beyond = dict.fromkeys(other.change for index, other in enumerate(usable) if index not in kept)
-    return [other for index, other in enumerate(usable) if index in kept], list(beyond)
+    controls = [other for other in usable if other.change in (SMALLER, SMALL_PARAMETERS)]
+    rest = [other for other in usable if other.change not in (SMALLER, SMALL_PARAMETERS)]
+    fitting = drawn_in_room(oracle, case.nbytes, rest)
+    no_room = {other.change for other in rest} - {other.change for other in fitting}
+    others = [*controls, *_CHOICE.sample(fitting, len(fitting))] if fitting or not rest else []
+    found: list[Mapping[str, Expected]] = []
+    end = oracle.clock() + oracle.budget.experiment
+    while len(found) < len(others) and (not found or oracle.clock() < end):
+        # Each question takes about as long as all before it: many are faster together, and a long one is the last.
+        found += _gradients(oracle, case, others[len(found) : 2 * len(found) + 1])
+    no_time = {other.change for other in others[len(found) :]} - no_room
+    places = {id(other): place for place, other in enumerate(usable)}
+    ordered = sorted(zip(others, found, strict=False), key=lambda one: places[id(one[0])])
+    return _Found([other for other, _ in ordered], [of for _, of in ordered], sorted(no_room), sorted(no_time))
+
+
+def _asks_gradients(oracle: Oracle, case: Case) -> bool:
+    return bool(case.wrt) and oracle.runs_float64(case) and not oracle.is_slow(case)
 
 
 def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnosis]:
@@ -121,7 +144,7 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
         return []
     try:
         others = other_inputs(oracle, case)
-        beyond = _with_gradients(oracle, case)[1] if case.wrt and not oracle.is_slow(case) else []
+        found = _with_gradients(oracle, case) if _asks_gradients(oracle, case) else None
     except (ReferenceLost, ReferenceOutOfMemory):
         return []
     texts = []
@@ -133,8 +156,9 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
         texts.append(f"time was too short for all other inputs: not asked for {named}, which were chosen at random")
     if case.wrt and oracle.is_slow(case):
         texts.append("the reference is slow: gradients for inputs unlike the drawn ones were not asked")
-    if beyond:
-        texts.append(f"there is no room for all other gradients: not asked for {', '.join(beyond)}, chosen at random")
+    for what, changes in (("there is no room", found.no_room), ("time was too short", found.no_time)) if found else ():
+        if changes:
+            texts.append(f"{what} for all other gradients: not asked for {', '.join(changes)}, chosen at random")
     return [diagnose("checks_left_out", text, severity="info") for text in texts]
 
 
