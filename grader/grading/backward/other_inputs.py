@@ -110,7 +110,7 @@ class _Found(NamedTuple):
     no_room: list[str]
     """Changes for which a large case leaves no room."""
     no_time: list[str]
-    """Changes for which the seconds of an experiment were too short."""
+    """Changes for which half the seconds of an experiment were too short."""
 
 
 @remembered
@@ -123,7 +123,7 @@ def _with_gradients(oracle: Oracle, case: Case) -> _Found:
     no_room = {other.change for other in rest} - {other.change for other in fitting}
     others = [*controls, *_CHOICE.sample(fitting, len(fitting))] if fitting or not rest else []
     found: list[Mapping[str, Expected]] = []
-    end = oracle.clock() + oracle.budget.experiment
+    end = oracle.clock() + oracle.budget.experiment / 2  # the last question may take as long again
     while len(found) < len(others) and (not found or oracle.clock() < end):
         # Each question takes about as long as all before it: many are faster together, and a long one is the last.
         found += _gradients(oracle, case, others[len(found) : 2 * len(found) + 1])
