@@ -418,6 +418,7 @@ def test_a_sandbox_whose_first_command_is_killed_while_it_is_paused_did_nothing(
         with worker.paused(untrusted=True):
             os.kill(first, signal.SIGKILL)
             wait_for(lambda: not alive(first))
+        wait_for(lambda: not any(alive(pid) for pid in worker._process.roots))
         with pytest.raises(WorkerLost) as lost:
             worker.run([Drop()], 60.0)
         assert (lost.value.status, lost.value.killer) == (Status.CRASHED, Killer.UNKNOWN)

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from grader import Grader, GraderOptions
+from grader.grading import plan
+from grader.grading.backward import other_inputs as gradients_of_others
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
 from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
@@ -177,6 +179,32 @@ def test_of_large_inputs_as_many_are_drawn_as_there_is_room_for(device, count):
     drawn = [other_inputs.drawn_in_room(oracle, 64 << 20, kinds) for _ in range(20)]
     assert all(sorted(set(one)) == one and len(one) == count for one in drawn)
     assert count == 40 or len({tuple(one) for one in drawn}) > 1, "nobody can count on what is left out"
+
+
+def test_gradients_of_other_inputs_end_with_the_time(monkeypatch):
+    now, questions = [0.0], []
+
+    def gradients(oracle, case, others):
+        questions.append(len(others))
+        now[0] += len(others)
+        return [{}] * len(others)
+
+    kinds = tuple(other_inputs.OtherInputs(f"{number:02}", None) for number in range(30))
+    monkeypatch.setattr(gradients_of_others, "_gradients", gradients)
+    monkeypatch.setattr(gradients_of_others, "other_inputs", lambda *_: other_inputs.Others(kinds, (), ()))
+    asks_at_once = {"clock": lambda: now[0], "remember": lambda key, ask: ask(), "device": Device.CPU}
+    oracle, case = SimpleNamespace(budget=Budget(36), **asks_at_once), SimpleNamespace(nbytes=1, seed=0, training=True)
+    found = gradients_of_others._with_gradients(oracle, case)
+    assert questions == [1, 2], "a twelfth of the time"
+    changes = [other.change for other in found.others]
+    assert changes == sorted(changes)
+    assert sorted([*changes, *found.no_time]) == [kind.change for kind in kinds]
+
+
+@pytest.mark.parametrize(("device", "large"), [(Device.CPU, True), (Device.CUDA, False)])
+def test_a_gpu_has_room_for_more_draws_of_a_case(device, large):
+    case = SimpleNamespace(nbytes=512 << 20, state_bytes=256 << 20)
+    assert plan.is_large(SimpleNamespace(device=device), case) == large
 
 
 def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):
