@@ -167,7 +167,8 @@ class Weighed(NamedTuple):
         """Whether something that no choice changes is wrong."""
         most = self.runs.abs().amax(0)
         kept = most <= nonsmooth.BASELINE_ERRORS * self.allowed
-        return bool((kept & (self.error.abs() > self.allowed + most)).any())
+        # By chance, all runs choose so that what they move cancels nearly, as in one of 230 draws of a clamp's edges.
+        return bool((kept & (self.error.abs() > self.allowed + nonsmooth.FACTOR * most)).any())
 
 
 def wrong_together(parts: Sequence[Part]) -> bool:

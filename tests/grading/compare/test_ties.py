@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.grading.compare import ties
-from grader.grading.compare.ties import Part, Ties, broken, has_ties, wrong_together
+from grader.grading.compare.ties import Part, Ties, Weighed, broken, has_ties, wrong_together
 
 SLOPE, ROUNDING = 1e-5, 4e-6
 
@@ -156,3 +156,11 @@ def test_equal_elements_of_two_inputs_get_both_orders(one, other):
 def test_numbers_that_are_equal_by_their_precision_are_no_ties():
     assert not has_ties(torch.randn(4096).to(torch.bfloat16))
     assert not has_ties(torch.randint(0, 9, (40,)).half())
+
+
+@pytest.mark.parametrize(("error", "wrong"), [(-103.2, False), (-400.0, True)])
+def test_choices_of_all_runs_that_nearly_cancel_are_no_bound_for_another_choice(error, wrong):
+    """A clamp's edges: in one of 230 draws, what the runs move adds up to little more than noise."""
+    runs = torch.tensor([-58.3, -56.2, 20.8, -29.1, -44.9], dtype=torch.float64)
+    given = torch.tensor(error), runs, torch.tensor(10.3, dtype=torch.float64)
+    assert Weighed(*given).is_wrong == wrong
