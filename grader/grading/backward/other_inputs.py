@@ -80,7 +80,7 @@ def judge_other_gradients(
 
 @remembered
 def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
-    """The case with other inputs and their gradients, where the reference has any; none of a large case."""
+    """The case with other inputs and their gradients, where the reference has any."""
     others, found, *_ = _with_gradients(oracle, case)
     made = []
     for other, gradients in zip(others, found, strict=True):
