@@ -40,7 +40,8 @@ ALWAYS_RANDOM = "draws random numbers in train() and in eval(), so that no value
 DRAWS = 2
 """Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
-"""Bytes of a case with its parameters and buffers from which a host has one draw of it, and no probes."""
+"""Bytes of a case with its parameters and buffers from which a host has one draw of it, and no probes; of the latter
+alone, from which fewer rows save nothing."""
 
 Scope = Literal["everything", "essential", "half", "quarter"]
 EVERYTHING: Scope = "everything"

@@ -117,23 +117,25 @@ class _Found(NamedTuple):
 def _with_gradients(oracle: Oracle, case: Case) -> _Found:
     """Those of as many cases as there is room and time for: first what measures how a gradient grows, then any."""
     usable = [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]
-    controls = [other for other in usable if other.change in (SMALLER, SMALL_PARAMETERS)]
-    rest = [other for other in usable if other.change not in (SMALLER, SMALL_PARAMETERS)]
+    controls = [at for at, other in enumerate(usable) if other.change in (SMALLER, SMALL_PARAMETERS)]
+    rest = [at for at in range(len(usable)) if at not in controls]
     fitting = drawn_in_room(oracle, case.nbytes, rest)
-    no_room = {other.change for other in rest} - {other.change for other in fitting}
-    others = [*controls, *_CHOICE.sample(fitting, len(fitting))] if fitting or not rest else []
-    found: list[Mapping[str, Expected]] = []
-    end = oracle.clock() + oracle.budget.experiment / 2  # the last question may take as long again
-    while len(found) < len(others) and (not found or oracle.clock() < end):
+    order = [*controls, *_CHOICE.sample(fitting, len(fitting))] if fitting or not rest else []
+    found: dict[int, Mapping[str, Expected]] = {}
+    end = oracle.clock() + oracle.budget.experiment / 2
+    while len(found) < len(order) and (not found or oracle.clock() < end):
         # Each question takes about as long as all before it: many are faster together, and a long one is the last.
-        found += _gradients(oracle, case, others[len(found) : 2 * len(found) + 1])
-    no_time = {other.change for other in others[len(found) :]} - no_room
-    places = {id(other): place for place, other in enumerate(usable)}
-    ordered = sorted(zip(others, found, strict=False), key=lambda one: places[id(one[0])])
-    return _Found([other for other, _ in ordered], [of for _, of in ordered], sorted(no_room), sorted(no_time))
+        chosen = order[len(found) : 2 * len(found) + 1]
+        found |= zip(chosen, _gradients(oracle, case, [usable[at] for at in chosen]), strict=True)
+    kept = sorted(found)
+    in_part = {usable[at].change for at in kept}
+    no_room = {usable[at].change for at in rest if at not in fitting} - in_part
+    no_time = {usable[at].change for at in order if at not in found} - in_part - no_room
+    return _Found([usable[at] for at in kept], [found[at] for at in kept], sorted(no_room), sorted(no_time))
 
 
 def _asks_gradients(oracle: Oracle, case: Case) -> bool:
+    """Whether there are gradients to compare, in a time that a submission should take."""
     return bool(case.wrt) and oracle.runs_float64(case) and not oracle.is_slow(case)
 
 
@@ -156,9 +158,12 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
         texts.append(f"time was too short for all other inputs: not asked for {named}, which were chosen at random")
     if case.wrt and oracle.is_slow(case):
         texts.append("the reference is slow: gradients for inputs unlike the drawn ones were not asked")
-    for what, changes in (("there is no room", found.no_room), ("time was too short", found.no_time)) if found else ():
-        if changes:
-            texts.append(f"{what} for all other gradients: not asked for {', '.join(changes)}, chosen at random")
+    if found and found.no_room:
+        named = ", ".join(found.no_room)
+        texts.append(f"there is no room for all other gradients: not asked for {named}, chosen at random")
+    if found and found.no_time:
+        named = ", ".join(found.no_time)
+        texts.append(f"time was too short for all other gradients: not asked for {named}, chosen at random")
     return [diagnose("checks_left_out", text, severity="info") for text in texts]
 
 

@@ -98,7 +98,8 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         for group in [[i] for i in moved] if name == NEAR_RANGE else [moved] if moved else []:
             found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
     fitting = drawn_in_room(oracle, case.without_gradients().nbytes, found)
-    beyond = [name for name, _ in found if name not in {name for name, _ in fitting}]
+    possible = {name for name, _ in fitting}
+    beyond = [name for name, _ in found if name not in possible]
     parameters = list(_with_other_parameters(oracle, case, structures))
     kinds = [*((name, replace(case, inputs=tuple(inputs))) for name, inputs in fitting), *parameters]
     drawn = _drawn_in_time(oracle, case, len(kinds))
