@@ -115,7 +115,8 @@ def notes(verdict):
 def test_a_small_problem_loses_no_check_by_default():
     verdict = graded(SOURCE)
     assert (verdict.status, notes(verdict)) == ("correct", "")
-    assert verdict.backward.experiments == tuple(one.code for one in experiments("post-check", "train"))
+    # In the experiments' order only where a plain call was fast enough that all were expected to fit.
+    assert sorted(verdict.backward.experiments) == sorted(one.code for one in experiments("post-check", "train"))
 
 
 def test_what_time_is_too_short_for_is_in_the_verdict(monkeypatch):
