@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from grader import Grader, GraderOptions
 from grader.grading import plan
@@ -17,6 +18,7 @@ from grader.grading.candidate import Candidate
 from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.oracle import other_inputs
 from grader.grading.pipeline import Pipeline
+from grader.grading.resources import Resources
 from grader.verdict.models import Device, Status
 from tests import expected as cases
 from tests import samples
@@ -172,6 +174,42 @@ def test_other_inputs_that_are_too_large_to_ask_are_named(monkeypatch):
     assert "no room for copies of all other inputs: not asked for" in seen
     assert "parameters multiplied by 100" in seen
     assert "no room for all other gradients: not asked for" in seen
+
+
+NORMED_SOFTMAX = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(200, 100, bias=False)
+        self.norm = nn.LayerNorm(100)
+
+    def forward(self, x):
+        return torch.softmax(self.norm(self.linear(x)), -1)
+
+def get_init_inputs():
+    return []
+
+def get_inputs():
+    return [torch.rand(8, 200)]
+"""
+
+
+def test_of_large_parameters_the_smaller_ones_are_changed(monkeypatch):
+    monkeypatch.setattr(other_inputs, "CHECK_BYTES", 20_000)
+    with Resources() as resources:
+        oracle = resources.oracle(samples.problem(source=NORMED_SOFTMAX), Device.CPU)
+        case = oracle.case("full")
+        large = [
+            other.case.state
+            for other in other_inputs.other_inputs(oracle, case).cases
+            if other.change == other_inputs.LARGE_PARAMETERS
+        ]
+    assert large
+    changed = {name for state in large for name in state if not torch.equal(state[name], case.state[name])}
+    assert changed == {"norm.weight", "norm.bias"}
 
 
 @pytest.mark.parametrize(("device", "count"), [(Device.CPU, 4), (Device.CUDA, 40)])

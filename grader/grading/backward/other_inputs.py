@@ -24,7 +24,16 @@ from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.input_changes import EQUAL, NEAR_RANGE, OUTLIER, SCALED_FAR, SCALED_UP, SHIFTED, SMALLER
+from grader.grading.oracle.input_changes import (
+    CERTAIN,
+    EQUAL,
+    NEAR_RANGE,
+    OUTLIER,
+    SCALED_FAR,
+    SCALED_UP,
+    SHIFTED,
+    SMALLER,
+)
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
@@ -45,7 +54,7 @@ from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
 """Changes under which gradients overflow, or which tie what the reference chooses between."""
-ONLY_FINITE = SPECIALS | {OUTLIER}
+ONLY_FINITE = SPECIALS | {OUTLIER, CERTAIN}
 """Changes of whose gradients only NaN and infinity count. Beside 200 in every row, the rounding of a flash attention's
 row sums of output times grad_output can be several times its gradient."""
 SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})

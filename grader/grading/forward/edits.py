@@ -1,16 +1,18 @@
 """Inputs of which one element changed, or two were swapped, with the reference's outputs.
 
 The last element of each input is always among them: a loop over vectors that ends too early leaves it out, and in a
-long sum its share is less than rounding. It becomes so large that it counts.
+long sum its share is less than rounding. It becomes so large that it counts. So do the last elements of all parameters,
+together: a maximum over channels that leaves out the last one is right while that channel is never the largest.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -19,7 +21,7 @@ from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, nbytes_of
+from grader.grading.oracle.case import Case, input_index, is_input, nbytes_of, smallest
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import answers_well
@@ -43,8 +45,8 @@ class Edit:
     output: str
     element: int
     """Position in that output, in row-major order: an element that depends on what changed."""
-    last: tuple[int, float] | None = None
-    """The input whose last element alone changed, and its new value."""
+    last: Mapping[str, float] = field(default_factory=dict)
+    """The operands whose last elements alone changed, and their new values."""
 
 
 @remembered
@@ -60,21 +62,52 @@ def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
         with contextlib.suppress(ProblemError):
             found = _made(oracle, case, structures, output, far=far)
             break
-    return (*found, *_of_last_elements(oracle, case, structures, output))
+    inputs, parameters = _inputs_to_edit(oracle, case, structures), _parameters_to_edit(oracle, case)
+    groups = [{name: of} for name, of in inputs.items()] + ([parameters] if parameters else [])
+    return (*found, *(edit for group in groups for edit in _of_last_elements(oracle, case, group, output)))
 
 
 def elsewhere(oracle: Oracle, case: Case, edit: Edit) -> tuple[Edit, ...]:
-    """Edits that give other elements of the same input the value that the last one got."""
-    assert edit.last is not None
-    (index, new), structures, found = edit.last, questions.structures(oracle, case), list[Edit]()
-    structure = structures[index]
+    """Edits that give other elements of the same operands the values that the last ones got."""
+    found = list[Edit]()
+    structures = {name: _structure(oracle, case, name) for name in edit.last}
     for _ in range(BLOCKS // 2):
-        inputs = _with_element(case, structure, index, structure.place(_CHOICE.randrange(structure.count - 1)), new)
-        with contextlib.suppress(ProblemError):
-            outputs = questions.outputs_for(oracle, case, inputs)
-            if _answered(case, outputs):
-                found.append(replace(edit, case=replace(case, inputs=inputs, outputs=outputs)))
+        other = case
+        for name, new in edit.last.items():
+            structure = structures[name]
+            place = structure.place(_CHOICE.randrange(structure.count - 1))
+            other = other.with_operand(name, structure.changed(case.operand(name), {place: new}))
+        answered = _answered(oracle, case, other)
+        if answered is not None:
+            found.append(replace(edit, case=answered))
     return tuple(found)
+
+
+def _structure(oracle: Oracle, case: Case, name: str) -> Structure:
+    """That of an operand. Of a parameter, its range has the signs that the reference was seen to take."""
+    if is_input(name):
+        return questions.structures(oracle, case)[input_index(name)]
+    value = case.state[name]
+    signed = oracle.traits(case).limits.get(name, "signed") == "signed"
+    return Structure([value, -value] if signed else [value])
+
+
+def _inputs_to_edit(oracle: Oracle, case: Case, structures: Structures) -> dict[str, Structure]:
+    """The floating-point inputs, or some of them; one that is the same in all draws may be a constant of the kernel."""
+    of_floats = {f"input[{i}]": of for i, of in structures.items() if is_float(case.inputs[i])}
+    found = {name: of for name, of in of_floats.items() if of.count > 1 and not of.fixed}
+    return {name: found[name] for name in _CHOICE.sample(list(found), min(len(found), _room(oracle, case)))}
+
+
+def _parameters_to_edit(oracle: Oracle, case: Case) -> dict[str, Structure]:
+    """The learned parameters that have several elements: the smallest ones, as far as a copy of them has room."""
+    learned, found = oracle.traits(case).learned, dict[str, Structure]()
+    values = {name: value for name, value in case.state.items() if name in learned and is_float(value)}
+    for name in smallest(values, CHECK_BYTES // 2):
+        structure = _structure(oracle, case, name)
+        if structure.count > 1:
+            found[name] = structure
+    return found
 
 
 def _float_outputs(case: Case) -> list[str]:
@@ -104,42 +137,53 @@ def _made(oracle: Oracle, case: Case, structures: Structures, output: str, *, fa
     )
 
 
-def _of_last_elements(oracle: Oracle, case: Case, structures: Structures, output: str) -> Iterator[Edit]:
-    """An edit of each floating-point input's last element, to the first value that shows in the outputs.
+def _of_last_elements(oracle: Oracle, case: Case, structures: Mapping[str, Structure], output: str) -> Iterator[Edit]:
+    """An edit of the last elements of these operands, to the first values that show in the outputs.
 
-    As large as the norm of the input, it adds to a sum of squares what all others do, and to a sum of n terms of one
-    sign a share of 1 / sqrt(n). An input that is the same in all draws may be a constant of the kernel.
+    As large as the norm of the operand, one adds to a sum of squares what all others do, and to a sum of n terms of one
+    sign a share of 1 / sqrt(n).
     """
-    inputs = [i for i, of in structures.items() if of.count > 1 and not of.fixed and is_float(case.inputs[i])]
-    for index in _CHOICE.sample(inputs, min(len(inputs), _room(oracle, case))):
-        value, structure = case.inputs[index], structures[index]
-        assert isinstance(value, torch.Tensor)
-        last = structure.place(structure.count - 1)
-        for new in _values_of_last(oracle, case, structure, value, last):
-            changed = _with_element(case, structure, index, last, new)
-            try:
-                outputs = questions.outputs_for(oracle, case, changed)
-            except ProblemError:
-                continue
-            if _answered(case, outputs) and _shows(case, outputs):
-                moved = outputs[output].reference64 - case.outputs[output].reference64
-                what = f"the last element of `{_argument(case, index)}` alone changed to {new:.4g}"
-                other = replace(case, inputs=changed, outputs=outputs)
-                yield Edit(other, what, output, int(moved.abs().argmax()), (index, new))
-                break
+    for last in _values_of_last(oracle, case, structures):
+        other = case
+        for name, new in last.items():
+            structure = structures[name]
+            changed = structure.changed(case.operand(name), {structure.place(structure.count - 1): new})
+            other = other.with_operand(name, changed)
+        answered = _answered(oracle, case, other)
+        if answered is not None and _shows(case, answered.outputs):
+            moved = answered.outputs[output].reference64 - case.outputs[output].reference64
+            yield Edit(answered, _change(case, last), output, int(moved.abs().argmax()), last)
+            return
 
 
-def _values_of_last(
-    oracle: Oracle, case: Case, structure: Structure, value: torch.Tensor, last: int
-) -> Iterator[float]:
-    """New values for the last element, by descending distance; none where it cannot change alone."""
-    old = float(value.reshape(-1)[last])
+def _change(case: Case, last: Mapping[str, float]) -> str:
+    if len(last) == 1:
+        return f"the last element of {case.shown(last)} alone changed to {next(iter(last.values())):.4g}"
+    return f"the last elements of {case.shown(last)} alone changed"
+
+
+def _values_of_last(oracle: Oracle, case: Case, structures: Mapping[str, Structure]) -> Iterator[Mapping[str, float]]:
+    """New values for the last elements, by descending distance; none where they cannot change alone."""
+    signs = {name: _CHOICE.choice((-1, 1)) for name in structures}
+    tried = list[Mapping[str, float]]()
+    for far, sign in itertools.product((False,) if oracle.traits(case).asserts else (True, False), (1, -1)):
+        values = {
+            name: _value_of_last(structure, case.operand(name), sign * signs[name], far=far)
+            for name, structure in structures.items()
+        }
+        found = {name: new for name, new in values.items() if new is not None}
+        if found and found not in tried:
+            tried.append(found)
+            yield found
+
+
+def _value_of_last(structure: Structure, value: torch.Tensor, sign: int, *, far: bool) -> float | None:
+    """A new value for the last element; None where it cannot change alone."""
     if structure.sums_alike or values_of(value).whole:
-        return
-    signs = [1] if structure.low == 0 else [-1] if structure.high == 0 else _CHOICE.sample((-1, 1), 2)
-    if not oracle.traits(case).asserts:
-        yield from (old + sign * (blocks.norm(value) + 1) for sign in signs)
-    yield from (structure.moved(old, sign * _usual_step(value)) for sign in signs)
+        return None
+    old = float(value.reshape(-1)[structure.place(structure.count - 1)])
+    sign = 1 if structure.low == 0 else -1 if structure.high == 0 else sign
+    return old + sign * (blocks.norm(value) + 1) if far else structure.moved(old, sign * _usual_step(value))
 
 
 def _usual_step(value: torch.Tensor) -> float:
@@ -153,15 +197,14 @@ def _shows(case: Case, outputs: Mapping[str, Expected]) -> bool:
     return not all(tolerance.passes(replace(outputs[name], spread=None), value) for name, value in before.items())
 
 
-def _answered(case: Case, outputs: Mapping[str, Expected]) -> bool:
-    """Whether float32 suffices for the reference."""
-    return all(answers_well(outputs[name], case.outputs[name]) for name in _float_outputs(case))
-
-
-def _with_element(case: Case, structure: Structure, index: int, where: int, new: float) -> tuple[object, ...]:
-    value = case.inputs[index]
-    assert isinstance(value, torch.Tensor)
-    return _with(case, index, structure.changed(value, {where: new}))
+def _answered(oracle: Oracle, case: Case, other: Case) -> Case | None:
+    """The other case with the reference's outputs; None if it refuses them, or float32 does not suffice for it."""
+    try:
+        outputs = questions.outputs_for(oracle, other, other.inputs)
+    except ProblemError:
+        return None
+    good = all(answers_well(outputs[name], case.outputs[name]) for name in _float_outputs(case))
+    return replace(other, outputs=outputs) if good else None
 
 
 def _one_in_each(count: int, blocks: int) -> Iterator[int]:

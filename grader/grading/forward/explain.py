@@ -223,7 +223,8 @@ def _scaled(output: Mismatch) -> Diagnosis | None:
 
 
 def _pattern(output: Mismatch) -> Diagnosis | None:
-    pattern = find_output_pattern(output.oracle, output.case, output.name, output.sealed)
+    again = partial(outputs_of, output.candidate)
+    pattern = find_output_pattern(output.oracle, output.case, output.name, output.sealed, again)
     return None if pattern is None else _of_pattern(output, pattern)
 
 

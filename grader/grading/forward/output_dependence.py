@@ -4,8 +4,9 @@ The output is tiled into blocks. For each block, one input element that an eleme
 reference's gradient, changes in place. The outputs must change as the reference's do; a result that is cached by a
 sample or a checksum of the inputs does not change. Another edit swaps two elements, which keeps sums.
 
-The last element of each input changes too, to a large value. A kernel that is wrong for any element of this size, as an
-exponential that overflows, is not at fault here: the last element counts if the same change elsewhere is right.
+The last element of each input changes too, to a large value, and those of all parameters together. A kernel that is
+wrong for any element of this size, as an exponential that overflows, is not at fault here: the last elements count if
+the same change elsewhere is right.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from grader.grading.forward.probes import as_timed, of_mode, probe
 from grader.grading.forward.race import right_again, wrong_alone
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.other_parameters import changed_names
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
@@ -65,10 +67,11 @@ def _right_elsewhere(candidate: Candidate, oracle: Oracle, case: Case, edit: Edi
 def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
     """Forwards of the case and of each edit in place, in each mode. Raises Stopped."""
     turns = [case, *(edit.case for edit in edits)]
-    job = candidate.script(case)
+    job, last = candidate.script(case), case
     for mode in case.modes:
         for index, turn in enumerate(turns):
-            candidate.reset_buffers(job, case)
+            candidate.reset(job, turn, only={*changed_names(last, turn), *case.buffers})
+            last = turn
             job.put_inputs("a", turn.inputs, reuse_addresses=True)
             job.step(as_timed(candidate, turn, "a", _tape(index, mode), training=mode))
             export_outputs(job, case, _tape(index, mode))

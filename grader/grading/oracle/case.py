@@ -5,6 +5,7 @@ Cases stay in the referee's process.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import torch
 
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.expected import Expected
+from grader.grading.outcome import MAX_LISTED
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -120,6 +122,13 @@ class Case:
         assert isinstance(value, torch.Tensor)
         return value
 
+    def shown(self, operands: Iterable[str]) -> str:
+        """The names of operands in a message, the first MAX_LISTED of them."""
+        names = [f"`{self.operand_names.get(name, name)}`" for name in operands]
+        if len(names) > MAX_LISTED:
+            return f"{', '.join(names[:MAX_LISTED])} and {len(names) - MAX_LISTED} more"
+        return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
     def with_operand(self, name: str, value: torch.Tensor) -> Case:
         """The same case with another value of one input or parameter; its expected values stay."""
         if is_input(name):
@@ -202,6 +211,14 @@ class Case:
 def nbytes_of(values: Iterable[object]) -> int:
     """Bytes of the tensors among these values."""
     return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
+
+
+def smallest(values: Mapping[str, torch.Tensor], nbytes: int) -> dict[str, torch.Tensor]:
+    """The smallest of these tensors that together take no more bytes than that, in their order."""
+    ascending = sorted(values, key=lambda name: values[name].nbytes)
+    ends = itertools.accumulate(values[name].nbytes for name in ascending)
+    fitting = {name for name, end in zip(ascending, ends, strict=True) if end <= nbytes}
+    return {name: value for name, value in values.items() if name in fitting}
 
 
 def export_outputs(job: JobBuilder, case: Case, tape: str) -> None:

@@ -11,7 +11,6 @@ import torch
 
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.values import is_float
-from grader.grading.outcome import MAX_LISTED
 
 
 class Exchange(NamedTuple):
@@ -34,7 +33,7 @@ def exchanges(case: Case) -> Iterator[Exchange]:
                     value = case.operand(name)
                     parts = value.chunk(count, dim := value.shape.index(extent))
                     changed = changed.with_operand(name, torch.cat([parts[part] for part in order], dim))
-                yield Exchange(f"parts {one} and {other} of {count} exchanged in {_shown(case, tensors)}", changed)
+                yield Exchange(f"parts {one} and {other} of {count} exchanged in {case.shown(tensors)}", changed)
 
 
 def _groups(case: Case) -> Iterator[tuple[int, Sequence[str]]]:
@@ -50,10 +49,3 @@ def _groups(case: Case) -> Iterator[tuple[int, Sequence[str]]]:
                     found[of, extent].append(name)
     groups = {(extent, tuple(tensors)) for (_, extent), tensors in found.items()}
     yield from sorted(groups, key=lambda group: -len(group[1]))
-
-
-def _shown(case: Case, tensors: Sequence[str]) -> str:
-    named = [f"`{case.operand_names.get(name, name)}`" for name in tensors]
-    if len(named) > MAX_LISTED:
-        return f"{', '.join(named[:MAX_LISTED])} and {len(named) - MAX_LISTED} more"
-    return " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)

@@ -33,6 +33,8 @@ NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
+CERTAIN = "probabilities that are all on one class in each row"
+"""As the labels of a classification: a term p log(p) is zero there, and not 0 times -infinity."""
 Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 
 
@@ -61,7 +63,9 @@ def changed(
     if values_of(value).whole and not (scales_whole and shrinks):
         return value
     if structure.sums_alike:
-        return _levelled(value) if change == SCALED_DOWN else value
+        return PROBABILITY_CHANGES[change](value) if change in PROBABILITY_CHANGES else value
+    if change not in CHANGES:
+        return value
     new = None if bounded and change == SIGNED else CHANGES[change](structure, value)
     if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):
         return value
@@ -95,6 +99,12 @@ def _levelled(value: torch.Tensor) -> torch.Tensor:
     """Rows close to their means, which keep their sums."""
     mean = value.mean(-1, keepdim=True)
     return mean + (value - mean) * 1e-3
+
+
+def _certain(value: torch.Tensor) -> torch.Tensor:
+    """All of each row's sum in its largest element."""
+    total = value.sum(-1, keepdim=True)
+    return torch.zeros_like(value).scatter(-1, value.argmax(-1, keepdim=True), total)
 
 
 def _larger(structure: Structure, value: torch.Tensor) -> torch.Tensor:
@@ -237,6 +247,9 @@ CHANGES: Mapping[str, Change] = {
 }
 """By what a message says: "for ..."."""
 
+PROBABILITY_CHANGES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {SCALED_DOWN: _levelled, CERTAIN: _certain}
+"""Changes of inputs whose rows all have the same sum."""
+
 CODE_CHANGES: Mapping[str, Change] = {
     "a boolean mask whose first row is all False": partial(_first_row, element=False),
     "a boolean mask whose first row is all True": partial(_first_row, element=True),
@@ -249,3 +262,6 @@ CODE_CHANGES: Mapping[str, Change] = {
 
 Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
 """
+
+KINDS = tuple(dict.fromkeys((*CHANGES, *PROBABILITY_CHANGES, *CODE_CHANGES)))
+"""The names of all changes."""

@@ -21,10 +21,10 @@ from grader.grading.compare.blocks import CHECK_BYTES, HUGE_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, smallest
 from grader.grading.oracle.input_changes import (
-    CHANGES,
-    CODE_CHANGES,
+    CERTAIN,
+    KINDS,
     NEAR_RANGE,
     SCALED_DOWN,
     SCALED_FAR,
@@ -87,7 +87,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     structures = questions.structures(oracle, case)
     bounded = backend(oracle.device).own_memory and oracle.traits(case).asserts
     found: list[tuple[str, list[object]]] = []
-    for name in (*CHANGES, *CODE_CHANGES):
+    for name in KINDS:
         new = {
             i: changed(name, structures[i], value, bounded=bounded, scales_whole=_is_number(case, i))
             for i, value in enumerate(case.inputs)
@@ -95,7 +95,8 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         }
         moved = [i for i, value in new.items() if value is not case.inputs[i]]
         # Each input alone: beside another that is as large, an overflow on the way to an output may not show in it.
-        for group in [[i] for i in moved] if name == NEAR_RANGE else [moved] if moved else []:
+        # A distribution on one class is infinitely far from another one.
+        for group in [[i] for i in moved] if name in (NEAR_RANGE, CERTAIN) else [moved] if moved else []:
             found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
     fitting = drawn_in_room(oracle, case.without_gradients().nbytes, found)
     possible = {name for name, _ in fitting}
@@ -112,7 +113,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         (name, other, next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0])
         for name, other in chosen
     ]
-    if parameters and not _takes_large_parameters(case):
+    if parameters and not any(name == LARGE_PARAMETERS for name, _ in parameters):
         beyond += [*SHIFTED_PARAMETERS, ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
     kept = tuple(
         OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
@@ -140,10 +141,6 @@ def _drawn_in_time(oracle: Oracle, case: Case, count: int) -> Collection[int]:
     return range(count) if fitting >= count else set(_CHOICE.sample(range(count), max(1, int(fitting))))
 
 
-def _takes_large_parameters(case: Case) -> bool:
-    return 2 * case.state_bytes <= CHECK_BYTES
-
-
 def _with_other_parameters(
     oracle: Oracle, case: Case, structures: Mapping[int, Structure]
 ) -> Iterator[tuple[str, Case]]:
@@ -157,7 +154,8 @@ def _with_other_parameters(
     ]
     small = {name: value * 1e-3 for name, value in moved.items()}
     yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
-    if not _takes_large_parameters(case):
+    moved = smallest(moved, CHECK_BYTES // 2)
+    if not moved:
         return
     vectors = {name: value for name, value in moved.items() if sum(extent > 1 for extent in value.shape) <= 1}
     for name, step in zip(SHIFTED_PARAMETERS, (-3, 3), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -32,6 +32,8 @@ from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.stretch import stretch
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
+Again = Callable[[Case], Mapping[str, torch.Tensor | None]]
+"""The outputs of the candidate for another case."""
 SEARCHES: Sequence[Search] = (
     arrangement,
     overwritten,
@@ -78,16 +80,19 @@ def at_ties(subject: Subject) -> Pattern | None:
     return Pattern("is wrong at ties of the inputs only", ties.REMEDY)
 
 
-def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor) -> Pattern | None:
-    """The first pattern that explains the error of an output; None without one."""
-    alone = replace(case, cotangents={}, outputs={}, gradients={})
-    subject = subject_of(oracle, alone, name, actual, case.outputs[name])
+def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, again: Again) -> Pattern | None:
+    """The first pattern that explains the error of an output; None without one.
+
+    Raises Stopped.
+    """
+    subject = _of_output(oracle, case, name, actual)
     if not case.comparable("outputs", name):
         return None
     if subject is None:
         return stretch(actual, case.outputs[name])
     found = (search(subject) for search in (arrangement, region, missing_factor))
-    pattern = next((pattern for pattern in found if pattern is not None), None) or _output_slip(oracle, case, subject)
+    pattern = next((pattern for pattern in found if pattern is not None), None)
+    pattern = pattern or _output_slip(oracle, case, subject, again)
     if pattern is not None:
         return pattern
     for search in (other_function, border, grouped, accumulated, vague_region):
@@ -97,13 +102,41 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     return stretch(actual, case.outputs[name])
 
 
-def _output_slip(oracle: Oracle, case: Case, subject: Subject) -> Pattern | None:
-    """The pattern of an output that one mistake in the reference's forward explains; None without one."""
-    for slip in _survived(output_slips(oracle, case)) if subject.actual.numel() >= FREE else ():
+def _of_output(oracle: Oracle, case: Case, name: str, actual: torch.Tensor | None) -> Subject | None:
+    if actual is None:
+        return None
+    alone = replace(case, cotangents={}, outputs={}, gradients={})
+    return subject_of(oracle, alone, name, actual, case.outputs[name])
+
+
+def _output_slip(oracle: Oracle, case: Case, subject: Subject, again: Again) -> Pattern | None:
+    """The pattern of an output that one mistake in the reference's forward explains; None without one.
+
+    A few numbers may be explained by chance, and then another draw decides.
+    """
+    found = _explaining(oracle, case, subject)
+    first = next(found, None)
+    if first is not None and subject.actual.numel() < FREE:
+        alike = _explaining_another_draw(oracle, case, subject.name, again)
+        first = next((slip for slip in (first, *found) if slip.what in alike), None)
+    return None if first is None else Pattern(f"is that {first.what}", first.remedy)
+
+
+def _explaining_another_draw(oracle: Oracle, case: Case, name: str, again: Again) -> Collection[str]:
+    """The mistakes that explain the output in another draw of the case."""
+    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(2))
+    other = next((one for one in draws if one.seed != case.seed and not one.released), None)
+    if other is None:
+        return ()
+    subject = _of_output(oracle, other, name, again(other)[name])
+    return () if subject is None else {slip.what for slip in _explaining(oracle, other, subject)}
+
+
+def _explaining(oracle: Oracle, case: Case, subject: Subject) -> Iterator[Slipped]:
+    for slip in _survived(output_slips(oracle, case)):
         value = slip.outputs.get(subject.name)
         if value is not None and subject.explained(subject.actual - subject.beside(value)):
-            return Pattern(f"is that {slip.what}", slip.remedy)
-    return None
+            yield slip
 
 
 def patterns_by_runs(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Pattern]:

@@ -1,4 +1,4 @@
-"""Mistakes in a forward, made in the reference: another option of a function, or another dimension.
+"""Mistakes in a forward, made in the reference: another option, dimension, function or order.
 
 What follows from them in the backward is autograd's. Each run makes one slip; its number says which.
 """
@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from grader.worker.autograd.slips import FLAGS, Counted, Slips, other_sides
+from grader.worker.autograd.slips import FLAGS, Counted, Slips, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -25,9 +25,30 @@ _THIRD = ("normalize", "norm", "linalg_norm", "linalg_vector_norm")
 DIMS: dict[str, int] = {**dict.fromkeys(_SECOND + _SCANS, 1), **dict.fromkeys(_THIRD, 2)}
 """The position of `dim` among the arguments, by the name of the function."""
 
-
 COMPARISONS = {"lt": ("<", "le", "<="), "le": ("<=", "lt", "<"), "gt": (">", "ge", ">="), "ge": (">=", "gt", ">")}
 """A comparison's sign, and the function and the sign of the one that differs from it where both sides are equal."""
+
+
+OPPOSITES = dict(
+    pair
+    for one, other in (("min", "max"), ("amin", "amax"), ("minimum", "maximum"), ("argmin", "argmax"))
+    for pair in ((one, other), (other, one))
+)
+"""Functions of which one is taken for the other, by name, with the same arguments."""
+LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
+    "gelu": (
+        ("`x sigmoid(1.702 x)`", lambda x: x * torch.sigmoid(1.702 * x)),
+        ("`silu`", functional.silu),
+    ),
+    "silu": (("`hardswish`", functional.hardswish), ("`gelu`", functional.gelu)),
+    "hardswish": (("`silu`", functional.silu),),
+    "sigmoid": (("`hardsigmoid`", functional.hardsigmoid),),
+    "hardsigmoid": (("`sigmoid`", torch.sigmoid),),
+    "tanh": (("`hardtanh`", functional.hardtanh),),
+    "softplus": (("`relu`", torch.relu),),
+    "mish": (("`silu`", functional.silu),),
+}
+"""Functions of one argument that are taken for others, by name: in words, and to compute."""
 
 
 class Functions(TorchFunctionMode):
@@ -40,6 +61,7 @@ class Functions(TorchFunctionMode):
         self._everywhere: tuple[int, int, int] | None = None
         """Of how many dimensions, which one is taken for another in each call."""
         self._choices = Choices()
+        self._order = Order()
 
     @property
     def name(self) -> str:
@@ -51,7 +73,7 @@ class Functions(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
-        for what, compute in self._choices.slips(function, args, kwargs, result):
+        for what, compute in (*self._choices.slips(function, args, kwargs, result), *_opposite(function, args, kwargs)):
             if self._counted.chosen(what):
                 return compute()
         if not isinstance(result, torch.Tensor):
@@ -60,6 +82,9 @@ class Functions(TorchFunctionMode):
             *_options(function, args, kwargs),
             *_normed_over(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
+            *_like(function, args),
+            *self._order.slips(function, args, kwargs, result),
+            *epsilons(_name(function), function, args, kwargs),
         ):
             if self._counted.chosen(what):
                 return _or(result, compute)
@@ -99,6 +124,45 @@ class Choices:
                 (_, indices), every, dim = chosen
                 among_all = partial(torch.softmax, every, dim)
                 yield "`softmax` over all elements that `topk` chooses from", lambda: among_all().gather(dim, indices)
+
+
+class Order:
+    """Two steps in a row that keep the shape of their first argument, such as a sum and a product."""
+
+    def __init__(self) -> None:
+        self._last: tuple[torch.Tensor, Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
+        """The result of the last such step, and its call."""
+
+    def slips(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+    ) -> Slips:
+        """This step before the one whose result it takes; records the call."""
+        value, last = args[0] if args else None, self._last
+        if not isinstance(value, torch.Tensor) or value.shape != result.shape or value.data_ptr() == result.data_ptr():
+            return
+        self._last = result, function, args, kwargs
+        if last is not None and last[0] is value and function is not last[1]:
+            _, before, of_before, options = last
+            what = f"`{_name(function)}` before `{_name(before)}`"
+            yield what, lambda: before(function(of_before[0], *args[1:], **kwargs), *of_before[1:], **options)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "").strip("_")
+
+
+def _opposite(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """The other end of an order, of values and indices too."""
+    name = getattr(function, "__name__", "")
+    if name in OPPOSITES:
+        yield f"`{OPPOSITES[name]}` in place of `{name}`", partial(getattr(torch, OPPOSITES[name]), *args, **kwargs)
+
+
+def _like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
+    """Another function of nearly the same values."""
+    name = getattr(function, "__name__", "")
+    for other, compute in LIKE.get(name, ()):
+        yield f"{other} in place of `{name}`", partial(compute, args[0])
 
 
 def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:

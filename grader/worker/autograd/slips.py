@@ -38,6 +38,10 @@ OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.
 """What keeps one of the values for an index where an operator adds them up."""
 SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
 """What takes its second operand with the other sign."""
+EPSILONS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
+"""What is usually added against a division by zero."""
+NEEDS_NONZERO = {**dict.fromkeys(("log", "rsqrt", "sqrt", "reciprocal"), 0), **dict.fromkeys(("div", "truediv"), 1)}
+"""The position of the operand that an epsilon is added to, by the name of the operator."""
 _NO_SYMPY = ModuleType("sympy")
 vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
 Slips = Iterator[tuple[str, Callable[[], Any]]]
@@ -163,6 +167,8 @@ class Operators(OperatorMode):
             if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
                 what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
                 yield what, partial(function, *args[:at], not flag, *args[at + 1 :], **kwargs)
+        for what, compute in epsilons(name, function, args, kwargs):
+            yield f"{what} in {self._place}", compute
 
     def _exchanges(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """Other tensors of the forward in one call."""
@@ -223,6 +229,15 @@ def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
             if (one + two) % 2 == 0:
                 half = (one + two) // 2
                 yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
+
+
+def epsilons(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """An epsilon that the reference does not add."""
+    at = NEEDS_NONZERO.get(name)
+    if at is not None and at < len(args) and is_float(args[at]):
+        for epsilon in EPSILONS:
+            what = f"{epsilon:g} added to {'the divisor' if at else 'the argument'} of `{name}`"
+            yield what, partial(_with, function, args, kwargs, at, args[at] + epsilon)
 
 
 def _laid_out(wrong: Any, right: Any) -> Any:
