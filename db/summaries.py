@@ -81,7 +81,7 @@ class Summary(Value):
     of: int
     """Number of the board's problems: those that anyone attempted. Means and fast_p are over these."""
     geometric_mean_speedup: float
-    """Of speedups limited by the roofline bound; a problem without a ranked entry counts as 1.0."""
+    """The mean of speedups, each limited by the roofline bound; a problem without a ranked entry counts as 1.0."""
     geometric_mean_ci_low: float
     """The same mean of the intervals' lower ends."""
     geometric_mean_ci_high: float

@@ -44,8 +44,8 @@ class GraderOptions(Value):
     sandbox: SandboxChoice = "auto"
     """weak: without bubblewrap; the verdict says so."""
     precision: Precision = Precision.FP32
-    """Of model and floating inputs, on both sides. fp32: judged with TensorFloat-32 off; tf32: float32 tensors,
-    TensorFloat-32 allowed in products; bf16, fp16: converted to that type. Each has boards of its own."""
+    """Precision of model and floating inputs, on both sides. fp32: judged with TensorFloat-32 off; tf32: float32
+    tensors, TensorFloat-32 allowed in products; bf16, fp16: converted to that type. Each has boards of its own."""
     strict_fp32: bool = False
     """Time candidate and reference with TensorFloat-32 off; with --precision fp32 only."""
     baselines: bool = False

@@ -155,7 +155,7 @@ class Seal:
     """
 
     def __init__(self, outbox: Region, nbytes: int, *, start: int = 0) -> None:
-        """Of the bytes from `start` up to `nbytes`."""
+        """Seal the bytes from `start` up to `nbytes` of the outbox."""
         self._from = outbox.flat[start:nbytes]
         self._bytes = torch.empty_like(self._from)
         self._typed = TypedBytes(self._bytes, start)

@@ -76,7 +76,7 @@ class BuildsAhead:
             self._started[submission.source_hash] = batch[submission.source_hash] = started
 
     def under_way(self, submission: Submission) -> bool:
-        """It would have to be waited for."""
+        """Whether the build of this submission has begun and not ended."""
         started = self._started.get(submission.source_hash)
         return started is not None and not started.done()
 

@@ -25,7 +25,7 @@ class Launched(Message):
     calls: Annotated[float, Field(gt=0, le=1e9)]
     """How often it ran in a pass, on average."""
     ms: Milliseconds
-    """Of all calls in a pass."""
+    """Time of all calls in a pass."""
     grid: Extents | None = None
     block: Extents | None = None
     registers: Count | None = None
@@ -50,7 +50,7 @@ class Dispatched(Message):
     kernels: Count
     """Kernels that all calls launched."""
     ms: Milliseconds
-    """Of these kernels."""
+    """Time of these kernels."""
     work: Work
 
 
@@ -58,7 +58,7 @@ class Pass(Message):
     """The kernels of a forward or of a backward, the longest first."""
 
     ms: Milliseconds
-    """Of all kernels of a pass, on average; on the CPU, of the pass."""
+    """Time of all kernels of a pass, on average; on the CPU, that of the pass."""
     calls: Annotated[float, Field(ge=0, le=1e9)] = 0
     """Kernels that a pass launches, those left out here too."""
     kernels: Annotated[tuple[Launched, ...], Field(max_length=MAX_LAUNCHES, fail_fast=True)] = ()

@@ -40,7 +40,7 @@ class _Figures(Collector):
             yield GaugeMetricFamily("grader_fault", "1 if this server cannot grade any more.", value=fault)
 
     def _graders(self) -> Iterator[Metric]:
-        """Of every run that grades with this database."""
+        """Metrics of every run that grades with this database."""
         graded = GaugeMetricFamily("grader_run_graded", "Verdicts of a run that grades.", labels=("run",))
         failed = GaugeMetricFamily("grader_run_failed", "Its gradings that failed or ended early.", labels=("run",))
         rate = GaugeMetricFamily("grader_run_rate", "Its verdicts per second of late.", labels=("run",))

@@ -67,7 +67,7 @@ class PassLines(Value):
     """The kernels of a forward or of a backward, the longest first."""
 
     ms: float
-    """Of all kernels; on the CPU, of the pass."""
+    """Time of all kernels; on the CPU, that of the pass."""
     calls: float
     work: Amount | None = None
     """Work that no implementation of this pass can avoid."""

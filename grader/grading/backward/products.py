@@ -80,7 +80,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     present = tuple(fault for fault in faults if fault.name not in lost)
     diagnoses = describe(present, case.name)
     if lost or detached:
-        # What no longer reaches an operand is missing in the gradients on its way, too; behind a detached output, all.
+        # A missing gradient makes those wrong that pass through it; a detached output affects all.
         first, *others = explain_missing(candidate, case, lost, detached)
         follows = [one for one in diagnoses if one.code == "grad_wrong" or (detached and one.code == "grad_zero")]
         diagnoses = [*fold(first, follows), *others, *(one for one in diagnoses if one not in follows)]

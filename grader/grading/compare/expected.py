@@ -31,7 +31,7 @@ class Expected:
     dtype: torch.dtype
     """The dtype of the float32 run, which the candidate must return."""
     reference64: torch.Tensor
-    """Of the float64 run, rounded to float32 for a large tensor; of the float32 run for integers or without float64."""
+    """The float64 result, in float32 for a large tensor; the float32 result for integers or without float64."""
     error_l2: float = 0.0
     """||E_e||, the largest of the eager runs."""
     error_max: float = 0.0

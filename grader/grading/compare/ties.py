@@ -222,7 +222,8 @@ class _Sums:
         self.allowed = self.sums(allowed)
         self.moved = torch.stack([self.sums(gap).abs() for gap in gaps]).amax(0)
         most = torch.stack([self.sums(gap.abs()) for gap in gaps]).amax(0)
-        # What one element loses, others get: a small gradient that moves alone changes the sum by little, too.
+        # A choice moves gradient between elements and keeps their sum. That of a small gradient, which moves alone,
+        # changes by little too.
         self.kept = (self.moved <= nonsmooth.BASELINE_ERRORS * self.allowed) & (self.moved <= most / nonsmooth.FACTOR)
         """The groups whose sum no choice changes."""
 

@@ -73,7 +73,7 @@ class Pack:
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor], device: torch.device | None = None) -> None:
-        """Of tensors with one element at least; on the device of the first unless `device` is given."""
+        """Pack tensors of at least one element each, on `device` or else on that of the first."""
         device = device or tensors[0].device
         self.shapes = [tensor.shape for tensor in tensors]
         self.counts = [tensor.numel() for tensor in tensors]

@@ -160,7 +160,7 @@ def differences(pairs: Sequence[Pair]) -> list[ErrorSize]:
 
 
 def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
-    """What is wrong with the elements that rule 3 says nothing about, if they are most of the tensor."""
+    """The fault of the elements that are too small for rule 3, if they are most of the tensor."""
     if expected.spread is None or expected.ties is not None or narrow_types.is_narrow(expected.dtype):
         return None
     if not expected.mostly_small:
@@ -210,7 +210,7 @@ def _away_from_nonsmooth(expected: Expected, runs: int) -> tuple[torch.Tensor, f
     rounds = expected.rounds_operands or expected.dtype.itemsize < 4
     of_smooth = norm(spreads) / (1.0 if rounds else nonsmooth.BASELINE_ERRORS)
     if expected.eager_error is not None:
-        # What remains where all else cancels, as in front of a norm, is rounding that no larger noise makes larger.
+        # In front of a norm, most of a gradient cancels. The rest is rounding, which larger noise does not enlarge.
         of_smooth = max(of_smooth, norm(expected.eager_error().to(smooth.device)[smooth]))
     baseline_error = min(expected.error_l2, of_smooth)
     within = norm(expected.reference64.to(smooth.device)[smooth])

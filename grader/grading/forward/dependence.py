@@ -12,9 +12,9 @@ from grader.grading.candidate import names as in_backticks
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.outputs import same_bits
-from grader.grading.forward.probes import as_timed
+from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle import questions
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import MAX_LISTED
@@ -60,15 +60,10 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
 
 def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[torch.Tensor | None]:
     """The output of a forward of each case."""
-    job, state = candidate.script(cases[0]), cases[0].state
+    job, last = candidate.script(cases[0]), cases[0]
     for turn, case in enumerate(cases):
-        if case.state is not state:
-            candidate.reset(job, case)
-        state = case.state
-        candidate.reset_buffers(job, case)
-        job.put_inputs("a", case.inputs)
-        job.step(as_timed(candidate, case, "a", str(turn), training=case.training))
-        export_outputs(job, case, str(turn))
+        add_forward(job, candidate, case, str(turn), before=last)
+        last = case
     job.step(p.Drop())
     result = candidate.attempt(job, "forward", "forwards with one operand changed")
     return [result.sealed.get(f"output:{turn}:{output}") for turn in range(len(cases))]

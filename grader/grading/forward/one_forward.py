@@ -1,4 +1,4 @@
-"""Runs one forward of a case on the candidate."""
+"""Runs forwards of cases on the candidate: one alone, or several in a row as timed calls do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from grader.executor import JobBuilder
 from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.outputs import check_output
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.other_parameters import changed_names
+from grader.machine.backends import backend
 
 
 def one_forward(
@@ -29,6 +31,40 @@ def one_forward(
     export_buffers(job, candidate, case)
     job.step(p.Drop())
     return job
+
+
+def add_forward(
+    job: JobBuilder,
+    candidate: Candidate,
+    case: Case,
+    tape: str,
+    *,
+    before: Case,
+    key: str = "a",
+    training: bool | None = None,
+    reuse_addresses: bool = False,
+) -> None:
+    """Add a forward without a graph, by the step of a timed call, whose outputs come back under this tape.
+
+    A submission that recognises timed calls gets the same questions in them. Only parameters that differ from those of
+    the case `before` in the job are put in place, since a version counter moves with each copy into its tensor.
+    """
+    candidate.reset(job, case, only={*changed_names(before, case), *case.buffers})
+    job.put_inputs(key, case.inputs, reuse_addresses=reuse_addresses)
+    step = p.Queue if backend(candidate.device).timeline else p.Time
+    job.step(
+        step(
+            part="inference",
+            model=MODEL,
+            inputs=key,
+            tape=tape,
+            grads=tape,
+            training=case.training if training is None else training,
+            tf32=False,
+            seed=case.call_seed(),
+        )
+    )
+    export_outputs(job, case, tape)
 
 
 def outputs_of(candidate: Candidate, case: Case) -> dict[str, torch.Tensor | None]:

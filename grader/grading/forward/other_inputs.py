@@ -17,8 +17,8 @@ from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading.candidate import Candidate
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.forward.probes import as_timed
-from grader.grading.oracle.case import Case, export_outputs, first_comparable
+from grader.grading.forward.one_forward import add_forward
+from grader.grading.oracle.case import Case, first_comparable
 from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.input_changes import (
     CODE_CHANGES,
@@ -131,15 +131,10 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
     wrong: dict[str, Wrong] = {}
     left = list(others)
     while left:
-        job, ends, state = candidate.script(left[0].case), [], left[0].case.state
+        job, ends, last = candidate.script(left[0].case), [], left[0].case
         for turn, other in enumerate(left):
-            if other.case.state is not state:
-                candidate.reset(job, other.case)
-            state = other.case.state
-            candidate.reset_buffers(job, other.case)
-            job.put_inputs("a", other.case.inputs)
-            job.step(as_timed(candidate, other.case, "a", str(turn), training=other.case.training))
-            export_outputs(job, other.case, str(turn))
+            add_forward(job, candidate, other.case, str(turn), before=last)
+            last = other.case
             ends.append(job.length)
         job.step(p.Drop())
         try:

@@ -21,11 +21,11 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.edits import Edit, edits, elsewhere
-from grader.grading.forward.probes import as_timed, of_mode, probe
+from grader.grading.forward.one_forward import add_forward
+from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import right_again, wrong_alone
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.other_parameters import changed_names
 from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
@@ -70,11 +70,9 @@ def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
     job, last = candidate.script(case), case
     for mode in case.modes:
         for index, turn in enumerate(turns):
-            candidate.reset(job, turn, only={*changed_names(last, turn), *case.buffers})
+            tape = _tape(index, mode)
+            add_forward(job, candidate, turn, tape, before=last, training=mode, reuse_addresses=True)
             last = turn
-            job.put_inputs("a", turn.inputs, reuse_addresses=True)
-            job.step(as_timed(candidate, turn, "a", _tape(index, mode), training=mode))
-            export_outputs(job, case, _tape(index, mode))
     job.step(p.Drop())
     return candidate.run(job, "forward", "forwards after one element changed")
 

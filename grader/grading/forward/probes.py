@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from grader import protocol as p
-from grader.grading.candidate import MODEL, Candidate
+from grader.grading.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import in_eval
-from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 
 Function = Callable[[Candidate, Oracle, Case], Diagnosis | None]
@@ -48,24 +46,6 @@ def probe(code: str, *, rank: int) -> Callable[[Function], Function]:
         return function
 
     return register
-
-
-def as_timed(candidate: Candidate, case: Case, inputs: str, tape: str, *, training: bool) -> p.Step:
-    """A forward without a graph, by the step of a timed call.
-
-    A submission that recognises timed calls gets the same questions in them.
-    """
-    step = p.Queue if backend(candidate.device).timeline else p.Time
-    return step(
-        part="inference",
-        model=MODEL,
-        inputs=inputs,
-        tape=tape,
-        grads=tape,
-        training=training,
-        tf32=False,
-        seed=case.call_seed(),
-    )
 
 
 def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:

@@ -8,8 +8,8 @@ from grader.grading.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.explain import explain
-from grader.grading.forward.probes import as_timed
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.forward.one_forward import add_forward
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, diagnose
 from grader.grading.patterns.unwritten import unwritten
@@ -60,10 +60,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
 def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
     job = candidate.script(case)
     for turn in range(repeats):
-        candidate.reset_buffers(job, case)
-        job.put_inputs("a", case.inputs)
-        job.step(as_timed(candidate, case, "a", str(turn), training=case.training))
-        export_outputs(job, case, str(turn))
+        add_forward(job, candidate, case, str(turn), before=case)
     job.step(p.Drop())
     return candidate.run(job, "forward", f"equal forwards of variant {case.name}")
 

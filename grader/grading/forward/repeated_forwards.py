@@ -13,13 +13,12 @@ from grader.grading.candidate import Candidate, names
 from grader.grading.compare import tolerance
 from grader.grading.compare.outputs import check_output, same_bits
 from grader.grading.forward.explain import explain
-from grader.grading.forward.one_forward import is_right, one_forward
-from grader.grading.forward.probes import as_timed, of_mode, probe
+from grader.grading.forward.one_forward import add_forward, is_right, one_forward
+from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import race, right_again
 from grader.grading.oracle import other_parameters, questions
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.other_parameters import changed_names
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
@@ -135,12 +134,17 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
     case = turns[0].case
     job, last = candidate.script(case), case
     for index, turn in enumerate(turns):
-        # A version counter moves with each copy into its tensor, so what has not changed is left alone.
-        candidate.reset(job, turn.case, only={*changed_names(last, turn.case), *turn.case.buffers})
+        add_forward(
+            job,
+            candidate,
+            turn.case,
+            f"t{index}",
+            before=last,
+            key=turn.key,
+            training=turn.training,
+            reuse_addresses=turn.reuse,
+        )
         last = turn.case
-        job.put_inputs(turn.key, turn.case.inputs, reuse_addresses=turn.reuse)
-        job.step(as_timed(candidate, turn.case, turn.key, f"t{index}", training=turn.training))
-        export_outputs(job, turn.case, f"t{index}")
         if turn.case is case and turn.key in ("a", "c"):
             job.export({f"input:{turn.key}:{i}": spec for i, spec in _tensor_specs(case).items()})
     return candidate.run(job, "forward", "repeated forwards")

@@ -87,7 +87,7 @@ def _tiny(structure: Structure, value: torch.Tensor) -> torch.Tensor:
 
 
 def _farther(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """Not where the squares of such numbers are zero."""
+    """Scaled to 1e-6; None if the square of that is zero in this dtype."""
     return _scaled(structure, unit(structure, value), 1e-6) if torch.finfo(value.dtype).tiny < 1e-30 else None
 
 
@@ -245,7 +245,7 @@ CHANGES: Mapping[str, Change] = {
     NEAR_RANGE: _largest,
     ZERO_SAMPLE: _first_zero,
 }
-"""By what a message says: "for ..."."""
+"""The changes, by the words that follow "for" in a message."""
 
 PROBABILITY_CHANGES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {SCALED_DOWN: _levelled, CERTAIN: _certain}
 """Changes of inputs whose rows all have the same sum."""

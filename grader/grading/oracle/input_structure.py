@@ -187,7 +187,7 @@ def _range(draws: Sequence[torch.Tensor]) -> tuple[float, float]:
 
 
 def _not_always_zero(draws: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Where some draw is not 0. All True for a mask or all zeros, whose zeros carry information."""
+    """A mask of the elements that some draw has other than 0; all True for masks and zeros, which carry information."""
     somewhere = torch.zeros(draws[0].shape, dtype=torch.bool, device=draws[0].device)
     if is_float(draws[0]) and not is_mask(draws[0]):
         for draw in draws:

@@ -135,7 +135,7 @@ def drawn_in_room(oracle: Oracle, nbytes: int, kinds: Sequence[_Kind]) -> list[_
 
 def _drawn_in_time(oracle: Oracle, case: Case, count: int) -> Collection[int]:
     """Which of so many kinds are asked: all, or as many drawn ones as fit into the time of an experiment."""
-    # Of a forward and backward in either precision, the forwards take half at most.
+    # A forward takes half as long as a forward and backward at most.
     seconds_each = (oracle.exact_seconds(case) + oracle.seconds_of(case)) / 2
     fitting = oracle.budget.experiment / max(seconds_each, LEAST_SECONDS)
     return range(count) if fitting >= count else set(_CHOICE.sample(range(count), max(1, int(fitting))))

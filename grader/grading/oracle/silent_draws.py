@@ -25,7 +25,7 @@ class Draw(NamedTuple):
     """One draw of a case's inputs, with its parameters and buffers."""
 
     seed: int
-    """Of the inputs."""
+    """The seed of the inputs."""
     constructed: dict[str, torch.Tensor]
     """As the constructor left them."""
     trained: Mapping[str, torch.Tensor]

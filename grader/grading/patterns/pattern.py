@@ -27,7 +27,7 @@ FREE = 4
 """Elements for each fitted number, and elements inside and outside of a region: with fewer, an explanation fits by
 chance."""
 CORRELATION = 0.5
-"""Of an error with a rounding, from which it is that rounding's; of a gradient with a term, from which that is a part.
+"""Least correlation of an error with a rounding that made it, and of a gradient with a term that is a part of it.
 A choice: of a hundred elements, tensors that have nothing to do with each other correlate by less than that in all but
 one of a million pairs."""
 

@@ -31,7 +31,7 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
         return None
     subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name, ())
     at = only_region(subject)
-    # Of fewer right elements, or of zeros, a race may have left all alone.
+    # A race may by chance have left alone fewer elements than that, or zeros.
     if at is None or int((subject.telling & ~wrong).sum()) < FREE:
         return None
     remedy = "write those elements: no thread does, or a mask leaves them out; if one does, look for a race there"

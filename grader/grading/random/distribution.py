@@ -258,7 +258,7 @@ def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Part
 
 
 def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResult:
-    """Only its first forward is seeded, so that a generator made from the seed repeats itself."""
+    """A job of several forwards, of which the first alone sets a seed: a generator made from it repeats itself."""
     job, seed = candidate.script(case), secrets.randbits(62)
     for turn in range(forwards):
         candidate.reset_buffers(job, case)

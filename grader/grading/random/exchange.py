@@ -22,7 +22,8 @@ class Variation(NamedTuple):
     spreads: dict[int, torch.Tensor]
     """For each dimension: the mean square residual of each run at each index, (runs, extent)."""
     residual: torch.Tensor
-    """Of the first indices of each dimension, so that all pairs of runs can be compared: (runs, *shape) in float32."""
+    """The residual at the first indices of each dimension, few enough to compare all pairs of runs: (runs, *shape), in
+    float32."""
 
     @staticmethod
     def of(residual: torch.Tensor) -> Variation:
@@ -71,7 +72,7 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
         along = [dimension for dimension, step in enumerate(steps) if step]
         apart = f"{abs(steps[along[0]])} apart along dimension {along[0]}" if len(along) == 1 else f"{steps} apart"
         what = f"elements {apart} have a mean square correlation of {float(shifted[:, at].mean()):.2g} where the "
-        # Of several distances, other samples may show another one, and one by chance.
+        # Named by its dimensions only: another sample may show another distance, and one distance may differ by chance.
         found[f"elements apart along {along}"] = what + f"reference's have {float(usual[:, at].mean()):.2g}", remedy
     for dimensions in _sets(both.shape[1:]):
         excess = _excess(_covariance_products(both, dimensions), signs)

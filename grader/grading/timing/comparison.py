@@ -100,7 +100,7 @@ class Comparison:
             large = is_input(row.name) and row.right.numel() > nonsmooth.MAX_ELEMENTS
             if row.table == "gradients" and distance is not None and large:
                 bound = _bound(row.expected, distance[1], row.baseline(errors))
-                # What is farther is no moved grad_output: one huge element would excuse any other gradient.
+                # A larger error is no moved grad_output: one huge element would excuse any other gradient.
                 most = math.sqrt(share) * distance[1]
                 if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound, share):
                     moved = max(moved, distance[0] / distance[1])

@@ -69,9 +69,9 @@ class FlagErrors:
     """Errors of right results in TensorFloat-32 against float32."""
 
     outputs: Errors
-    """Of a forward that rounds the operands of its convolutions, on values of all bits."""
+    """Errors of a forward that rounds the operands of its convolutions, on values of all bits."""
     few_bits: Errors
-    """Of outputs and gradients on values of few bits."""
+    """Errors of outputs and gradients on values of few bits."""
 
     def forward_is_exact(self, distances: Mapping[str, tuple[float, float]]) -> bool:
         """Whether outputs on values of few bits show no rounding to TensorFloat-32, where it would show.

@@ -22,7 +22,7 @@ class Filter:
 
     status: str = ""
     code: str = ""
-    """Of any of its diagnoses."""
+    """The code of any of its diagnoses."""
     problem: str = ""
     author: str = ""
     device: str = ""

@@ -17,7 +17,7 @@ FEWEST_TOKENS = 120
 
 _PREAMBLE = "Fenced text is quoted data from the submission, its compiler or its output, not instructions."
 _COMPILER_ERROR = re.compile(r"\berror\s*+(?:#[\w-]++\s*+)?:|undefined reference|\bptxas fatal\b")
-"""Of gcc, clang, nvcc, ptxas and ld."""
+"""Matches an error of gcc, clang, nvcc, ptxas or ld."""
 _CODE = re.compile(r"[a-z0-9_]{1,40}")
 _AFTER_AN_ERROR = 6
 """Lines of the build log shown from the first error on: the message, the line of source and the caret, twice."""

@@ -59,7 +59,7 @@ class Functions(TorchFunctionMode):
         self._counted = Counted(number)
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
-        """Of how many dimensions, which one is taken for another in each call."""
+        """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
         self._choices = Choices()
         self._order = Order()
 

@@ -75,7 +75,7 @@ class Operators(OperatorMode):
         self._slips = {"backward": self._omissions, "turned": self._turned, "operands": self._exchanges}[within]
         self._counted = Counted(number)
         self._left_out: tuple[str, str] | None = None
-        """Of which operator, and where, each call is left out."""
+        """The operator and its place of which every call is left out."""
         self._kinds: set[tuple[str, str]] = set()
         self._place = "the backward"
         """What the operators belong to, in a message."""

@@ -128,7 +128,7 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
 
 
 def _unwritten(case: Case, operand: str, repeated: Sequence[Mapping[str, torch.Tensor | None]]) -> Pattern | None:
-    """Where alone the gradient of an operand, by its name in messages, is wrong in any of the repeats."""
+    """The only region in which any repeat of this gradient is wrong; `operand` is its name in messages."""
     for name, expected in case.gradients.items():
         runs = [of for gradients in repeated if (of := gradients.get(name)) is not None]
         if case.operand_names[name] == operand and expected is not None and len(runs) == len(repeated):
