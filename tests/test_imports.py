@@ -29,6 +29,9 @@ ORDER = [
 ]
 """A package may import from its own row and from the rows above it. CONTRIBUTING.md shows the same rows."""
 
+GRADING = ["compare", "oracle", "candidate", "patterns", "random", "forward", "backward", "timing"]
+"""The packages of grader.grading: each imports only those before it. CONTRIBUTING.md shows the same order."""
+
 WORKER = "grader.worker"
 FRONT_DOOR = "grader"
 """`from grader import grade` loads its names lazily."""
@@ -95,6 +98,21 @@ def test_imports_go_one_way(path):
             assert row(other) <= row(own), f"{own} imports {name}, which is in a later row"
 
 
+@pytest.mark.parametrize("name", GRADING)
+def test_packages_of_grading_import_those_before_them(name):
+    later = {f"grader.grading.{other}" for other in GRADING[GRADING.index(name) + 1 :]}
+    for path in sorted((ROOT / "grader" / "grading" / name).rglob("*.py")):
+        found = {".".join(other.split(".")[:3]) for other in imported(path)}
+        assert not found & later, f"{module_name(path)} imports a later package"
+    assert {path.parent.name for path in (ROOT / "grader" / "grading").glob("*/__init__.py")} == set(GRADING)
+
+
+def test_tensors_are_compared_without_the_rest_of_a_grading():
+    for path in sorted((ROOT / "grader" / "grading" / "compare").glob("*.py")):
+        others = [other for other in imported(path) if other.startswith("grader.grading.")]
+        assert all(other.startswith("grader.grading.compare.") for other in others if other != "grader.grading.compare")
+
+
 def test_every_package_has_a_row():
     assert {package(module_name(path)) for path in files()} - {WORKER} == set().union(*ORDER)
 
@@ -104,6 +122,7 @@ def test_contributing_shows_the_same_rows():
     rows = re.findall(r"^\d+\. (`.*`)$", text, re.MULTILINE)
     shown = [set(re.findall(r"`([\w.]+)`", line)) for line in rows]
     assert shown == ORDER, "run `python -m scripts.architecture_picture`"
+    assert ", ".join(f"`{name}`" for name in GRADING) in text
 
 
 def test_no_module_takes_part_in_an_import_cycle():

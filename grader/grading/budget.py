@@ -12,10 +12,9 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from grader.grading.oracle.evaluation import MODEL, MODEL64
 from grader.grading.outcome import diagnose
 from grader.options import FULL_SECONDS
 from grader.verdict.models import Diagnosis
@@ -29,9 +28,6 @@ TRIES = 2
 """Calls that are made again before checks are left out. A choice: few beside the checks that run in any case."""
 LEAST_SECONDS = 1e-4
 """No call takes less. On a busy host, both processes may have waited at once, so that nothing is left of its time."""
-PERTURBED_RUNS = 3
-"""Runs on perturbed inputs and parameters behind the baseline error. A choice: a branch that half of all runs take is
-in the eager run or one of these in 15 of 16 cases."""
 _CHOICE = random.SystemRandom()
 _Check = TypeVar("_Check")
 
@@ -127,31 +123,6 @@ class Stopwatch:
             with self.of(variant):
                 call()
         return self._shortest[variant]
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The times of the reference's runs of one variant."""
-
-    limit: float
-    """Seconds from which a forward and backward are slow."""
-    clock: Callable[[], float]
-    seconds: dict[str, float] = field(default_factory=dict)
-    """The shortest run so far by model."""
-
-    def is_slow(self) -> bool:
-        """Whether all runs so far were, on average over those of a case."""
-        return self.average(self.seconds[MODEL]) > self.limit
-
-    def average(self, eager_seconds: float) -> float:
-        """Seconds of one of a case's runs, of which one is in float64."""
-        exact_seconds = self.seconds.get(MODEL64, eager_seconds)
-        return ((PERTURBED_RUNS + 1) * eager_seconds + exact_seconds) / (PERTURBED_RUNS + 2)
-
-    def note(self, model: str, started: float, *, runs: int = 1) -> None:
-        """Keep the time of runs that have just ended."""
-        took = max(LEAST_SECONDS, (self.clock() - started) / runs)
-        self.seconds[model] = min(self.seconds.get(model, took), took)
 
 
 def left_out(what: str, codes: Sequence[str], seconds_each: float) -> list[Diagnosis]:

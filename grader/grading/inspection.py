@@ -14,10 +14,10 @@ from typing import Literal
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, JobResult
-from grader.grading.backward.vjp import export_gradients, product
-from grader.grading.candidate import Candidate, forward_step
+from grader.grading.candidate.candidate import Candidate, forward_step
+from grader.grading.candidate.outputs import check_output
+from grader.grading.candidate.vjp import export_gradients, product
 from grader.grading.compare import tolerance
-from grader.grading.compare.outputs import check_output
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs, is_input
 from grader.grading.oracle.oracle import Oracle, remembered

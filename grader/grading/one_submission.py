@@ -17,7 +17,7 @@ from grader.grading.attempts import Attempt
 from grader.grading.backward.judge import judge_backward
 from grader.grading.backward.other_inputs import judge_other_gradients, other_inputs_left_out
 from grader.grading.builds_ahead import BuildsAhead, what_was_seen
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.other_inputs import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW

@@ -15,7 +15,7 @@ from grader.errors import ProblemError
 from grader.executor import JobBuilder
 from grader.grading import plan
 from grader.grading.builds_ahead import BuildsAhead
-from grader.grading.candidate import MODEL
+from grader.grading.candidate.candidate import MODEL
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle

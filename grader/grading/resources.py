@@ -18,7 +18,7 @@ from grader.executor import WorkerClient, worker_template
 from grader.executor.launcher import Launcher, Role
 from grader.grading import build
 from grader.grading.budget import Budget
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose, raised

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from grader.errors import DeviceError, ReferenceOutOfMemory
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.machine.backends import backend

@@ -14,7 +14,7 @@ from grader.grading.backward import other_inputs as gradients_of_others
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import FEWEST
 from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.oracle import other_inputs
 from grader.grading.pipeline import Pipeline

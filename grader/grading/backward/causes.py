@@ -10,13 +10,15 @@ from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
-from grader.grading.candidate import Candidate, names
-from grader.grading.compare import known_mistakes, tolerance
-from grader.grading.compare.buffers import uses_updated_buffers
-from grader.grading.compare.outputs import right_up_to_rounding
+from grader.grading.candidate.buffers import uses_updated_buffers
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import right_up_to_rounding
+from grader.grading.compare import tolerance
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, errors_first, fold, in_eval
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 

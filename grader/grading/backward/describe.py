@@ -9,17 +9,18 @@ from functools import partial
 import torch
 
 from grader.grading.backward.classify import STEP_BY_STEP, GradientFault
-from grader.grading.backward.vjp import Product, gradients_of
-from grader.grading.candidate import Candidate, names
-from grader.grading.compare import known_mistakes
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Product, gradients_of
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import factor_text
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 

@@ -16,12 +16,12 @@ from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
 from grader.grading.backward.products import JudgedProduct, judge_products
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
-from grader.grading.backward.vjp import ask, product
 from grader.grading.budget import Drawn, Stopwatch, left_out
-from grader.grading.candidate import Candidate
-from grader.grading.compare import known_mistakes
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import ask, product
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from grader import protocol as p
-from grader.grading.backward.vjp import add_forward
-from grader.grading.candidate import Candidate, names
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import add_forward
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import diagnose, fold
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 WRAP = "wrap the kernel in torch.autograd.Function"

@@ -9,15 +9,17 @@ from typing import Literal
 import torch
 
 from grader.grading.backward.experiments.grad_outputs import alike
-from grader.grading.backward.vjp import Product, ask, gradients_of, product
-from grader.grading.candidate import Candidate, names
-from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Product, ask, gradients_of, product
+from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.rounded import confirmed_roundings
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import torch
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
-from grader.grading.backward.vjp import attempt_each, one_product, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import attempt_each, one_product, product
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import kth_smallest, norms_each
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
+from grader.grading.control import reference_passes
 from grader.grading.forward.other_inputs import Wrong, difference, is_finite, narrow_inputs
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, first_comparable, is_input
-from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.input_changes import (

@@ -12,13 +12,14 @@ from grader.executor import JobResult
 from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
-from grader.grading.backward.vjp import Product, ask, product
-from grader.grading.candidate import MODEL, Candidate, export_buffers, names
-from grader.grading.compare.buffers import USUAL, explain_buffers
-from grader.grading.compare.outputs import check_buffers, check_output, differ
+from grader.grading.candidate.buffers import USUAL, explain_buffers
+from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate.outputs import check_buffers, check_output, differ
+from grader.grading.candidate.vjp import Product, ask, product
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
+from grader.grading.wording import names
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck

@@ -8,9 +8,9 @@ from functools import partial
 
 from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.control import reference_passes, with_memory
 from grader.grading.oracle import questions
-from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded import own_values, reference_inconsistent

@@ -206,3 +206,9 @@ def index(position: tuple[int, ...] | None) -> str:
 def number(value: float | None) -> str:
     """Six digits; `nothing` for None."""
     return "nothing" if value is None else f"{value:.6g}"
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype agree in every bit; NaNs are equal if their bits are."""
+    one, other = (of.contiguous().reshape(-1).view(torch.uint8) for of in (a, b))
+    return torch.equal(one, other.to(one.device))

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 import torch
 
 from grader import protocol as p
-from grader.grading.candidate import Candidate
-from grader.grading.candidate import names as in_backticks
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
-from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.compare.outputs import same_bits
+from grader.grading.compare.blocks import CHECK_BYTES, same_bits
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import MAX_LISTED
+from grader.grading.wording import names as in_backticks
 
 
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:

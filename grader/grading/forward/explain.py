@@ -10,16 +10,16 @@ from typing import Literal
 
 import torch
 
-from grader.grading.candidate import Candidate, names
-from grader.grading.compare import known_mistakes, tolerance
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import check_output
+from grader.grading.candidate.parameter_matching import Matching
+from grader.grading.compare import tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
-from grader.grading.compare.outputs import check_output
-from grader.grading.compare.parameter_matching import Matching
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
-from grader.grading.oracle import questions
+from grader.grading.oracle import known_mistakes, questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
@@ -28,6 +28,7 @@ from grader.grading.patterns.named_factor import Factors, factor_of, named_facto
 from grader.grading.patterns.pattern import Pattern, nothing_found
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 

@@ -14,9 +14,9 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
-from grader.grading.candidate import MODEL, Candidate, forward_step, names
-from grader.grading.compare.buffers import explain_buffers, uses_updated_buffers
-from grader.grading.compare.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
+from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
+from grader.grading.candidate.candidate import MODEL, Candidate, forward_step
+from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
@@ -26,10 +26,11 @@ from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Judged, diagnose, fold, stage_status
+from grader.grading.patterns.large_tensors import stretch
 from grader.grading.patterns.rounded import confirmed_roundings
-from grader.grading.patterns.stretch import stretch
 from grader.grading.random.distribution import judge_distribution
 from grader.grading.shortage import ran_short
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 

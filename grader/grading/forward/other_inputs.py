@@ -14,12 +14,12 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.expected import Expected
+from grader.grading.control import reference_passes
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle.case import Case, first_comparable
-from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.input_changes import (
     CODE_CHANGES,
     EQUAL,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.control import reference_passes, with_memory
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.control import reference_passes, with_memory
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import in_eval
 from grader.verdict.models import Diagnosis

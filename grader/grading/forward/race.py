@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import are_right, check_output
 from grader.grading.compare import tolerance
-from grader.grading.compare.outputs import are_right, check_output
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle.case import Case

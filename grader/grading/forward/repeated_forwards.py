@@ -9,9 +9,10 @@ from itertools import cycle, product
 import torch
 
 from grader.executor import JobResult, TensorSpec
-from grader.grading.candidate import Candidate, names
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import check_output
 from grader.grading.compare import tolerance
-from grader.grading.compare.outputs import check_output, same_bits
+from grader.grading.compare.blocks import same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward, is_right, one_forward
 from grader.grading.forward.probes import of_mode, probe
@@ -20,6 +21,7 @@ from grader.grading.oracle import other_parameters, questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 

@@ -15,11 +15,11 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ProblemError
-from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.buffers import explain_buffers, one_factor
+from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.outputs import check_buffers, check_output
 from grader.grading.compare import nonsmooth, small_elements
-from grader.grading.compare.buffers import explain_buffers, one_factor
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.outputs import check_buffers, check_output
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case, export_outputs

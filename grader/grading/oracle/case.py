@@ -15,7 +15,7 @@ import torch
 
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.expected import Expected
-from grader.grading.outcome import MAX_LISTED
+from grader.grading.wording import names
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -123,11 +123,8 @@ class Case:
         return value
 
     def shown(self, operands: Iterable[str]) -> str:
-        """The names of operands in a message, the first MAX_LISTED of them."""
-        names = [f"`{self.operand_names.get(name, name)}`" for name in operands]
-        if len(names) > MAX_LISTED:
-            return f"{', '.join(names[:MAX_LISTED])} and {len(names) - MAX_LISTED} more"
-        return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        """The names of operands in a message."""
+        return names([self.operand_names.get(name, name) for name in operands])
 
     def with_operand(self, name: str, value: torch.Tensor) -> Case:
         """The same case with another value of one input or parameter; its expected values stay."""

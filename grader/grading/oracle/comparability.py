@@ -19,8 +19,8 @@ from typing import NamedTuple, get_args
 import torch
 
 from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import same_bits
 from grader.grading.compare.expected import EPSILON, Expected, know_norms
-from grader.grading.compare.outputs import same_bits
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Evaluation

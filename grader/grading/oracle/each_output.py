@@ -11,14 +11,13 @@ from dataclasses import replace
 from functools import partial
 
 from grader.errors import ReferenceRefused
-from grader.grading.budget import PERTURBED_RUNS
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import is_noise
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle, remembered
-from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_runs
 from grader.grading.oracle.questions import compared
 
 

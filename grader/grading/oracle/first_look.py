@@ -11,8 +11,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec
-from grader.grading.compare.blocks import is_large
-from grader.grading.compare.outputs import same_bits
+from grader.grading.compare.blocks import is_large, same_bits
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import first_training, zeros_or_ones

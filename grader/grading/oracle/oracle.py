@@ -14,7 +14,7 @@ from grader import protocol as p
 from grader.catalog.problem_module import FULL
 from grader.errors import ReferenceRefused
 from grader.executor import TensorSpec, WorkerClient
-from grader.grading.budget import Budget, Pace, Stopwatch
+from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
@@ -23,9 +23,9 @@ from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pa
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
-from grader.grading.oracle.reduction_lengths import reduction_lengths
+from grader.grading.oracle.perturbed_runs import Pace
 from grader.grading.oracle.track import track_finite
-from grader.grading.oracle.trackers import Trackers
+from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.values import draw_cotangents
 from grader.machine.backends import backend

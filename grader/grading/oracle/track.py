@@ -9,11 +9,10 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from grader.grading.budget import PERTURBED_RUNS, Pace
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
-from grader.grading.oracle.perturbed_runs import paced_runs, perturbed_passes, perturbed_runs
+from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, Pace, paced_runs, perturbed_passes, perturbed_runs
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import is_float
 from grader.machine.backends import backend

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from grader.grading.compare import known_mistakes
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED

@@ -17,7 +17,7 @@ from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
-from grader.grading.patterns.large_rows import rows_of_large
+from grader.grading.patterns.large_tensors import rows_of_large, stretch
 from grader.grading.patterns.pattern import (
     FREE,
     MAX_ELEMENTS,
@@ -29,7 +29,6 @@ from grader.grading.patterns.pattern import (
 )
 from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
-from grader.grading.patterns.stretch import stretch
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
 Again = Callable[[Case], Mapping[str, torch.Tensor | None]]

@@ -20,7 +20,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL

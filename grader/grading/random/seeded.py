@@ -11,16 +11,15 @@ from functools import partial
 
 import torch
 
-from grader.grading.backward.vjp import add_forward, ask, product
-from grader.grading.budget import PERTURBED_RUNS
-from grader.grading.candidate import MODEL, Candidate, export_buffers
-from grader.grading.compare.blocks import LARGE_BYTES, reals
+from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate.vjp import add_forward, ask, product
+from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
-from grader.grading.compare.outputs import same_bits
+from grader.grading.control import reference_passes
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
-from grader.grading.oracle.control import reference_passes
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.outcome import diagnose

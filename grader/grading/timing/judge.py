@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle

@@ -18,9 +18,9 @@ from typing import NamedTuple, Self
 from grader.errors import GraderError, ReferenceRefused
 from grader.executor import WorkerLost
 from grader.executor.gpu_timeline import Start
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.compare.blocks import is_large
-from grader.grading.compare.parameter_matching import Matching
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, lost

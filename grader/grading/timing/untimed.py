@@ -16,10 +16,10 @@ import torch
 from grader.grading.backward.causes import explain as explain_gradients
 from grader.grading.backward.experiments import Cases
 from grader.grading.backward.products import judge_products
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import check_output
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.outputs import check_output
 from grader.grading.forward.explain import explain
 from grader.grading.forward.judge import judge_case
 from grader.grading.forward.one_forward import is_right, one_forward

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from grader.grading.backward import describe as describer
 from grader.grading.backward.classify import classify
 from grader.grading.backward.describe import describe, with_patterns
-from grader.grading.backward.vjp import Product
+from grader.grading.candidate.vjp import Product
 from grader.grading.compare import blocks
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.scaling import scale_of

@@ -8,9 +8,8 @@ from grader.errors import ProblemError
 from grader.executor import job
 from grader.grading import plan
 from grader.grading.budget import Budget
-from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import EPSILON
-from grader.grading.oracle import evaluation, questions
+from grader.grading.oracle import evaluation, known_mistakes, questions
 from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.values import draw_cotangents

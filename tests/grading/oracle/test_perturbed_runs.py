@@ -2,9 +2,8 @@
 
 import pytest
 
-from grader.grading.budget import Pace
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.perturbed_runs import paced_runs
+from grader.grading.oracle.perturbed_runs import Pace, paced_runs
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from grader.grading.budget import Pace
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
+from grader.grading.oracle.perturbed_runs import Pace
 from grader.grading.oracle.track import track
 from grader.grading.oracle.values import cut_each
 from grader.grading.resources import Resources

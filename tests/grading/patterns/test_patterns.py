@@ -7,9 +7,9 @@ import torch
 
 from grader.errors import ReferenceLost
 from grader.grading.budget import Budget
-from grader.grading.compare import known_mistakes
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.patterns import pattern, search
 from grader.grading.patterns.elementwise import function_of_one, overwritten

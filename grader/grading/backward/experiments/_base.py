@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 
 from grader.executor import JobResult
-from grader.grading.backward.vjp import Answer, ask, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Answer, ask, product
 from grader.grading.compare import scaling, tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case

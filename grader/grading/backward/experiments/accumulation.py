@@ -20,7 +20,8 @@ from grader.grading.backward.experiments._base import (
     present,
     wrong_operands,
 )
-from grader.grading.backward.vjp import (
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import (
     Answer,
     Part,
     add_forward,
@@ -29,7 +30,6 @@ from grader.grading.backward.vjp import (
     one_product,
     product,
 )
-from grader.grading.candidate import Candidate
 from grader.grading.compare import scaling
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case

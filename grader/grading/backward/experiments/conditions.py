@@ -10,10 +10,10 @@ from grader import protocol as p
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
 from grader.grading.backward.experiments.accumulation import carried_over
 from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
-from grader.grading.backward.vjp import ask, attempt_each, one_product, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import ask, attempt_each, one_product, product
 from grader.grading.compare import tolerance
-from grader.grading.compare.outputs import same_bits
+from grader.grading.compare.blocks import same_bits
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern

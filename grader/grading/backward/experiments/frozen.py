@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
-from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product
-from grader.grading.candidate import Candidate, export_buffers, names
-from grader.grading.compare.outputs import check_buffers, differ
+from grader.grading.candidate.candidate import Candidate, export_buffers
+from grader.grading.candidate.outputs import check_buffers, differ
+from grader.grading.candidate.vjp import Answer, ask, attempt_each, one_product
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import MAX_LISTED, diagnose, first_line
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48

@@ -11,8 +11,8 @@ from itertools import islice
 import torch
 
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, plain_is_right
-from grader.grading.backward.vjp import Answer, GradOutputs, attempt_each, one_product, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Answer, GradOutputs, attempt_each, one_product, product
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import norm, reals
 from grader.grading.compare.expected import Expected

@@ -15,8 +15,8 @@ from grader.grading.backward.experiments._base import (
     first_wrong,
     plain_is_right,
 )
-from grader.grading.backward.vjp import Answer, ask, attempt_each, one_product, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Answer, ask, attempt_each, one_product, product
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
-from grader.grading.backward.vjp import Answer, attempt_each, one_product, product
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line

@@ -11,13 +11,14 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
-from grader.grading.backward.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
-from grader.grading.candidate import Candidate, names
-from grader.grading.compare.blocks import LARGE_BYTES
-from grader.grading.compare.outputs import check_output, same_bits
-from grader.grading.compare.placement import parts
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import check_output
+from grader.grading.candidate.placement import parts
+from grader.grading.candidate.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
+from grader.grading.compare.blocks import LARGE_BYTES, same_bits
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
+from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 NEW_TENSOR = "write into a new tensor"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.candidate import MODEL, Candidate, names
+from grader.grading.candidate.candidate import MODEL, Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, usual_remedy
+from grader.grading.wording import names, shape_text
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import TensorCheck
@@ -85,17 +84,6 @@ def right_up_to_rounding(check: TensorCheck) -> bool:
     baseline = check.baseline_rel_rms_error or 0.0
     allowed = tolerance.BASELINE_FACTOR_L2 * baseline + ROUNDING_UNITS * EPSILON
     return check.rel_rms_error <= allowed / 2
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one dtype agree in every bit; NaNs are equal if their bits are."""
-    one, other = (of.contiguous().reshape(-1).view(torch.uint8) for of in (a, b))
-    return torch.equal(one, other.to(one.device))
-
-
-def shape_text(shape: Sequence[int] | None) -> str:
-    """A shape as `(2, 3)`; an unknown one as `()`."""
-    return "(" + ", ".join(str(extent) for extent in shape or ()) + ")"
 
 
 def judge_structure(

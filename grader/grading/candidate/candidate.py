@@ -15,12 +15,11 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
 from grader.grading.build import construction_failed
+from grader.grading.candidate.parameter_matching import Matching, match
+from grader.grading.candidate.placement import Constructor, values_alike
 from grader.grading.compare.blocks import is_large
-from grader.grading.compare.parameter_matching import Matching, match
-from grader.grading.compare.placement import Constructor, values_alike
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import (
-    MAX_LISTED,
     lost,
     raised,
 )
@@ -285,11 +284,3 @@ def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
         for ours, theirs in candidate.buffers(case).items()
     }
     job.export(exports("state", MODEL, specs))
-
-
-def names(items: Sequence[str]) -> str:
-    """`a`, `b` and `c` in backticks; at most MAX_LISTED names and the number of others."""
-    quoted = [f"`{item}`" for item in items[:MAX_LISTED]]
-    if len(items) > MAX_LISTED:
-        return f"{', '.join(quoted)} and {len(items) - MAX_LISTED} more"
-    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]

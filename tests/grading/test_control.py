@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from grader.errors import ReferenceOutOfMemory
-from grader.grading.oracle.control import reference_passes, with_memory
+from grader.grading.control import reference_passes, with_memory
 from grader.grading.outcome import Stopped, diagnose
 from grader.verdict.models import Device
 

@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from grader.grading.candidate import info_of
-from grader.grading.compare.parameter_matching import match
-from grader.grading.compare.placement import Values, order_of
+from grader.grading.candidate.candidate import info_of
+from grader.grading.candidate.parameter_matching import match
+from grader.grading.candidate.placement import Values, order_of
 
 REFERENCE = {
     "q.weight": torch.randn(3, 4),

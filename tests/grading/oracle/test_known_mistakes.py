@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.grading.compare import known_mistakes
+from grader.grading.oracle import known_mistakes
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
 from tests.expected import problem

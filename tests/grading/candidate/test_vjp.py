@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from grader.grading.backward import vjp
+from grader.grading.candidate import vjp
 from grader.grading.resources import Resources
 from grader.protocol import Backward
 from grader.verdict.models import Device

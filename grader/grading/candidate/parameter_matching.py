@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.grading.compare.placement import Block, Place, Values, constant, match_values, parts, plain_name
+from grader.grading.candidate.placement import Block, Place, Values, constant, match_values, parts, plain_name
 from grader.protocol import TensorInfo
 
 

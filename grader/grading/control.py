@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from grader.errors import ReferenceKilled, ReferenceOutOfMemory
-from grader.grading.candidate import Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
 from grader.grading.shortage import is_shortage

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.candidate import names
 from grader.grading.compare import tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
@@ -18,6 +17,7 @@ from grader.grading.oracle import questions
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
+from grader.grading.wording import names
 
 USUAL = "update buffers as the reference does"
 

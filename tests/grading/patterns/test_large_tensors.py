@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from grader.grading.compare import together, wrong_places
+from grader.grading.compare import together
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import scale_of
+from grader.grading.patterns import large_tensors
+from grader.grading.patterns.large_tensors import stretch
 from grader.grading.patterns.pattern import MAX_ELEMENTS
-from grader.grading.patterns.stretch import stretch
 
 ROWS, COLUMNS = 1000, 1200
 
@@ -22,11 +23,11 @@ def blocks_of(request, monkeypatch):
 def test_wrong_elements_are_counted_and_the_ends_found(dtype):
     right = torch.rand(ROWS, COLUMNS).to(dtype) + 1
     actual = right.clone()
-    assert wrong_places.wrong_places(actual, right)[0] == 0
+    assert large_tensors.wrong_places(actual, right)[0] == 0
     actual[7, 3:5] = 0
     actual[900, 399] = 4
     actual[901, 0] = float("nan")
-    found = wrong_places.wrong_places(actual, right)
+    found = large_tensors.wrong_places(actual, right)
     first, last, odd = 7 * COLUMNS + 3, 900 * COLUMNS + 399, 901 * COLUMNS
     assert found == (3, first, last, False, 1, odd)
 
