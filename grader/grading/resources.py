@@ -130,7 +130,7 @@ class Resources:
         for device in devices:
             backend(device).empty_cache()
 
-    def drop_oracle(self, problem: Problem, device: Device, precision: Precision = Precision.FP32) -> None:
+    def drop_oracle(self, problem: Problem, device: Device, precision: Precision) -> None:
         """Forget a reference after a failure."""
         oracle = self._oracles.pop((problem.source_hash, device, precision), None)
         if oracle is not None:

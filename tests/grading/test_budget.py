@@ -249,18 +249,18 @@ def test_a_gpu_has_room_for_more_draws_of_a_case(device, large):
 def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):
     # A sixth of the time, at 0.025 s each.
     slow = SimpleNamespace(budget=Budget(0.66), exact_seconds=lambda _: 0.02, seconds_of=lambda _: 0.03)
-    drawn = {frozenset(other_inputs._drawn_in_time(slow, None, 12)) for _ in range(20)}
+    drawn = {tuple(other_inputs._drawn_in_time(slow, None, range(12))) for _ in range(20)}
     assert {len(one) for one in drawn} == {4}
     assert len(drawn) > 10
     slow.budget = Budget(60.0)
-    assert set(other_inputs._drawn_in_time(slow, None, 12)) == set(range(12))
-    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda *_: {3})
+    assert other_inputs._drawn_in_time(slow, None, range(12)) == list(range(12))
+    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda oracle, case, kinds: [kinds[3]])
     verdict = graded(SOURCE, seconds=cases.AMPLE_SECONDS)
     assert verdict.status == "correct"
     seen = notes(verdict)
     assert "time was too short for all other inputs: not asked for inputs multiplied by 0.001" in seen
     assert "parameters multiplied by 100" in seen
-    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda oracle, case, count: range(1, count - 1))
+    monkeypatch.setattr(other_inputs, "_drawn_in_time", lambda oracle, case, kinds: kinds[1:-1])
     seen = notes(graded(SOURCE, seconds=cases.AMPLE_SECONDS))
     assert "not asked for inputs multiplied by 0.001 or less, which were chosen at random" in seen
     assert "parameters multiplied by 100" not in seen, "one of three draws of these is left out"

@@ -7,6 +7,7 @@ from grader.grading import pipeline
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Status
+from grader.verdict.precision import Precision
 from tests import expected as cases
 
 
@@ -66,6 +67,6 @@ def test_a_reference_is_ended_after_another_was_lost_while_it_was_to_make_room(g
         resources.oracle(wanted, Device.CPU)
     worker = workers[0 if warm else 1]
     assert not worker.ended
-    resources.drop_oracle(wanted, Device.CPU)
+    resources.drop_oracle(wanted, Device.CPU, Precision.FP32)
     assert worker.ended
     resources.make_room()

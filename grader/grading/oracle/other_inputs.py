@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -85,8 +85,26 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
     structures = questions.structures(oracle, case)
+    inputs = list(_with_other_values(oracle, case, structures))
+    fitting = drawn_in_room(oracle, case.without_gradients().nbytes, inputs)
+    parameters = list(_with_other_parameters(oracle, case, structures))
+    no_room = _left_out(inputs, fitting)
+    if parameters and not any(one.change == LARGE_PARAMETERS for one in parameters):
+        no_room += [*SHIFTED_PARAMETERS, ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
+    kinds = [*fitting, *parameters]
+    chosen = _drawn_in_time(oracle, case, kinds)
+    return Others(tuple(_answered(oracle, case, chosen)), tuple(no_room), tuple(_left_out(kinds, chosen)))
+
+
+def _left_out(kinds: Iterable[OtherInputs], chosen: Iterable[OtherInputs]) -> list[str]:
+    """The changes of which none was chosen, each once."""
+    names = {one.change for one in chosen}
+    return list(dict.fromkeys(one.change for one in kinds if one.change not in names))
+
+
+def _with_other_values(oracle: Oracle, case: Case, structures: Mapping[int, Structure]) -> Iterator[OtherInputs]:
+    """The case with inputs of each kind, without outputs."""
     bounded = backend(oracle.device).own_memory and oracle.traits(case).asserts
-    found: list[tuple[str, list[object]]] = []
     for name in KINDS:
         new = {
             i: changed(name, structures[i], value, bounded=bounded, scales_whole=_is_number(case, i))
@@ -97,30 +115,20 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
         # Each input alone: beside another that is as large, an overflow on the way to an output may not show in it.
         # A distribution on one class is infinitely far from another one.
         for group in [[i] for i in moved] if name in (NEAR_RANGE, CERTAIN) else [moved] if moved else []:
-            found.append((name, [new[i] if i in group else value for i, value in enumerate(case.inputs)]))
-    fitting = drawn_in_room(oracle, case.without_gradients().nbytes, found)
-    possible = {name for name, _ in fitting}
-    beyond = [name for name, _ in found if name not in possible]
-    parameters = list(_with_other_parameters(oracle, case, structures))
-    kinds = [*((name, replace(case, inputs=tuple(inputs))) for name, inputs in fitting), *parameters]
-    drawn = _drawn_in_time(oracle, case, len(kinds))
-    chosen = [kind for index, kind in enumerate(kinds) if index in drawn]
-    names = {name for name, _ in chosen}
-    too_slow = [name for name, _ in kinds if name not in names]
+            inputs = tuple(new[i] if i in group else value for i, value in enumerate(case.inputs))
+            yield OtherInputs(name, replace(case, inputs=inputs))
+
+
+def _answered(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> Iterator[OtherInputs]:
+    """Those of these cases that the reference answers well, with its outputs."""
     # All with the case's own parameters in one question.
-    answers = iter(_answers(oracle, case, [other.inputs for _, other in chosen if other.state is case.state]))
-    others = [
-        (name, other, next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0])
-        for name, other in chosen
-    ]
-    if parameters and not any(name == LARGE_PARAMETERS for name, _ in parameters):
-        beyond += [*SHIFTED_PARAMETERS, ZERO_PARAMETERS, LARGER_PARAMETERS, LARGE_PARAMETERS]
-    kept = tuple(
-        OtherInputs(name, replace(other, outputs=_tolerant(case, name, outputs) | _integers(oracle, other, outputs)))
-        for name, other, outputs in others
-        if outputs is not None and all(answers_well(of, case.outputs[key]) for key, of in outputs.items())
-    )
-    return Others(kept, tuple(dict.fromkeys(beyond)), tuple(dict.fromkeys(too_slow)))
+    own = [one.case.inputs for one in others if one.case.state is case.state]
+    answers = iter(_answers(oracle, case, own))
+    for change, other in ((one.change, one.case) for one in others):
+        outputs = next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0]
+        if outputs is not None and all(answers_well(of, case.outputs[name]) for name, of in outputs.items()):
+            given = _tolerant(case, change, outputs) | _integers(oracle, other, outputs)
+            yield OtherInputs(change, replace(other, outputs=given))
 
 
 def drawn_in_room(oracle: Oracle, nbytes: int, kinds: Sequence[_Kind]) -> list[_Kind]:
@@ -128,22 +136,24 @@ def drawn_in_room(oracle: Oracle, nbytes: int, kinds: Sequence[_Kind]) -> list[_
 
     `nbytes` are a copy's. A GPU has room for HUGE_BYTES, a host for CHECK_BYTES.
     """
-    most = (HUGE_BYTES if backend(oracle.device).own_memory else CHECK_BYTES) // max(nbytes, 1)
-    drawn = sorted(_CHOICE.sample(range(len(kinds)), min(most, len(kinds))))
-    return [kinds[index] for index in drawn]
+    return _drawn(kinds, (HUGE_BYTES if backend(oracle.device).own_memory else CHECK_BYTES) // max(nbytes, 1))
 
 
-def _drawn_in_time(oracle: Oracle, case: Case, count: int) -> Collection[int]:
-    """Which of so many kinds are asked: all, or as many drawn ones as fit into the time of an experiment."""
+def _drawn_in_time(oracle: Oracle, case: Case, kinds: Sequence[_Kind]) -> list[_Kind]:
+    """All of these kinds, or as many drawn ones as fit into the time of an experiment."""
     # A forward takes half as long as a forward and backward at most.
     seconds_each = (oracle.exact_seconds(case) + oracle.seconds_of(case)) / 2
     fitting = oracle.budget.experiment / max(seconds_each, LEAST_SECONDS)
-    return range(count) if fitting >= count else set(_CHOICE.sample(range(count), max(1, int(fitting))))
+    return _drawn(kinds, max(1, int(min(fitting, len(kinds)))))
 
 
-def _with_other_parameters(
-    oracle: Oracle, case: Case, structures: Mapping[int, Structure]
-) -> Iterator[tuple[str, Case]]:
+def _drawn(kinds: Sequence[_Kind], most: int) -> list[_Kind]:
+    """All of these, or so many drawn ones, in their order."""
+    return [kinds[index] for index in sorted(_CHOICE.sample(range(len(kinds)), min(most, len(kinds))))]
+
+
+def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, Structure]) -> Iterator[OtherInputs]:
+    """The case with parameters of each kind, without outputs; large ones only of the smallest parameters."""
     learned = oracle.traits(case).learned
     moved = {name: value for name, value in case.state.items() if name in learned and is_float(value)}
     if not moved:
@@ -153,7 +163,7 @@ def _with_other_parameters(
         for i, value in enumerate(case.inputs)
     ]
     small = {name: value * 1e-3 for name, value in moved.items()}
-    yield SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small})
+    yield OtherInputs(SMALL_PARAMETERS, replace(case, inputs=tuple(units), state={**case.state, **small}))
     moved = smallest(moved, CHECK_BYTES // 2)
     if not moved:
         return
@@ -161,17 +171,18 @@ def _with_other_parameters(
     for name, step in zip(SHIFTED_PARAMETERS, (-3, 3), strict=True):
         if vectors:
             shifted = {key: value + step for key, value in vectors.items()}
-            yield name, replace(case, state={**case.state, **shifted})
-    yield ZERO_PARAMETERS, replace(case, state={**case.state, **{name: _thinned(of) for name, of in moved.items()}})
+            yield OtherInputs(name, replace(case, state={**case.state, **shifted}))
+    thinned = {name: _thinned(of) for name, of in moved.items()}
+    yield OtherInputs(ZERO_PARAMETERS, replace(case, state={**case.state, **thinned}))
     # With the constructor's signs: what grows as an exponential does so for a positive number only.
     signed = positive(moved, oracle.constructed(case), frozenset(moved))
     larger = {name: value * 10 for name, value in signed.items()}
-    yield LARGER_PARAMETERS, replace(case, state={**case.state, **larger})
+    yield OtherInputs(LARGER_PARAMETERS, replace(case, state={**case.state, **larger}))
     large = {name: value * 100 for name, value in moved.items()}
     # All scores may have one sign for some parameters, and then none is below a finite mask.
     flipped = [{name: _with_other_signs(value) for name, value in large.items()} for _ in range(2)]
     for state in (large, *flipped):
-        yield LARGE_PARAMETERS, replace(case, state={**case.state, **state})
+        yield OtherInputs(LARGE_PARAMETERS, replace(case, state={**case.state, **state}))
 
 
 def _thinned(value: torch.Tensor) -> torch.Tensor:

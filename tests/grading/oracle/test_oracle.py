@@ -16,6 +16,7 @@ from grader.grading.oracle.values import draw_cotangents
 from grader.grading.resources import Resources
 from grader.machine.backends.cpu import CpuBackend
 from grader.verdict.models import Device, Problem
+from grader.verdict.precision import Precision
 from tests.expected import CASES
 
 
@@ -214,7 +215,7 @@ def test_gradients_that_rounding_decides_are_still_checked_after_their_values_we
     """The reason stays, because the full size learns it from fewer rows; it must not pass for a missing backward."""
     path = CASES / "problems" / "norms_over_two.py"
     problem = Problem(id=path.stem, path=path, source=path.read_text())
-    resources.drop_oracle(problem, Device.CPU)
+    resources.drop_oracle(problem, Device.CPU, Precision.FP32)
     oracle = resources.oracle(problem, Device.CPU)
 
     def checked():
