@@ -86,13 +86,14 @@ class Rounding(Message):
 
 
 class Slip(Message):
-    """One mistake: in a forward, another option or dimension; in a backward, something left out.
+    """One mistake: in a forward, another option, dimension or function; in a backward, something left out.
 
-    With `turned`, an operand of the backward is transposed, flipped or what an operator takes in place of its result.
-    With `operands`, a tensor of the forward stands in the backward for another.
+    With `detached`, no gradient flows through one of several operands of a function of the forward. With `turned`, an
+    operand of the backward is transposed, flipped or what an operator takes in place of its result. With `operands`, a
+    tensor of the forward stands in the backward for another.
     """
 
-    within: Literal["forward", "backward", "turned", "operands"]
+    within: Literal["forward", "detached", "backward", "turned", "operands"]
     number: Annotated[int, Field(ge=0, le=4096)]
     """Which one, in the order of the calls."""
 

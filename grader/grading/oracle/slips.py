@@ -1,9 +1,10 @@
 """The reference's float64 results with one mistake in them, one mistake after another.
 
-Gradients: operators of its backward left out (`worker/autograd/slips.py`), then options, dimensions and functions other
-than given (`worker/autograd/forward_slips.py`), then operands of its backward that are transposed, flipped, plus an
-epsilon, or another tensor, then a grad_output in another order. Outputs: other options, dimensions and functions, then
-parts of parameters or of an input exchanged. A candidate whose result is one of these has made that mistake.
+Gradients: operands taken for constants (`worker/autograd/detached.py`), then operators of the backward left out
+(`worker/autograd/slips.py`), then options, dimensions and functions other than given
+(`worker/autograd/forward_slips.py`), then operands of the backward that are transposed, flipped, plus an epsilon, or
+another tensor, then a grad_output in another order. Outputs: other options, dimensions and functions, then parts of
+parameters or of an input exchanged. A candidate whose result is one of these has made that mistake.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
 
-Within = Literal["forward", "backward", "turned", "operands"]
+Within = Literal["forward", "detached", "backward", "turned", "operands"]
 WHERE: Mapping[Within, str] = {
+    "detached": "let the gradient flow there too",
     "backward": "do that step of the backward as the reference does",
     "forward": "do there what the reference does, in the backward too",
     "turned": "do that step of the backward as the reference does",

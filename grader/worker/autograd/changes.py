@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.detached import Detached
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import Functions
 from grader.worker.autograd.jitter import Jittered
@@ -32,6 +33,8 @@ def changed_forward(
         return Jittered(change)
     if change is None:
         return contextlib.nullcontext()
+    if change.within == "detached":
+        return Detached(change.number)
     return Functions(change.number) if change.within == "forward" else Recorded(leaves)
 
 
@@ -42,7 +45,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
-    if not isinstance(change, p.Slip) or change.within == "forward":
+    if not isinstance(change, p.Slip) or change.within == "forward" or change.within == "detached":
         return contextlib.nullcontext()
     return Operators(change.number, sources, change.within)
 

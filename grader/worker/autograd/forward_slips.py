@@ -1,6 +1,7 @@
 """Mistakes in a forward, made in the reference: another option, dimension, function or order.
 
-What follows from them in the backward is autograd's. Each run makes one slip; its number says which.
+What follows from them in the backward is autograd's; a run with gradients keeps the right outputs where it can. Each
+run makes one slip; its number says which.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from grader.worker.autograd.other_functions import Order, like, name_of, opposite
 from grader.worker.autograd.slips import FLAGS, Counted, Slips, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
@@ -27,28 +29,6 @@ DIMS: dict[str, int] = {**dict.fromkeys(_SECOND + _SCANS, 1), **dict.fromkeys(_T
 
 COMPARISONS = {"lt": ("<", "le", "<="), "le": ("<=", "lt", "<"), "gt": (">", "ge", ">="), "ge": (">=", "gt", ">")}
 """A comparison's sign, and the function and the sign of the one that differs from it where both sides are equal."""
-
-
-OPPOSITES = dict(
-    pair
-    for one, other in (("min", "max"), ("amin", "amax"), ("minimum", "maximum"), ("argmin", "argmax"))
-    for pair in ((one, other), (other, one))
-)
-"""Functions of which one is taken for the other, by name, with the same arguments."""
-LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
-    "gelu": (
-        ("`x sigmoid(1.702 x)`", lambda x: x * torch.sigmoid(1.702 * x)),
-        ("`silu`", functional.silu),
-    ),
-    "silu": (("`hardswish`", functional.hardswish), ("`gelu`", functional.gelu)),
-    "hardswish": (("`silu`", functional.silu),),
-    "sigmoid": (("`hardsigmoid`", functional.hardsigmoid),),
-    "hardsigmoid": (("`sigmoid`", torch.sigmoid),),
-    "tanh": (("`hardtanh`", functional.hardtanh),),
-    "softplus": (("`relu`", torch.relu),),
-    "mish": (("`silu`", functional.silu),),
-}
-"""Functions of one argument that are taken for others, by name: in words, and to compute."""
 
 
 class Functions(TorchFunctionMode):
@@ -73,7 +53,7 @@ class Functions(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
-        for what, compute in (*self._choices.slips(function, args, kwargs, result), *_opposite(function, args, kwargs)):
+        for what, compute in (*self._choices.slips(function, args, kwargs, result), *opposite(function, args, kwargs)):
             if self._counted.chosen(what):
                 return compute()
         if not isinstance(result, torch.Tensor):
@@ -82,9 +62,9 @@ class Functions(TorchFunctionMode):
             *_options(function, args, kwargs),
             *_normed_over(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
-            *_like(function, args),
+            *like(function, args),
             *self._order.slips(function, args, kwargs, result),
-            *epsilons(_name(function), function, args, kwargs),
+            *epsilons(name_of(function), function, args, kwargs),
         ):
             if self._counted.chosen(what):
                 return _or(result, compute)
@@ -126,45 +106,6 @@ class Choices:
                 yield "`softmax` over all elements that `topk` chooses from", lambda: among_all().gather(dim, indices)
 
 
-class Order:
-    """Two steps in a row that keep the shape of their first argument, such as a sum and a product."""
-
-    def __init__(self) -> None:
-        self._last: tuple[torch.Tensor, Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
-        """The result of the last such step, and its call."""
-
-    def slips(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
-    ) -> Slips:
-        """This step before the one whose result it takes; records the call."""
-        value, last = args[0] if args else None, self._last
-        if not isinstance(value, torch.Tensor) or value.shape != result.shape or value.data_ptr() == result.data_ptr():
-            return
-        self._last = result, function, args, kwargs
-        if last is not None and last[0] is value and function is not last[1]:
-            _, before, of_before, options = last
-            what = f"`{_name(function)}` before `{_name(before)}`"
-            yield what, lambda: before(function(of_before[0], *args[1:], **kwargs), *of_before[1:], **options)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", "").strip("_")
-
-
-def _opposite(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """The other end of an order, of values and indices too."""
-    name = getattr(function, "__name__", "")
-    if name in OPPOSITES:
-        yield f"`{OPPOSITES[name]}` in place of `{name}`", partial(getattr(torch, OPPOSITES[name]), *args, **kwargs)
-
-
-def _like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
-    """Another function of nearly the same values."""
-    name = getattr(function, "__name__", "")
-    for other, compute in LIKE.get(name, ()):
-        yield f"{other} in place of `{name}`", partial(compute, args[0])
-
-
 def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
     """The wrong result if it can stand for the right one: by its shape or, if a dimension was kept, by broadcasting."""
     try:
@@ -173,6 +114,8 @@ def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = Fal
         return right
     if not isinstance(wrong, torch.Tensor):
         return right
+    if right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
+        return right.detach() + (wrong - wrong.detach())  # the outputs are right where gradients are looked at
     fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
     return wrong if fits else right
 
@@ -191,6 +134,7 @@ def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         if default is parameter.empty or option in MODES_OF_A_CALL or option.startswith("_"):
             continue
         given = bound.arguments.get(option, default)
+        given = list(given) if isinstance(given, tuple) else given
         if given is default or (not isinstance(given, torch.Tensor) and given == default):
             if not isinstance(default, bool) or option not in FLAGS:
                 continue
@@ -227,6 +171,11 @@ def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     sign, other, other_sign = COMPARISONS.get(getattr(function, "__name__", "").strip("_"), ("", "", ""))
     if sign and len(args) > 1:
         yield f"`{other_sign}` in place of `{sign}`", partial(getattr(torch, other), args[0], args[1])
+    if function is functional.hardtanh:
+        given = inspect.signature(STEPS.get(function, function)).bind(*args, **kwargs).arguments
+        lower, upper = given.get("min_val", -1.0), given.get("max_val", 1.0)
+        yield "`hardtanh` without its upper bound", partial(torch.clamp_min, args[0], lower)
+        yield "`hardtanh` without its lower bound", partial(torch.clamp_max, args[0], upper)
     if function is functional.pad and len(args) > 1:
         for how, pad in other_sides(args[1]):
             yield f"the borders of `pad` {how}", partial(function, args[0], pad, *args[2:], **kwargs)

@@ -26,7 +26,7 @@ def gradients(of, *operands, within, number):
         y = of(*leaves)
     with changed_backward(change, getattr(forward, "sources", Sources())) as backward:
         found = torch.autograd.grad(y, leaves, drawn(*y.shape), allow_unused=True)
-    return (forward if within == "forward" else backward).name, found
+    return (forward if within in ("forward", "detached") else backward).name, found
 
 
 def slips(of, *operands, within=None):
@@ -70,6 +70,26 @@ def test_a_term_of_a_sum_is_missing():
     found = [one[0] for name, one in slips(lambda x: x * x.exp(), x).items() if "`add` of the backward without" in name]
     assert len(found) == 2
     torch.testing.assert_close(sum(found), drawn(3, 4) * x.exp() * (1 + x))
+
+
+def test_an_operand_is_taken_for_a_constant():
+    x = drawn(3, 4)
+    found = slips(lambda x: x * x.mean(1, keepdim=True), x, within="detached")
+    grad, mean = drawn(3, 4), x.mean(1, keepdim=True)
+    torch.testing.assert_close(found["operand 2, of shape [3, 1], of `mul` detached"][0], grad * mean)
+    through_mean = (grad * x).sum(1, keepdim=True).expand(3, 4) / 4
+    torch.testing.assert_close(found["operand 1, of shape [3, 4], of `mul` detached"][0], through_mean)
+    found = slips(lambda x, y: torch.cat([x, y], 1).exp(), x, drawn(3, 2), within="detached")
+    assert list(found) == [
+        f"operand {at}, of shape {shape}, of `cat` detached" for at, shape in ((1, [3, 4]), (2, [3, 2]))
+    ]
+
+
+def test_a_bound_is_forgotten_and_values_stay_right():
+    x = 4 * drawn(3, 4)
+    found = slips(lambda x: functional.relu6(x).square(), x, within="forward")
+    right = 2 * functional.relu6(x)
+    torch.testing.assert_close(found["`relu` in place of `relu6`"][0], drawn(3, 4) * right * (x > 0))
 
 
 def test_a_term_has_the_other_sign():
