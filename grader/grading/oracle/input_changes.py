@@ -195,9 +195,25 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
     return copy
 
 
+def _masks(value: torch.Tensor) -> bool:
+    """Whether these are booleans, or zeros and ones of which rows have different numbers: no label of each row."""
+    if value.dtype == torch.bool:
+        return True
+    return value.dim() > 1 and is_mask(value) and bool((value.sum(-1) != value.sum(-1).flatten()[0]).any())
+
+
+def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """All starts but the first at the last one."""
+    if not structure.ascends or value.dim() != 1 or value.numel() < 3:
+        return None
+    copy = value.clone()
+    copy[1:] = value[-1]
+    return copy
+
+
 def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
     """One value in the first row; not of a square matrix, which may be causal or symmetric."""
-    if value.dtype != torch.bool or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
+    if not _masks(value) or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
         return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy.view(-1, value.shape[-1])[0] = element
@@ -206,7 +222,7 @@ def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torc
 
 def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
     """One value wherever an element may change."""
-    if value.dtype != torch.bool:
+    if not _masks(value):
         return None
     return structure.elementwise(value, lambda part: torch.full_like(part, element))
 
@@ -251,14 +267,15 @@ PROBABILITY_CHANGES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {SCA
 """Changes of inputs whose rows all have the same sum."""
 
 CODE_CHANGES: Mapping[str, Change] = {
-    "a boolean mask whose first row is all False": partial(_first_row, element=False),
-    "a boolean mask whose first row is all True": partial(_first_row, element=True),
-    "a boolean mask that is all False": partial(_filled, element=False),
-    "a boolean mask that is all True": partial(_filled, element=True),
+    "a mask whose first row is all False": partial(_first_row, element=False),
+    "a mask whose first row is all True": partial(_first_row, element=True),
+    "a mask that is all False": partial(_filled, element=False),
+    "a mask that is all True": partial(_filled, element=True),
+    "rows of which the first has all elements, by their starts": _one_row,
     "integers most of which are the smallest one": _smallest_mostly,
     "integers all equal to the largest one": _largest_only,
 }
-"""Changes of boolean masks and of integers alone; zeros and ones in floating point may be labels, one in each row.
+"""Changes of masks and of integers alone.
 
 Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
 """

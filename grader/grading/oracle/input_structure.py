@@ -33,7 +33,9 @@ class Structure:
         self.symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
         free = _not_always_zero(alike)
         free = free.triu() if self.symmetric else free  # the lower triangle follows the upper one
-        free = free & False if _ascend(alike) else free
+        self.ascends = _ascend(alike)
+        """These are starts or ends of rows in ascending order."""
+        free = free & False if self.ascends else free
         self._places = None if bool(free.all()) else free.reshape(-1).nonzero().reshape(-1)
         self.sums_alike = not self.symmetric and _sums_alike(alike)
         """All rows of all draws have the same sum, as probabilities have."""
