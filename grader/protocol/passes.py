@@ -62,7 +62,7 @@ class Outputs(Result):
     changed: Name = ""
     """What the `Change` changed: an operator, the last of several, or a slip in words; empty if there was nothing."""
     numbers: Total = 0
-    """Elements of the largest result that was rounded, if results were."""
+    """Different numbers among the results that were rounded, if results were."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:

@@ -18,6 +18,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
+from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
 from grader.grading.wording import names
@@ -54,8 +55,13 @@ def with_patterns(
     ]
     found += [fault.with_pattern(rounded[fault.name]) for fault in faults if fault.name in rounded]
     open_ = {fault.name: actual.gradients[fault.name] for fault in found if not fault.explained or fault.vague}
-    by_runs = patterns_by_runs(oracle, case, open_) if open_ else {}
-    found = [fault.with_pattern(by_runs[fault.name]) if fault.name in by_runs else fault for fault in found]
+    by_runs = patterns_by_runs(oracle, case, open_, partial(gradients_of, candidate)) if open_ else {}
+    found = [
+        fault.with_pattern(by_runs[fault.name])
+        if fault.name in by_runs
+        else replace(fault, remedy=within_time(fault.remedy, oracle.budget))
+        for fault in found
+    ]
     known = {fault.name for fault in faults}
     right = [
         case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known

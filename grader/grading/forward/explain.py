@@ -25,7 +25,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
 from grader.grading.outcome import MAX_LISTED, diagnose, usual_remedy
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
-from grader.grading.patterns.pattern import Pattern, nothing_found
+from grader.grading.patterns.pattern import Pattern, nothing_found, within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
 from grader.grading.wording import names
@@ -239,6 +239,7 @@ def _unexplained(output: Mismatch) -> Diagnosis:
     remedy = (
         f"{nothing_found(output.sealed)}; compare forward's intermediate results with the reference's, step by step"
     )
+    remedy = within_time(remedy, output.oracle.budget)
     return diagnose("output_wrong", output.wrong, where=output.case.place, remedy=remedy)
 
 

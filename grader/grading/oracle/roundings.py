@@ -47,7 +47,7 @@ class Rounded(NamedTuple):
     of_an_operator: bool
     """The results of one kind of operator of many."""
     numbers: float = math.inf
-    """The most elements that one call rounded, if that is known."""
+    """Different numbers among what was rounded, if that is known."""
 
 
 def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[Rounded]:

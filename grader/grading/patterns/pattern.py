@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import torch
 
+from grader.grading.budget import Budget
 from grader.grading.compare import narrow_types, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case, input_index, is_input
 from grader.grading.oracle.fewer_rows import FEW_BYTES
+from grader.options import FULL_SECONDS
 
 MAX_ELEMENTS = FEW_BYTES // torch.float32.itemsize
 """Elements of the largest tensor that is searched for patterns on the CPU: those of inputs with fewer rows. A search
@@ -189,10 +191,17 @@ def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
 
 def nothing_found(tensor: torch.Tensor) -> str:
     """The beginning of a remedy for a wrong tensor in which no pattern is known."""
-    large = place_of_search(tensor) is None
-    return "it is too large to be searched for a pattern" if large else "no pattern was found in the error"
+    return "it is too large to be searched for a pattern" if place_of_search(tensor) is None else NOTHING
 
 
+def within_time(remedy: str, budget: Budget) -> str:
+    """The remedy, which says in which time no pattern was found if a search may take longer."""
+    if budget.seconds >= FULL_SECONDS:
+        return remedy
+    return remedy.replace(NOTHING, f"{NOTHING} in {budget.stage:.2g} s (a longer --seconds searches on)")
+
+
+NOTHING = "no pattern was found in the error"
 Search = Callable[[Subject], Pattern | None]
 """One kind of pattern."""
 

@@ -32,7 +32,7 @@ from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
 Again = Callable[[Case], Mapping[str, torch.Tensor | None]]
-"""The outputs of the candidate for another case."""
+"""The outputs or gradients of the candidate for another case."""
 SEARCHES: Sequence[Search] = (
     arrangement,
     overwritten,
@@ -123,12 +123,16 @@ def _output_slip(oracle: Oracle, case: Case, subject: Subject, again: Again) -> 
 
 def _explaining_another_draw(oracle: Oracle, case: Case, name: str, again: Again) -> Collection[str]:
     """The mistakes that explain the output in another draw of the case."""
-    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(2))
-    other = next((one for one in draws if one.seed != case.seed and not one.released), None)
+    other = _another_draw(oracle, case)
     if other is None:
         return ()
     subject = _of_output(oracle, other, name, again(other)[name])
     return () if subject is None else {slip.what for slip in _explaining(oracle, other, subject)}
+
+
+def _another_draw(oracle: Oracle, case: Case) -> Case | None:
+    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(2))
+    return next((one for one in draws if one.seed != case.seed and not one.released), None)
 
 
 def _explaining(oracle: Oracle, case: Case, subject: Subject) -> Iterator[Slipped]:
@@ -138,29 +142,64 @@ def _explaining(oracle: Oracle, case: Case, subject: Subject) -> Iterator[Slippe
             yield slip
 
 
-def patterns_by_runs(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Pattern]:
-    """The patterns, by name, of gradients that runs of the reference with a change or a mistake explain."""
-    subjects = {
+def patterns_by_runs(
+    oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None], again: Again
+) -> dict[str, Pattern]:
+    """The patterns, by name, of gradients that runs of the reference with a change or a mistake explain.
+
+    Raises Stopped.
+    """
+    subjects = _of_gradients(oracle, case, wrong)
+    found = evaluated_patterns(oracle, case, list(subjects.values()))
+    subjects = {name: of for name, of in subjects.items() if name not in found}
+    small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
+    # A large one takes most of the time of a run.
+    return found | _slip_patterns(oracle, case, small or subjects, again)
+
+
+def _of_gradients(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Subject]:
+    return {
         name: subject
         for name, value in wrong.items()
         if value is not None and (expected := case.gradients[name]) is not None
         if (subject := subject_of(oracle, case, name, value, expected)) is not None
     }
-    found = evaluated_patterns(oracle, case, list(subjects.values()))
-    subjects = {name: of for name, of in subjects.items() if name not in found and of.right.numel() >= FREE}
-    small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
-    return found | _slip_patterns(oracle, case, small or subjects)  # a large one takes most of the time of a run
 
 
-def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject]) -> dict[str, Pattern]:
-    """Those that one mistake in the reference explains."""
-    found: dict[str, Pattern] = {}
+def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject], again: Again) -> dict[str, Pattern]:
+    """Those that one mistake in the reference explains.
+
+    A few numbers may be explained by chance: theirs is a mistake that explains a larger gradient too, or these numbers
+    in another draw.
+    """
+    few = [name for name, of in subjects.items() if of.right.numel() < FREE]
+    explaining = _explaining_each(oracle, case, subjects)
+    found = {name: those[0] for name, those in explaining.items() if those and name not in few}
+    sure = {slip.what for slip in found.values()}
+    other = _another_draw(oracle, case) if not found and any(explaining.values()) else None
+    if other is not None:
+        values = again(other)
+        elsewhere = _of_gradients(oracle, other, {name: values.get(name) for name in few})
+        sure = {slip.what for those in _explaining_each(oracle, other, elsewhere).values() for slip in those}
+    for name in few:
+        slip = next((slip for slip in explaining[name] if slip.what in sure), None)
+        if slip is not None:
+            found[name] = slip
+    return {name: Pattern(f"is that {slip.what}", slip.remedy) for name, slip in found.items()}
+
+
+def _explaining_each(oracle: Oracle, case: Case, subjects: Mapping[str, Subject]) -> dict[str, list[Slipped]]:
+    """The mistakes that explain each gradient: the first, but all of one with few elements."""
+    found: dict[str, list[Slipped]] = {name: [] for name in subjects}
+    large = [name for name, of in subjects.items() if of.right.numel() >= FREE]
     for slip in _survived(slips(oracle, case, subjects)) if subjects else ():
         for name, subject in subjects.items():
             value = slip.gradients.get(name)
-            if name not in found and value is not None and subject.explained(subject.actual - subject.beside(value)):
-                found[name] = Pattern(f"is that {slip.what}", slip.remedy)
-        if len(found) == len(subjects):
+            if value is None or (name in large and found[name]):
+                continue
+            if subject.explained(subject.actual - subject.beside(value)):
+                found[name].append(slip._replace(gradients={}, outputs={}))
+        if large and all(found.values()):
             break
     return found
 

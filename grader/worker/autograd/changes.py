@@ -50,6 +50,16 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     return Operators(change.number, sources, change.within)
 
 
+SAMPLE = 4096
+"""Elements of a rounded result among which different numbers are counted. A choice: many more than need to differ."""
+
+
+def _distinct(value: torch.Tensor) -> int:
+    """The number of different numbers in a sample of a tensor: that of label smoothing has two or three."""
+    flat = value.detach().reshape(-1)
+    return len(torch.unique(flat[:: max(1, flat.numel() // SAMPLE)])) if flat.numel() else 0
+
+
 class RoundedResults(OperatorMode):
     """Rounds operands of products or results of one kind of operator, as a kernel in a narrower type."""
 
@@ -61,7 +71,7 @@ class RoundedResults(OperatorMode):
         self.name = ""
         """The operator that was rounded; empty if none was."""
         self.numbers = 0
-        """Elements of its largest result."""
+        """Different numbers in its results, as far as a sample shows."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -81,7 +91,7 @@ class RoundedResults(OperatorMode):
             if self._kinds.index(name) == turn:
                 self.name = name
                 for value in floats:
-                    self.numbers = max(self.numbers, value.numel())
+                    self.numbers = max(self.numbers, _distinct(value))
                     value.copy_(self._shortened(value))
         return result
 

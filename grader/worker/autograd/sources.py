@@ -49,12 +49,14 @@ class Sources:
         return known[0] if known is not None and alike(known[1], value) else ""
 
     def others(self, value: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields what a kernel may take in its place: other tensors of its shape, and 1 less a share."""
+        """Yields what a kernel may take in its place: 1 less a share, its 16-bit value, others of its shape."""
         own = self.name_of(value)
         if not own or value.numel() == 1:
             return
         if bool(((value > 0) & (value < 1)).all()):
             yield f"1 less {own}", 1 - value
+        for narrow in (torch.bfloat16, torch.float16):
+            yield f"{own} rounded to {str(narrow).removeprefix('torch.')}", value.to(narrow).to(value)
         for address, (what, other) in self.named.items():
             if address != value.data_ptr() and alike(other, value):
                 yield what, other

@@ -1,6 +1,7 @@
 """The classifier on random operations and random faults: it names the fault, and is silent where there is none."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from grader.grading.backward import describe as describer
 from grader.grading.backward.classify import classify
 from grader.grading.backward.describe import describe, with_patterns
+from grader.grading.budget import Budget
 from grader.grading.candidate.vjp import Product
 from grader.grading.compare import blocks
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.scaling import scale_of
 from grader.grading.oracle.case import Case
+from grader.grading.patterns.pattern import NOTHING, within_time
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -233,6 +236,16 @@ def test_of_several_wrong_gradients_the_first_is_described_in_full():
     assert "no pattern was found in the error" in diagnosis.message
 
 
+FULL = SimpleNamespace(budget=Budget())
+"""What an oracle says where no pattern is looked for."""
+
+
+def test_without_a_pattern_the_time_of_a_short_search_is_named():
+    text = f"{NOTHING}; look"
+    assert within_time(text, Budget(15.0)) == text
+    assert within_time(text, Budget(3.0)) == f"{NOTHING} in 1 s (a longer --seconds searches on); look"
+
+
 def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkeypatch):
     example = Example(1, 6, 5, 4, 1.0, torch.tanh)
     monkeypatch.setattr(describer, "find_pattern", lambda *_: None)
@@ -240,7 +253,7 @@ def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkey
     monkeypatch.setattr(describer, "patterns_by_runs", lambda *_: {})
     wrong = {"bias": example.eager["bias"] + torch.randn(example.eager["bias"].shape)}
     product = Product({**example.reordered(), **wrong}, {})
-    faults = with_patterns(None, None, example.case(), faults_of(example, wrong), product)
+    faults = with_patterns(None, FULL, example.case(), faults_of(example, wrong), product)
     [diagnosis] = describe(faults, "small")
     assert "gradients of `x` and `weight` are right: look in the steps that they do not need" in diagnosis.message
 

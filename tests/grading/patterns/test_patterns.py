@@ -431,9 +431,9 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
         wrong = {name: of.reference64.float() + torch.randn(of.shape) for name, of in case.gradients.items()}
         monkeypatch.setattr(known_mistakes, "gradients", counted)
         monkeypatch.setattr(search, "slips", lambda *_: iter(()))  # which have a time of their own
-        assert patterns_by_runs(oracle, case, wrong) == {}
+        assert patterns_by_runs(oracle, case, wrong, lambda _: {}) == {}
         assert len(case.wrt) < len(runs) < 3 * len(case.wrt)
         before = len(runs)
         oracle.budget = Budget(0.0)
-        patterns_by_runs(oracle, case, wrong)
+        patterns_by_runs(oracle, case, wrong, lambda _: {})
         assert len(runs) - before < len(case.wrt)
