@@ -18,7 +18,7 @@ from grader.grading.candidate.candidate import Candidate, forward_step
 from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.vjp import export_gradients, product
 from grader.grading.compare import tolerance
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case, export_outputs, is_input
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
@@ -111,7 +111,7 @@ def profile(candidate: Candidate, oracle: Oracle, case: Case, *, backward: bool)
 def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, int]:
     if not backend(oracle.device).profiles_quickly:  # the profiler leaves state behind, and this worker is still timed
         return {}
-    job = questions.script(oracle, case)
+    job = capabilities.script(oracle, case)
     job.put_inputs("a", case.inputs, requires_grad=backward)
     job.step(_profile_step(job, case, case.wrt if backward else ()))
     job.step(p.Drop())

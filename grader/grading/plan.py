@@ -22,9 +22,9 @@ from grader.catalog.problem_module import FULL
 from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import Cases
 from grader.grading.compare.blocks import HUGE_BYTES
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities, variations
+from grader.grading.oracle.capabilities import outputs_may_change
 from grader.grading.oracle.case import Case, CaseKey
-from grader.grading.oracle.changed_outputs import outputs_may_change
 from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
@@ -176,7 +176,7 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
     case = oracle.case(name, training=not differ, draw=draw)
     if training or differ:
         return case
-    return case.in_eval() if questions.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
+    return case.in_eval() if capabilities.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
 
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
@@ -186,7 +186,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
         first=first,
         second=second,
         others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
-        keeps_outputs=questions.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
+        keeps_outputs=capabilities.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
         seconds=oracle.budget.experiment,
         outputs_may_change=partial(outputs_may_change, oracle),
         alone=partial(through_each_output, oracle),
@@ -211,7 +211,7 @@ def is_large(oracle: Oracle, case: Case) -> bool:
 def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
     """A warning if outputs pass that do not depend on the inputs."""
     case = next(case for case in cases if case.values_comparable)
-    found = questions.trivial_outputs(oracle, case)
+    found = variations.trivial_outputs(oracle, case)
     remedy = "have the problem's outputs vary with its inputs"
     return () if found is None else (diagnose("trivial_outputs", found, where=case.place, remedy=remedy),)
 

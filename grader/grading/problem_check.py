@@ -13,7 +13,7 @@ from grader.catalog.problem_module import FULL, load_problem
 from grader.errors import GraderError, ProblemError
 from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
@@ -97,7 +97,7 @@ def _judge(oracle: Oracle) -> tuple[Fault | None, list[str]]:
     fault = _unusable(case)
     if not case.wrt:
         remarks.append("there is nothing to differentiate: the forward alone is graded")
-    trivial = questions.trivial_outputs(oracle, case) if fault is None else None
+    trivial = variations.trivial_outputs(oracle, case) if fault is None else None
     return fault, [*remarks, *([trivial] if trivial else [])]
 
 

@@ -16,7 +16,7 @@ from grader.executor import JobBuilder
 from grader.grading import plan
 from grader.grading.builds_ahead import BuildsAhead
 from grader.grading.candidate.candidate import MODEL
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
@@ -82,7 +82,7 @@ def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, r
 
 
 def _of_reference(oracle: Oracle, case: Case, tf32: bool) -> p.Surveyed:
-    job = questions.script(oracle, case)
+    job = capabilities.script(oracle, case)
     _survey(job, oracle.device, case, case.wrt, tf32)
     try:
         surveyed: p.Surveyed = oracle.run(job).of(p.Surveyed)[0]

@@ -20,7 +20,7 @@ from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.control import reference_passes
 from grader.grading.forward.other_inputs import Wrong, difference, is_finite, narrow_inputs
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.derivatives import are_derivatives
 from grader.grading.oracle.evaluation import MODEL, Pass
@@ -199,7 +199,7 @@ def _gradients(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> lis
     changed = [other.case for other in others]
     passes = [Pass(MODEL, of.inputs, of.state, case.cotangents, case.wrt, case.training) for of in changed]
     try:
-        found = list(questions.compared(oracle, case, passes))
+        found = list(variations.compared(oracle, case, passes))
     except ReferenceRefused:
         return [{}] if len(others) == 1 else [_gradients(oracle, case, [other])[0] for other in others]
     return [trackers.expected("gradients", lambda _: 1.0, case.operand_names) for trackers in found]

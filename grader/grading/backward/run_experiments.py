@@ -10,7 +10,7 @@ from grader.grading.backward.experiments import Cases, Experiment
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import VARIES, Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded import own_values, reference_inconsistent
@@ -51,7 +51,9 @@ def run_experiments(
             if error and diagnosis.code == "inconsistent_with_forward":
                 diagnoses.append(reference_inconsistent(cases.first))
             continue
-        if diagnosis.code == "double_backward_unsupported" and not questions.differentiates_twice(oracle, cases.first):
+        if diagnosis.code == "double_backward_unsupported" and not capabilities.differentiates_twice(
+            oracle, cases.first
+        ):
             continue
         if error and not experiment.lasting:
             if experiment.run(candidate, own_cases) is None:

@@ -13,7 +13,7 @@ import torch
 from grader.grading.compare import tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
@@ -56,7 +56,7 @@ def uses_updated_buffers(oracle: Oracle, case: Case) -> bool:
         return False
     after = {name: case.buffers[name].reference64.to(case.state[name]) for name in case.updated_buffers}
     other = replace(case, state={**case.state, **after}, training=False)
-    found = questions.outputs_for(oracle, other, case.inputs)
+    found = variations.outputs_for(oracle, other, case.inputs)
     return all(tolerance.passes(of, found[name].reference64.to(of.dtype)) for name, of in case.outputs.items())
 
 
@@ -137,7 +137,7 @@ def _reduced_sizes(case: Case) -> set[int]:
 def _momentum(oracle: Oracle, case: Case, name: str, right: torch.Tensor) -> float | None:
     """The weight of new statistics: 1 less what a change of the old value leaves; None if it is no moving average."""
     moved = {**case.state, name: case.state[name] + 1}
-    after = questions.buffers_for(oracle, replace(case, state=moved))[name].reference64.cpu()
+    after = variations.buffers_for(oracle, replace(case, state=moved))[name].reference64.cpu()
     kept = after.double() - right.double()
     mean = float(kept.mean())
     steady = float((kept - mean).abs().max()) < REDUCED_PRECISION

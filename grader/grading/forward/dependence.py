@@ -11,7 +11,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, same_bits
 from grader.grading.forward.one_forward import add_forward
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
@@ -70,5 +70,5 @@ def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[t
 
 def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:
     """Whether the right output changes by more than rounding."""
-    expected, due = case.outputs[output], questions.outputs_for(oracle, other, other.inputs)[output]
+    expected, due = case.outputs[output], variations.outputs_for(oracle, other, other.inputs)[output]
     return not tolerance.passes(expected, due.reference64.to(expected.dtype))

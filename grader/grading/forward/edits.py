@@ -20,7 +20,7 @@ from grader.errors import ProblemError
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import Expected
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, input_index, is_input, nbytes_of, smallest
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -53,7 +53,7 @@ class Edit:
 def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     """Edits to values far from an input's own, or to its usual ones where the reference refuses those."""
     floats = _float_outputs(case)
-    structures = questions.structures(oracle, case)
+    structures = variations.structures(oracle, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
         return ()
     output = _CHOICE.choice(floats)
@@ -86,7 +86,7 @@ def elsewhere(oracle: Oracle, case: Case, edit: Edit) -> tuple[Edit, ...]:
 def _structure(oracle: Oracle, case: Case, name: str) -> Structure:
     """That of an operand. Of a parameter, its range has the signs that the reference was seen to take."""
     if is_input(name):
-        return questions.structures(oracle, case)[input_index(name)]
+        return variations.structures(oracle, case)[input_index(name)]
     value = case.state[name]
     signed = oracle.traits(case).limits.get(name, "signed") == "signed"
     return Structure([value, -value] if signed else [value])
@@ -124,13 +124,13 @@ def _made(oracle: Oracle, case: Case, structures: Structures, output: str, *, fa
     """An edit for each block of the output, and a swap. Raises ProblemError if the reference refuses the changes."""
     count = case.outputs[output].reference64.numel()
     elements = list(_one_in_each(count, min(_room(oracle, case), count)))
-    gradients = questions.element_gradients(oracle, case, output, elements)
+    gradients = variations.element_gradients(oracle, case, output, elements)
     made = [
         (_poke(case, structures, gradient, output, far=far), element)
         for element, gradient in zip(elements, gradients, strict=True)
     ]
     made.append((_swap(case, structures), elements[-1]))
-    expected = questions.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
+    expected = variations.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
     return tuple(
         Edit(replace(case, inputs=inputs, outputs=outputs), change, output, element)
         for ((inputs, change), element), outputs in zip(made, expected, strict=True)
@@ -200,7 +200,7 @@ def _shows(case: Case, outputs: Mapping[str, Expected]) -> bool:
 def _answered(oracle: Oracle, case: Case, other: Case) -> Case | None:
     """The other case with the reference's outputs; None if it refuses them, or float32 does not suffice for it."""
     try:
-        outputs = questions.outputs_for(oracle, other, other.inputs)
+        outputs = variations.outputs_for(oracle, other, other.inputs)
     except ProblemError:
         return None
     good = all(answers_well(outputs[name], case.outputs[name]) for name in _float_outputs(case))

@@ -19,7 +19,7 @@ from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
-from grader.grading.oracle import known_mistakes, questions
+from grader.grading.oracle import known_mistakes, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
@@ -204,7 +204,7 @@ def _named_factor(output: Mismatch) -> Diagnosis | None:
     candidate, oracle, case, name = output.candidate, output.oracle, output.case, output.name
 
     def again(other: Case) -> Factors:
-        due = questions.outputs_for(oracle, other, other.inputs)[name].reference64
+        due = variations.outputs_for(oracle, other, other.inputs)[name].reference64
         return {name: factor_of(outputs_of(candidate, other)[name], due)}
 
     factor = factor_of(output.sealed, output.expected.reference64)
@@ -292,5 +292,5 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
     """Whether the candidate's output is the reference's for these parameters."""
     other = replace(case, state=state)
-    other = replace(other, outputs=questions.outputs_for(oracle, other, case.inputs))
+    other = replace(other, outputs=variations.outputs_for(oracle, other, case.inputs))
     return is_right(candidate, other, output, "forward with other parameters")

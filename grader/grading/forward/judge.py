@@ -21,7 +21,7 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.race import REPEATED, race
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -203,12 +203,12 @@ def _judge_buffers(
     matched = candidate.buffers(case)
     checks, compared = check_buffers(candidate, case, result), case
     if differ(checks) is not None:
-        compared = questions.without_gradients(oracle, case)
+        compared = variations.without_gradients(oracle, case)
         checks = check_buffers(candidate, compared, result)
     stale = differ(checks)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
-        counts = [name for name in wrong if questions.only_count(oracle, case, (name,))]
+        counts = [name for name in wrong if capabilities.only_count(oracle, case, (name,))]
         if counts:
             candidate.leave_out(counts)
             return _judge_buffers(candidate, oracle, case, result)
@@ -217,7 +217,7 @@ def _judge_buffers(
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
-    if case.updated_buffers & set(missing) and not questions.only_count(oracle, case, tuple(missing)):
+    if case.updated_buffers & set(missing) and not capabilities.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
         what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
         return checks, diagnose("buffers_not_updated", what, where=case.place, remedy="register it, and update it")

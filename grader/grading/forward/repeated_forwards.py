@@ -17,7 +17,7 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward, is_right, one_forward
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import race, right_again
-from grader.grading.oracle import other_parameters, questions
+from grader.grading.oracle import capabilities, other_parameters, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
@@ -53,7 +53,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.
     """
-    edited = questions.edited(oracle, case)
+    edited = variations.edited(oracle, case)
     moved = oracle.case(case.variant, training=case.training, draw=1)
     turns = list(_turns(oracle, case, edited, moved))
     result = _run(candidate, turns)
@@ -156,7 +156,7 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
     """Whether an output is wrong for its turn, and right for inputs or parameters of an earlier one."""
     case, due = earlier[0].case, turn.case.outputs[name].reference64
     mixed = [
-        questions.outputs_for(oracle, replace(one, outputs=turn.case.outputs), other.inputs)
+        variations.outputs_for(oracle, replace(one, outputs=turn.case.outputs), other.inputs)
         for one, other in ((case, turn.case), (turn.case, case))
         if turn.case.state is not case.state
     ]
@@ -180,16 +180,16 @@ def _tensor_specs(case: Case) -> dict[int, TensorSpec]:
 @probe("output_overwritten", rank=20)
 def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     """The next forwards leave a returned output as it was, if the reference's do."""
-    if not case.values_comparable or not questions.keeps_outputs(oracle, case):
+    if not case.values_comparable or not capabilities.keeps_outputs(oracle, case):
         return None
     job = candidate.script(case)
-    questions.add_forwards(job, oracle, case)
+    capabilities.add_forwards(job, oracle, case)
     result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
     if result.failure is not None:
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
         return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
     for training, name in product(case.modes, case.outputs):
-        if check_output(case, result, name, questions.tape_of(training)).status == "failed":
+        if check_output(case, result, name, capabilities.tape_of(training)).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
             remedy = fresh_tensor("forward", candidate.captures_graphs)
             return of_mode(diagnose("output_overwritten", what, remedy=remedy), case, training)
@@ -202,7 +202,7 @@ def strided_inputs_work(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
 
     Information only: the inputs that get_inputs makes are the contract, and a kernel may rely on their layout.
     """
-    if case.clone_inputs or not case.values_comparable or not questions.takes_strided(oracle, case):
+    if case.clone_inputs or not case.values_comparable or not capabilities.takes_strided(oracle, case):
         return None
     strided = one_forward(candidate, case, layout="strided")
     result = candidate.attempt(strided, "forward", "forward of inputs that are not contiguous")

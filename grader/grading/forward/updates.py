@@ -21,7 +21,7 @@ from grader.grading.candidate.outputs import check_buffers, check_output
 from grader.grading.compare import nonsmooth, small_elements
 from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import probe
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -107,7 +107,7 @@ def _chains(oracle: Oracle, case: Case) -> list[tuple[list[Sequence[object]], Ca
         Pass(MODEL, last, case.state, training=case.training, earlier=tuple(earlier)) for *earlier, last in orders
     ]
     try:
-        found = list(questions.compared(oracle, case, passes))
+        found = list(variations.compared(oracle, case, passes))
     except ProblemError:  # a cache without room
         return []
     return [
@@ -117,7 +117,7 @@ def _chains(oracle: Oracle, case: Case) -> list[tuple[list[Sequence[object]], Ca
 
 def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case:
     """The case with these inputs, and with outputs and buffers as tracked."""
-    outputs, found = questions.with_case_errors(case, trackers), trackers.expected("buffers", lambda _: 1.0)
+    outputs, found = variations.with_case_errors(case, trackers), trackers.expected("buffers", lambda _: 1.0)
     return replace(case, inputs=tuple(inputs), outputs=outputs, buffers=_as_long(case, found))
 
 
@@ -137,7 +137,7 @@ def _zeroed(oracle: Oracle, case: Case) -> Case:
     zeros = {name: torch.zeros_like(value) for name, value in before.items() if is_float(value)}
     counts = {name: case.buffers[name].reference64.to(value) for name, value in before.items() if name not in zeros}
     zeroed = replace(case, state={**case.state, **counts, **zeros})
-    return replace(zeroed, buffers=_as_long(case, questions.buffers_for(oracle, zeroed)))
+    return replace(zeroed, buffers=_as_long(case, variations.buffers_for(oracle, zeroed)))
 
 
 def _wrong(expected: Expected, value: torch.Tensor) -> str | None:

@@ -18,7 +18,7 @@ from grader.grading.oracle.comparability import is_noise
 from grader.grading.oracle.evaluation import Pass
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_runs
-from grader.grading.oracle.questions import compared
+from grader.grading.oracle.variations import compared
 
 
 def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:

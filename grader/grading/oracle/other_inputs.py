@@ -20,7 +20,7 @@ from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES, HUGE_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.narrow_types import spacing
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, smallest
 from grader.grading.oracle.input_changes import (
     CERTAIN,
@@ -84,7 +84,7 @@ def other_inputs(oracle: Oracle, case: Case) -> Others:
 
     Raises ReferenceLost, ReferenceOutOfMemory.
     """
-    structures = questions.structures(oracle, case)
+    structures = variations.structures(oracle, case)
     inputs = list(_with_other_values(oracle, case, structures))
     fitting = drawn_in_room(oracle, case.without_gradients().nbytes, inputs)
     parameters = list(_with_other_parameters(oracle, case, structures))
@@ -214,7 +214,7 @@ def _answers(
 ) -> Sequence[Mapping[str, Expected] | None]:
     """The outputs for each of these inputs, None for those that the reference refuses."""
     try:
-        return questions.outputs_for_each(oracle, case, inputs_of_each) if inputs_of_each else ()
+        return variations.outputs_for_each(oracle, case, inputs_of_each) if inputs_of_each else ()
     except ReferenceRefused:
         if len(inputs_of_each) == 1:
             return (None,)

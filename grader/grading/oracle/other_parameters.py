@@ -14,7 +14,7 @@ import torch
 
 from grader.errors import ProblemError
 from grader.grading.compare.blocks import CHECK_BYTES
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import EDITS
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -91,7 +91,7 @@ def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case
     """The case with this state and the outputs for it; None if the reference refuses it, or is not finite."""
     mixed = replace(case, state=state)
     try:
-        outputs = questions.outputs_for(oracle, mixed, case.inputs)
+        outputs = variations.outputs_for(oracle, mixed, case.inputs)
     except ProblemError:
         return None
     finite = all(_as_finite(of.reference64, case.outputs[name].reference64) for name, of in outputs.items())

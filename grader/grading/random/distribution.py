@@ -24,7 +24,7 @@ from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers,
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
@@ -111,13 +111,13 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
     Rows that share a random number are equal then. Otherwise, a layer behind a shared mask turns it into differences
     between rows that look independent.
     """
-    dense = [i for i, of in questions.structures(oracle, case).items() if of.dense]
+    dense = [i for i, of in variations.structures(oracle, case).items() if of.dense]
     inputs = tuple(
         value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
         for i, value in enumerate(case.inputs)
     )
     try:
-        questions.outputs_for(oracle, case, inputs)
+        variations.outputs_for(oracle, case, inputs)
     except ReferenceRefused:
         return case
     return replace(case, inputs=inputs)

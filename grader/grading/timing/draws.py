@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import (
@@ -135,7 +135,7 @@ class Draws:
     def edited(self, source: Source) -> Source:
         """The values with a few elements of the inputs changed."""
         draw = source.values()
-        of = questions.structures(self._oracle, self._case)
+        of = variations.structures(self._oracle, self._case)
         inputs = [of[i].edited(v) if is_differentiable(v) else v for i, v in enumerate(draw.inputs)]
         other = replace(draw, inputs=inputs)
         return Source.of(self._with_few_bits(other) if draw.few_bits else other)

@@ -6,7 +6,7 @@ import math
 
 from grader import protocol as p
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -22,7 +22,7 @@ def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:
 @remembered
 def _ms_each(oracle: Oracle, case: Case) -> float:
     """Mean milliseconds of one operation of a forward; infinite if operations cannot be counted."""
-    job = questions.script(oracle, case)
+    job = capabilities.script(oracle, case)
     job.put_inputs("t", case.inputs)
     # Not `counted_work`, whose backward needs memory that the candidate may hold now.
     job.step(p.Count(model=MODEL, inputs="t", training=case.training, clone_inputs=case.clone_inputs))

@@ -22,7 +22,7 @@ import torch
 
 from grader import protocol as p
 from grader.grading.compare.narrow_types import is_narrow
-from grader.grading.oracle import questions
+from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle, remembered
@@ -106,7 +106,7 @@ class Roofline:
 @remembered
 def counted_work(oracle: Oracle, case: Case) -> p.Counted:
     """Operations and mandatory memory of one forward and, where the case has cotangents, one backward."""
-    job = questions.script(oracle, case)
+    job = capabilities.script(oracle, case)
     job.put_inputs("a", case.inputs, requires_grad=bool(case.wrt))
     job.step(
         p.Count(

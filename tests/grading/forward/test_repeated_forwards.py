@@ -3,7 +3,7 @@
 import pytest
 
 from grader.grading.forward.repeated_forwards import outputs_are_current
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
 from grader.verdict.models import Device
@@ -57,7 +57,7 @@ def test_what_comes_out_wrong_is_stale_only_if_an_earlier_call_explains_it(tmp_p
     with Pipeline(GraderOptions(device="cpu", quick=True)) as grader:
         oracle = grader.resources.oracle(problem, Device.CPU)
         case = oracle.case("full")
-        other = oracle.case("full", draw=1) if wrong_on == "another draw" else questions.edited(oracle, case)
+        other = oracle.case("full", draw=1) if wrong_on == "another draw" else variations.edited(oracle, case)
         place = tuple((other.inputs[0] != case.inputs[0]).nonzero()[0].tolist())
         written = samples.submission(source=source.format(place=place, value=other.inputs[0][place].item()))
         with grader.resources.candidate(written, Device.CPU) as candidate:

@@ -9,7 +9,7 @@ from grader.executor import job
 from grader.grading import plan
 from grader.grading.budget import Budget
 from grader.grading.compare.expected import EPSILON
-from grader.grading.oracle import evaluation, known_mistakes, questions
+from grader.grading.oracle import capabilities, evaluation, known_mistakes
 from grader.grading.oracle import oracle as oracle_module
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.values import draw_cotangents
@@ -207,7 +207,7 @@ def test_whether_gradients_can_be_differentiated_again(resources, tmp_path, made
     source = RANDOM[: RANDOM.index("        self.linear")] + f"\n    def forward(self, x):\n        return {made}\n"
     source += RANDOM[RANDOM.index("\n\ndef get_inputs") :] + ONCE
     oracle = resources.oracle(Problem(id="twice", path=tmp_path / "twice.py", source=source), Device.CPU)
-    assert questions.differentiates_twice(oracle, oracle.case("full")) is twice
+    assert capabilities.differentiates_twice(oracle, oracle.case("full")) is twice
 
 
 @pytest.mark.parametrize("values_go", ["a variant's", "all"])

@@ -9,7 +9,7 @@ import torch
 from grader.catalog.problems import find_problems
 from grader.executor.launcher import Role
 from grader.grading import plan, selftest
-from grader.grading.oracle import questions
+from grader.grading.oracle import variations
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.models import WORKERS_KEPT
 from grader.grading.resources import Resources
@@ -119,24 +119,24 @@ def test_launches_show_only_in_calls_of_short_kernels(resources):
 def test_answers_of_a_reference_stand_after_a_move(resources):
     oracle = resources.oracle(SHORT, Device.CPU)
     case, first = oracle.case("full"), oracle.worker
-    before = questions.outputs_for(oracle, case, oracle.draw("full")[1]).keys()
+    before = variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys()
     others = [resources.launcher.take(Role.REFERENCE, Device.CPU) for _ in range(WORKERS_KEPT)]
     for other in others:
         oracle.move_to(other)
         assert oracle.worker is other
         assert oracle.case("full") is case
-        assert questions.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+        assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
         outputs = next(oracle.ask(case, [Pass(MODEL, case.inputs, case.state)])).outputs
         assert all(torch.allclose(outputs[name].double(), of.reference64) for name, of in case.outputs.items())
     assert first.ended
     oracle.move_to(others[0])
     assert oracle.workers == [others[0], *reversed(others[1:])]
-    assert questions.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+    assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
     resources.oracle(LONG, Device.CPU)
     assert oracle.workers == [others[0]]
     assert others[1].ended
     assert resources.oracle(SHORT, Device.CPU) is oracle
-    assert questions.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+    assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
 
 
 @pytest.mark.alone
