@@ -17,8 +17,7 @@ from fuzz.mutants.exercise import as_tuple, leaf, named_leaves, trained
 from grader.grading.compare import nonsmooth
 from grader.grading.oracle.evaluation import MODEL, Evaluation, Pass
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_runs
-from grader.grading.oracle.reduction_lengths import reduction_lengths
-from grader.grading.oracle.trackers import Trackers
+from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.machine.backends import backend
 from grader.verdict.models import Device

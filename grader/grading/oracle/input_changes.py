@@ -195,11 +195,12 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
     return copy
 
 
-def _masks(value: torch.Tensor) -> bool:
+def _masks(structure: Structure, value: torch.Tensor) -> bool:
     """Whether these are booleans, or zeros and ones of which rows have different numbers: no label of each row."""
     if value.dtype == torch.bool:
         return True
-    return value.dim() > 1 and is_mask(value) and bool((value.sum(-1) != value.sum(-1).flatten()[0]).any())
+    signless = structure.low == 0
+    return signless and value.dim() > 1 and is_mask(value) and bool((value.sum(-1) != value.sum(-1).flatten()[0]).any())
 
 
 def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
@@ -213,7 +214,7 @@ def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
 
 def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
     """One value in the first row; not of a square matrix, which may be causal or symmetric."""
-    if not _masks(value) or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
+    if not _masks(structure, value) or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
         return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy.view(-1, value.shape[-1])[0] = element
@@ -222,7 +223,7 @@ def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torc
 
 def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
     """One value wherever an element may change."""
-    if not _masks(value):
+    if not _masks(structure, value):
         return None
     return structure.elementwise(value, lambda part: torch.full_like(part, element))
 

@@ -7,6 +7,7 @@ run makes one slip; its number says which.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -61,6 +62,7 @@ class Functions(TorchFunctionMode):
         for what, compute in (
             *_options(function, args, kwargs),
             *_normed_over(function, args, kwargs),
+            *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
             *like(function, args),
             *self._order.slips(function, args, kwargs, result),
@@ -218,6 +220,28 @@ def _normed_over(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         given = inspect.signature(STEPS[function]).bind(*args, **kwargs).arguments
         for groups in {1, given["input"].shape[1]} - {given["num_groups"]}:
             yield f"`num_groups` of `group_norm` set to {groups}", partial(function, **{**given, "num_groups": groups})
+
+
+def _unbiased(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+    """A norm by the unbiased variance, which is that of `var` without its `correction` of zero."""
+    if function not in (functional.layer_norm, functional.group_norm, functional.batch_norm, functional.instance_norm):
+        return
+    given = dict(inspect.signature(STEPS.get(function, function)).bind(*args, **kwargs).arguments)
+    value = given["input"]
+    if function is functional.layer_norm:
+        parts = value.numel() // max(math.prod(given["normalized_shape"]), 1)
+    elif function is functional.group_norm:
+        parts = value.shape[0] * given["num_groups"]
+    else:
+        parts = value.shape[1] * (value.shape[0] if function is functional.instance_norm else 1)
+    count = value.numel() // max(parts, 1)
+    if count > 1 and (function is not functional.batch_norm or given.get("training")):
+        share, weight = (count - 1) / count, given.get("weight")
+        given |= {"eps": given.get("eps", 1e-5) * share}
+        if weight is not None:
+            given |= {"weight": weight * math.sqrt(share)}
+        factor = 1.0 if weight is not None else math.sqrt(share)
+        yield f"the unbiased variance in `{function.__name__}`", lambda: function(**given) * factor
 
 
 def _layer_norm_over(dim: int, value: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:

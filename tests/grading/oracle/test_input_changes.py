@@ -149,9 +149,11 @@ def test_distinct_integers_stay():
     assert code_changes(torch.randperm(20), torch.randperm(20), torch.randperm(20)) == []
 
 
-def test_labels_of_each_row_are_no_mask():
-    draws = [torch.eye(9)[torch.randint(0, 9, (40,))] for _ in range(3)]
-    assert code_changes(*draws) == []
+@pytest.mark.parametrize(
+    "draw", [lambda: torch.eye(9)[torch.randint(0, 9, (40,))], lambda: torch.randint(0, 2, (40, 9)) * 2.0 - 1]
+)
+def test_labels_are_no_mask(draw):
+    assert code_changes(draw(), draw(), draw()) == []
 
 
 def test_starts_of_rows_give_one_row_all_elements():

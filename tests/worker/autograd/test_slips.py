@@ -92,6 +92,18 @@ def test_a_bound_is_forgotten_and_values_stay_right():
     torch.testing.assert_close(found["`relu` in place of `relu6`"][0], drawn(3, 4) * right * (x > 0))
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_norm_takes_the_unbiased_variance(weighted):
+    x, weight = 2 * drawn(3, 4, 5), drawn(4) if weighted else None
+    found = slips(lambda x: functional.group_norm(x, 2, weight, eps=0.1), x, within="forward")
+    leaf = x.clone().requires_grad_()
+    grouped = leaf.view(3, 2, 10)
+    variance, mean = torch.var_mean(grouped, -1, keepdim=True)
+    normed = ((grouped - mean) / (variance + 0.1).sqrt()).view(3, 4, 5)
+    (right,) = torch.autograd.grad(normed * weight[:, None] if weighted else normed, leaf, drawn(3, 4, 5))
+    torch.testing.assert_close(found["the unbiased variance in `group_norm`"][0], right)
+
+
 def test_a_term_has_the_other_sign():
     x = drawn(3, 4)
     name = "the other sign of `other` of shape [3, 4] in a `add` of `gelu_backward`"
