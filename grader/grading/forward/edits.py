@@ -1,7 +1,7 @@
 """Inputs of which one element changed, or two were swapped, with the reference's outputs.
 
 The last element of each input is always among them: a loop over vectors that ends too early leaves it out, and in a
-long sum its share is less than rounding. It becomes so large that it counts. So do the last elements of all parameters,
+long sum its share is less than rounding. It becomes so large that it counts. So do the last elements of parameters,
 together: a maximum over channels that leaves out the last one is right while that channel is never the largest.
 """
 
@@ -100,14 +100,12 @@ def _inputs_to_edit(oracle: Oracle, case: Case, structures: Structures) -> dict[
 
 
 def _parameters_to_edit(oracle: Oracle, case: Case) -> dict[str, Structure]:
-    """The learned parameters that have several elements: the smallest ones, as far as a copy of them has room."""
-    learned, found = oracle.traits(case).learned, dict[str, Structure]()
-    values = {name: value for name, value in case.state.items() if name in learned and is_float(value)}
-    for name in smallest(values, CHECK_BYTES // 2):
-        structure = _structure(oracle, case, name)
-        if structure.count > 1:
-            found[name] = structure
-    return found
+    """Up to BLOCKS of the learned parameters with several elements, the smallest ones if a copy of all has no room."""
+    learned = oracle.traits(case).learned
+    several = {name: of for name, of in case.state.items() if name in learned and is_float(of) and of.numel() > 1}
+    fitting = list(smallest(several, CHECK_BYTES // 2))
+    found = {name: _structure(oracle, case, name) for name in _CHOICE.sample(fitting, min(len(fitting), BLOCKS))}
+    return {name: structure for name, structure in found.items() if structure.count > 1}
 
 
 def _float_outputs(case: Case) -> list[str]:

@@ -4,7 +4,7 @@ The output is tiled into blocks. For each block, one input element that an eleme
 reference's gradient, changes in place. The outputs must change as the reference's do; a result that is cached by a
 sample or a checksum of the inputs does not change. Another edit swaps two elements, which keeps sums.
 
-The last element of each input changes too, to a large value, and those of all parameters together. A kernel that is
+The last element of each input changes too, to a large value, and those of some parameters together. A kernel that is
 wrong for any element of this size, as an exponential that overflows, is not at fault here: the last elements count if
 the same change elsewhere is right.
 """
