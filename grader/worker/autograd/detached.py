@@ -6,23 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
+from grader.worker.autograd.counted import OneSlip
 from grader.worker.autograd.other_functions import name_of
-from grader.worker.autograd.slips import Counted
 
 
-class Detached(TorchFunctionMode):
+class Detached(OneSlip):
     """Lets no gradient flow through one of several operands of a function that a forward calls."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self._counted = Counted(number)
-
-    @property
-    def name(self) -> str:
-        """The slip, if there was one."""
-        return self._counted.name
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from grader.worker.autograd.counted import OneSlip, Slips
 from grader.worker.autograd.other_functions import Order, like, name_of, opposite
-from grader.worker.autograd.slips import FLAGS, Counted, Slips, epsilons, other_sides
+from grader.worker.autograd.slips import FLAGS, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -32,22 +32,16 @@ COMPARISONS = {"lt": ("<", "le", "<="), "le": ("<=", "lt", "<"), "gt": (">", "ge
 """A comparison's sign, and the function and the sign of the one that differs from it where both sides are equal."""
 
 
-class Functions(TorchFunctionMode):
+class Functions(OneSlip):
     """Does one thing wrong in the functions that a forward calls."""
 
     def __init__(self, number: int) -> None:
-        super().__init__()
-        self._counted = Counted(number)
+        super().__init__(number)
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
         """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
         self._choices = Choices()
         self._order = Order()
-
-    @property
-    def name(self) -> str:
-        """The slip, if there was one."""
-        return self._counted.name
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from grader.worker.autograd.slips import Slips
+from grader.worker.autograd.counted import Slips
 
 OPPOSITES = dict(
     pair

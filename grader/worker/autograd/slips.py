@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch._decomp import decomposition_table
 
+from grader.worker.autograd.counted import Counted, Slips
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.sources import Sources, alike, is_float
 
@@ -44,25 +45,6 @@ NEEDS_NONZERO = {**dict.fromkeys(("log", "rsqrt", "sqrt", "reciprocal"), 0), **d
 """The position of the operand that an epsilon is added to, by the name of the operator."""
 _NO_SYMPY = ModuleType("sympy")
 vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
-Slips = Iterator[tuple[str, Callable[[], Any]]]
-"""What is done, in words that follow "the reference with", and the operator's result then."""
-
-
-class Counted:
-    """Numbers what could go wrong, and chooses one."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._next = 0
-        self.name = ""
-        """What went wrong; empty if there was nothing of that number."""
-
-    def chosen(self, name: str) -> bool:
-        """Whether this is it."""
-        self._next += 1
-        if self._next - 1 == self._number:
-            self.name = name
-        return self._next - 1 == self._number
 
 
 class Operators(OperatorMode):
