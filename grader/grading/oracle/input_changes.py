@@ -196,7 +196,7 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
 
 
 def _masks(structure: Structure, value: torch.Tensor) -> bool:
-    """Whether these are booleans, or zeros and ones of which rows have different numbers: no label of each row."""
+    """Whether these are booleans, or zeros and ones with more ones in some rows than in others, unlike labels."""
     if value.dtype == torch.bool:
         return True
     signless = structure.low == 0

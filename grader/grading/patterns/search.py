@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import torch
 
@@ -31,6 +32,7 @@ from grader.grading.patterns.regions import border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
+Searched = Literal["outputs", "gradients"]
 Again = Callable[[Case], Mapping[str, torch.Tensor | None]]
 """The outputs or gradients of the candidate for another case."""
 SEARCHES: Sequence[Search] = (
@@ -84,14 +86,14 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
 
     Raises Stopped.
     """
-    subject = _of_output(oracle, case, name, actual)
     if not case.comparable("outputs", name):
         return None
+    subject = _subjects(oracle, case, "outputs", {name: actual}).get(name)
     if subject is None:
         return stretch(actual, case.outputs[name])
     found = (search(subject) for search in (arrangement, region, missing_factor))
     pattern = next((pattern for pattern in found if pattern is not None), None)
-    pattern = pattern or _output_slip(oracle, case, subject, again)
+    pattern = pattern or _slip_patterns(oracle, case, "outputs", {name: subject}, again).get(name)
     if pattern is not None:
         return pattern
     for search in (other_function, border, grouped, accumulated, vague_region):
@@ -101,47 +103,6 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     return stretch(actual, case.outputs[name])
 
 
-def _of_output(oracle: Oracle, case: Case, name: str, actual: torch.Tensor | None) -> Subject | None:
-    if actual is None:
-        return None
-    alone = replace(case, cotangents={}, outputs={}, gradients={})
-    return subject_of(oracle, alone, name, actual, case.outputs[name])
-
-
-def _output_slip(oracle: Oracle, case: Case, subject: Subject, again: Again) -> Pattern | None:
-    """The pattern of an output that one mistake in the reference's forward explains; None without one.
-
-    A few numbers may be explained by chance, and then another draw decides.
-    """
-    found = _explaining(oracle, case, subject)
-    first = next(found, None)
-    if first is not None and subject.actual.numel() < FREE:
-        alike = _explaining_another_draw(oracle, case, subject.name, again)
-        first = next((slip for slip in (first, *found) if slip.what in alike), None)
-    return None if first is None else Pattern(f"is that {first.what}", first.remedy)
-
-
-def _explaining_another_draw(oracle: Oracle, case: Case, name: str, again: Again) -> Collection[str]:
-    """The mistakes that explain the output in another draw of the case."""
-    other = _another_draw(oracle, case)
-    if other is None:
-        return ()
-    subject = _of_output(oracle, other, name, again(other)[name])
-    return () if subject is None else {slip.what for slip in _explaining(oracle, other, subject)}
-
-
-def _another_draw(oracle: Oracle, case: Case) -> Case | None:
-    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(2))
-    return next((one for one in draws if one.seed != case.seed and not one.released), None)
-
-
-def _explaining(oracle: Oracle, case: Case, subject: Subject) -> Iterator[Slipped]:
-    for slip in _survived(output_slips(oracle, case)):
-        value = slip.outputs.get(subject.name)
-        if value is not None and subject.explained(subject.actual - subject.beside(value)):
-            yield slip
-
-
 def patterns_by_runs(
     oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None], again: Again
 ) -> dict[str, Pattern]:
@@ -149,38 +110,33 @@ def patterns_by_runs(
 
     Raises Stopped.
     """
-    subjects = _of_gradients(oracle, case, wrong)
+    subjects = _subjects(oracle, case, "gradients", wrong)
     found = evaluated_patterns(oracle, case, list(subjects.values()))
     subjects = {name: of for name, of in subjects.items() if name not in found}
     small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
     # A large one takes most of the time of a run.
-    return found | _slip_patterns(oracle, case, small or subjects, again)
+    return found | _slip_patterns(oracle, case, "gradients", small or subjects, again)
 
 
-def _of_gradients(oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None]) -> dict[str, Subject]:
-    return {
-        name: subject
-        for name, value in wrong.items()
-        if value is not None and (expected := case.gradients[name]) is not None
-        if (subject := subject_of(oracle, case, name, value, expected)) is not None
-    }
+def _slip_patterns(
+    oracle: Oracle, case: Case, table: Searched, subjects: Mapping[str, Subject], again: Again
+) -> dict[str, Pattern]:
+    """The patterns, by name, of outputs or gradients that one mistake in the reference explains.
 
-
-def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject], again: Again) -> dict[str, Pattern]:
-    """Those that one mistake in the reference explains.
-
-    A few numbers may be explained by chance: theirs is a mistake that explains a larger gradient too, or these numbers
-    in another draw.
+    A few numbers may be explained by chance: theirs is a mistake that explains a larger tensor too, or these numbers in
+    another draw.
     """
     few = [name for name, of in subjects.items() if of.right.numel() < FREE]
-    explaining = _explaining_each(oracle, case, subjects)
+    explaining = _explaining(oracle, case, table, subjects)
     found = {name: those[0] for name, those in explaining.items() if those and name not in few}
     sure = {slip.what for slip in found.values()}
-    other = _another_draw(oracle, case) if not found and any(explaining.values()) else None
-    if other is not None:
-        values = again(other)
-        elsewhere = _of_gradients(oracle, other, {name: values.get(name) for name in few})
-        sure = {slip.what for those in _explaining_each(oracle, other, elsewhere).values() for slip in those}
+    if not found and any(explaining.values()):
+        draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(2))
+        other = next((one for one in draws if one.seed != case.seed and not one.released), None)
+        if other is not None:
+            values = again(other)
+            elsewhere = _subjects(oracle, other, table, {name: values.get(name) for name in few})
+            sure = {slip.what for those in _explaining(oracle, other, table, elsewhere).values() for slip in those}
     for name in few:
         slip = next((slip for slip in explaining[name] if slip.what in sure), None)
         if slip is not None:
@@ -188,13 +144,16 @@ def _slip_patterns(oracle: Oracle, case: Case, subjects: Mapping[str, Subject], 
     return {name: Pattern(f"is that {slip.what}", slip.remedy) for name, slip in found.items()}
 
 
-def _explaining_each(oracle: Oracle, case: Case, subjects: Mapping[str, Subject]) -> dict[str, list[Slipped]]:
-    """The mistakes that explain each gradient: the first, but all of one with few elements."""
+def _explaining(
+    oracle: Oracle, case: Case, table: Searched, subjects: Mapping[str, Subject]
+) -> dict[str, list[Slipped]]:
+    """The mistakes that explain each tensor: the first, but all for one with few elements."""
     found: dict[str, list[Slipped]] = {name: [] for name in subjects}
     large = [name for name, of in subjects.items() if of.right.numel() >= FREE]
-    for slip in _survived(slips(oracle, case, subjects)) if subjects else ():
+    made = output_slips(oracle, case) if table == "outputs" else slips(oracle, case, subjects)
+    for slip in _survived(made) if subjects else ():
         for name, subject in subjects.items():
-            value = slip.gradients.get(name)
+            value = getattr(slip, table).get(name)
             if value is None or (name in large and found[name]):
                 continue
             if subject.explained(subject.actual - subject.beside(value)):
@@ -208,6 +167,19 @@ def _survived(made: Iterator[Slipped]) -> Iterator[Slipped]:
     """The slips up to one that ends the reference's process or takes all memory, which is not the problem's fault."""
     with contextlib.suppress(ReferenceLost, ReferenceOutOfMemory):
         yield from made
+
+
+def _subjects(
+    oracle: Oracle, case: Case, table: Searched, actual: Mapping[str, torch.Tensor | None]
+) -> dict[str, Subject]:
+    """Outputs or gradients beside the right ones, by name; an output's are searched without what follows from it."""
+    alone = replace(case, cotangents={}, outputs={}, gradients={}) if table == "outputs" else case
+    return {
+        name: subject
+        for name, value in actual.items()
+        if value is not None and (expected := getattr(case, table)[name]) is not None
+        if (subject := subject_of(oracle, alone, name, value, expected)) is not None
+    }
 
 
 def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:

@@ -103,7 +103,10 @@ class Choices:
 
 
 def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
-    """The wrong result if it can stand for the right one: by its shape or, if a dimension was kept, by broadcasting."""
+    """The wrong result if it can stand for the right one: by its shape or, if a dimension was kept, by broadcasting.
+
+    Where gradients are asked, the values of the right one with the derivative of the wrong one: the outputs were right.
+    """
     try:
         wrong = compute()
     except Exception:  # a function that does not take it
@@ -111,7 +114,7 @@ def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = Fal
     if not isinstance(wrong, torch.Tensor):
         return right
     if right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
-        return right.detach() + (wrong - wrong.detach())  # the outputs are right where gradients are looked at
+        return right.detach() + (wrong - wrong.detach())
     fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
     return wrong if fits else right
 
@@ -217,7 +220,7 @@ def _normed_over(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 def _unbiased(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """A norm by the unbiased variance, which is that of `var` without its `correction` of zero."""
+    """A norm by the unbiased variance, which `torch.var` returns unless its `correction` is 0."""
     if function not in (functional.layer_norm, functional.group_norm, functional.batch_norm, functional.instance_norm):
         return
     given = dict(inspect.signature(STEPS.get(function, function)).bind(*args, **kwargs).arguments)

@@ -96,6 +96,15 @@ def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
     assert moved(1e3) == 0
 
 
+@pytest.mark.parametrize(("times", "wrong"), [(3, False), (5, True)])
+def test_another_gradient_is_off_by_four_times_what_choices_move_at_most(times, wrong):
+    right = torch.randn(16, generator=torch.Generator().manual_seed(1))
+    actual = right * (1 + times * 1e-3)
+    row = Row("gradients", "shift", Expected("shift", (16,), torch.float32, right), right, actual)
+    (distance,) = error_sizes.distances([actual], [right])
+    assert (row.fault(distance, {}, lambda _: False, moved=1e-3) is not None) == wrong
+
+
 def test_a_choice_moves_more_of_the_few_rows_of_a_size_that_is_not_timed(oracle):
     right = torch.randn(2, 64, 256, 256, generator=torch.Generator().manual_seed(1))
     actual = right.clone()
