@@ -108,6 +108,7 @@ class Grader(GradesMany):
         self._reader = RequestReader(find_problems(map(Path, problems)))
         self._pipeline = Pipeline(self.options)
         self._turn = threading.RLock()
+        self._has_graded = False
 
     def close(self) -> None:
         """End the workers, after the verdict of the submission that is being graded."""
@@ -155,10 +156,16 @@ class Grader(GradesMany):
         source: str | None = None,
         problem: str | Path | Problem | None = None,
     ) -> Verdict:
-        """Grade one file or source; as the function `grade`, with this grader's workers and options."""
+        """Grade one file or source; as the function `grade`, with this grader's workers and options.
+
+        From the second call on, a worker for one more submission starts meanwhile.
+        """
         pair = self._reader.resolve(path, source, problem)
         with self._turn:
-            return self._pipeline.grade(self._pipeline.request(*pair))
+            request = self._pipeline.request(*pair)
+            verdict = self._pipeline.grade(request, upcoming=request if self._has_graded else None)
+            self._has_graded = True
+            return verdict
 
     def profile(self, work: Work | Request) -> Profile:
         """A submission beside its reference, kernel by kernel: a claim, never a verdict.

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from grader import Grader, Problem, Status, Submission, UserError, grade, reward
+from grader.executor.launcher import Role
 from grader.grading import plan
 from grader.grading.timing.stopping import Plan
-from grader.verdict.models import Diagnosis, Settings
+from grader.verdict.models import Device, Diagnosis, Settings
 from grader.verdict.stages import PhaseTiming
 from tests import samples
 
@@ -73,6 +74,15 @@ def test_grading_imports_nothing_that_takes_seconds():
 def test_a_file_name_tells_its_problem(grader):
     verdict = grader.grade(RIGHT)
     assert (verdict.status, verdict.author, verdict.label) == (Status.CORRECT, "honest_plain", None)
+
+
+def test_a_loop_of_calls_finds_the_next_worker_started():
+    """From the second call on; the first may be the only one."""
+    with Grader(device="cpu", quick=True, problems=[PROBLEMS]) as own:
+        spares = own._pipeline.resources.launcher._spares[Role.RUN, Device.CPU]
+        for started in (0, 1):
+            own.grade(source="class ModelNew: pass", problem="scale_bias_relu")
+            assert len(spares) == started
 
 
 def test_settings_and_environment_are_known_before_the_verdict(grader):

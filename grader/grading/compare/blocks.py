@@ -15,9 +15,9 @@ from grader.grading.compare.together import HOST_ELEMENTS, Pack, by_pack, chunk
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """Dtypes whose values are exact in float32."""
-NARROW_RMS = (1e-9, 1e14)
-"""Root mean squares between which squares can be summed in float32. The differences are about 1e-7 of these values,
-and their squares must not underflow (1e-38) or overflow (3e38)."""
+NARROW_RMS = (1e-12, 1e14)
+"""Root mean squares between which squares can be summed in float32. The differences are some 1e-8 of these values or
+more, and their squares must keep five digits as subnormal numbers (1.4e-45) and not overflow (3e38)."""
 Rows = list[list[float]]
 """The figures of one tensor: a row for each `chunk` of it, none if it is empty."""
 Statistics = Callable[..., list[torch.Tensor]]

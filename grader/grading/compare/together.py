@@ -103,8 +103,9 @@ class Pack:
         if not self._single:
             return torch.stack(torch._foreach_norm(torch.split(value.double(), self.counts)))
         parts = torch.split(value, SUMMED_ELEMENTS[value.device.type == "cpu"])
-        lengths = torch.stack([torch.linalg.vector_norm(part) for part in parts]).double()
-        return lengths if len(parts) == 1 else torch.linalg.vector_norm(lengths)[None]
+        lengths = [torch.linalg.vector_norm(part).double()[None] for part in parts]
+        together: torch.Tensor = torch.linalg.vector_norm(torch.cat(lengths))[None] if len(parts) > 1 else lengths[0]
+        return together
 
     def largest(self, value: torch.Tensor) -> torch.Tensor:
         """The row of largest magnitudes; NaN for a tensor with a NaN."""

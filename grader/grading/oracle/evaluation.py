@@ -13,7 +13,7 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.values import cut_each, is_differentiable, rounded_each
 from grader.grading.wording import shape_text
@@ -144,12 +144,15 @@ class Pass:
         state, given = (dict(zip(table, of_each(table.values()), strict=True)) for table in tables)
         return replace(self, inputs=of_each(self.inputs), state=state, cotangents=given)
 
-    def nbytes(self, traits: Traits) -> int:
-        """Bytes of the tensors that are sent and returned."""
+    def sent(self) -> dict[int, torch.Tensor]:
+        """The tensors that are sent, by identity: in one job, each is sent once."""
         values = (*self.inputs, *self.state.values(), *self.cotangents.values(), *chain.from_iterable(self.earlier))
-        sent = sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
+        return {id(value): value for value in values if isinstance(value, torch.Tensor)}
+
+    def returned_bytes(self, traits: Traits) -> int:
+        """Bytes of the tensors that are returned."""
         specs = (*traits.output_specs().values(), *traits.buffer_specs().values(), *self.operands().values())
-        return sent + sum(widened(spec, self.in_float64).nbytes for spec in specs)
+        return sum(widened(spec, self.in_float64).nbytes for spec in specs)
 
 
 class Ask(Protocol):
@@ -161,7 +164,7 @@ class Ask(Protocol):
 def evaluate_each(
     reference: ReferenceProcess, traits: Traits, passes: Iterable[Pass], *, streamed: bool = False
 ) -> Iterator[Evaluation]:
-    """Yields the results of each pass; as many passes make one job as together take less than LARGE_BYTES.
+    """Yields the results of each pass; a job has as many as, beside its first, take less than LARGE_BYTES.
 
     The limit is CHECK_BYTES on a device with memory of its own, where a job takes longer than most passes.
 
@@ -170,14 +173,17 @@ def evaluate_each(
     """
     most = CHECK_BYTES if backend(reference.device).own_memory else LARGE_BYTES
     together: list[Pass] = []
-    nbytes = 0
+    sent, nbytes = dict[int, torch.Tensor](), 0
     for one in passes:
-        more = one.nbytes(traits)
+        given = one.sent()
+        more = nbytes_of(value for key, value in given.items() if key not in sent) + one.returned_bytes(traits)
         if together and nbytes + more > most:
             yield from _in_one_job(reference, traits, together, streamed)
-            together, nbytes = [], 0
+            together = []
+        if not together:
+            sent, nbytes, more = {}, 0, 0
         together.append(one)
-        nbytes += more
+        sent, nbytes = sent | given, nbytes + more
     if together:
         yield from _in_one_job(reference, traits, together, streamed)
 

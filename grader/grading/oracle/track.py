@@ -11,6 +11,7 @@ from typing import Any
 
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
+from grader.grading.oracle.case import nbytes_of
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, Pace, paced_runs, perturbed_passes, perturbed_runs
 from grader.grading.oracle.trackers import Trackers
@@ -58,7 +59,8 @@ def track(
     count = int(any(map(is_float, plain.state.values()))) if large else PERTURBED_RUNS
     exact, reference64 = replace(plain, model=MODEL64), None
     others: Iterable[Evaluation]
-    joined = (count + 2) * plain.nbytes(traits) < LARGE_BYTES and not backend(device).own_memory
+    nbytes = nbytes_of(plain.sent().values()) + plain.returned_bytes(traits)
+    joined = (count + 2) * nbytes < LARGE_BYTES and not backend(device).own_memory
     if joined and not large and affords_float64 is None:
         started = pace.clock()
         moved = perturbed_passes(plain, range(count), nonsmooth.PERTURBATION_ULPS)

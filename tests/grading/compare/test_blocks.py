@@ -50,6 +50,18 @@ def test_five_digits_are_right_at_every_scale(scale, error):
     assert distance(candidate, reference64) == pytest.approx((full.l2, full.reference_l2), rel=1e-5)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("scale", blocks.NARROW_RMS)
+@pytest.mark.parametrize("error", [1e-8, 1e-3])
+def test_sums_in_float32_have_five_digits_at_the_ends_of_their_range(device, scale, error):
+    torch.manual_seed(0)
+    reference64 = scale * (torch.rand(1 << 20, device=device, dtype=torch.float64) + 0.6)
+    candidate = (reference64 * (1 + error * torch.randn(1 << 20, device=device))).float()
+    reference64 = reference64.float()
+    exact = [float(one.double().norm()) for one in (candidate.double() - reference64.double(), reference64)]
+    assert distance(candidate, reference64) == pytest.approx(exact, rel=1e-5)
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("specials", [[], [math.nan], [math.inf, -math.inf, math.nan]])
 def test_specials_do_not_change_the_figures_of_other_elements(monkeypatch, scale, specials):

@@ -301,3 +301,23 @@ def test_a_backward_that_raises_at_full_size_is_asked_of_fewer_rows_again(tmp_pa
         assert (oracle.case("rows").wrt, oracle.case("full").wrt) == (("input[0]",), ())
         oracle.forget("rows")
         assert oracle.case("rows").wrt == ("input[0]",)
+
+
+def test_passes_that_share_large_parameters_make_one_job(resources, monkeypatch):
+    """Each would be a job of its own if the parameters counted in each."""
+    oracle = resources.oracle(find_problems().problem("conv2d_batch_norm_silu"), Device.CPU)
+    case = oracle.case("small")
+    traits, one = oracle.traits(case), Pass(MODEL, oracle.case("small").inputs, oracle.case("small").state)
+    monkeypatch.setattr(evaluation, "LARGE_BYTES", 4 * one.returned_bytes(traits))
+    sizes, in_one_job = [], evaluation._in_one_job
+
+    def counted(reference, traits, passes, streamed):
+        sizes.append(len(passes))
+        yield from in_one_job(reference, traits, passes, streamed)
+
+    monkeypatch.setattr(evaluation, "_in_one_job", counted)
+    oracle.ready(case, MODEL)
+    results = list(oracle.evaluate_each(traits, [one] * 7))
+    assert sizes == [5, 2]
+    for result in results:
+        assert torch.equal(result.outputs["output"], results[0].outputs["output"])
