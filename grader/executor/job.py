@@ -32,7 +32,7 @@ from grader.machine.backends import backend
 from grader.protocol.regions import copy_each
 from grader.verdict.models import Device
 
-LARGE_JOB_BYTES = 3 << 29
+LARGE_JOB_BYTES = 3 << 28
 """From this size of shared tensors on, the referee frees its cached device memory before an untimed job."""
 READ_SECONDS = 120.0
 """Time limit for copying all deferred tensors of a job out."""

@@ -10,11 +10,10 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.executor.job import REGION_BYTES, CotangentLayout
+from grader.executor.job import CotangentLayout
 from grader.grading.candidate.candidate import Candidate, exports, forward_step
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case, nbytes_of
-from grader.machine.backends import backend
 
 MAX_SHARED_GRADIENTS = 1024
 """Gradients that one job may export: a quarter of the 4096 tensors that a job's result may list, because outputs and
@@ -76,8 +75,7 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
     All parts are of one variant. Small parts share a job: on a GPU, a job takes longer than the backward of a small
     case.
     """
-    most = REGION_BYTES if backend(candidate.device).own_memory else CHECK_BYTES
-    for group in _sharing_jobs(list(enumerate(parts)), most):
+    for group in _sharing_jobs(list(enumerate(parts))):
         job, ends = candidate.script(group[0][1].case), list[int]()
         for turn, part in group:
             if ends:
@@ -93,12 +91,12 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
                 return
 
 
-def _sharing_jobs(parts: Sequence[tuple[int, Part]], most: int) -> Iterator[list[tuple[int, Part]]]:
-    """The parts of each job, in their order: as many as return up to so many bytes."""
+def _sharing_jobs(parts: Sequence[tuple[int, Part]]) -> Iterator[list[tuple[int, Part]]]:
+    """The parts of each job, in their order: as many as fit."""
     group, nbytes, gradients = list[tuple[int, Part]](), 0, 0
     for turn, part in parts:
         nbytes, gradients = nbytes + _bytes_of_one(part.case), gradients + len(part.case.wrt)
-        if group and (nbytes > most or gradients > MAX_SHARED_GRADIENTS):
+        if group and (nbytes > CHECK_BYTES or gradients > MAX_SHARED_GRADIENTS):
             yield group
             group, nbytes, gradients = [], _bytes_of_one(part.case), len(part.case.wrt)
         group.append((turn, part))

@@ -12,8 +12,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
-from grader.executor.job import REGION_BYTES
-from grader.grading.compare.blocks import LARGE_BYTES
+from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.values import cut_each, is_differentiable, rounded_each
@@ -165,23 +164,24 @@ class Ask(Protocol):
 def evaluate_each(
     reference: ReferenceProcess, traits: Traits, passes: Iterable[Pass], *, streamed: bool = False
 ) -> Iterator[Evaluation]:
-    """Yields the results of each pass; a job has as many as there is room for.
+    """Yields the results of each pass; a job has as many as, beside its first, take less than LARGE_BYTES.
 
-    They take less than LARGE_BYTES beside what the first is sent, or REGION_BYTES on a device with memory of its own,
-    where a job takes 2 ms beside its passes. With `streamed`, each tensor can be read once and before the reference's
-    next job, and is not kept here. Raises ProblemError if the reference fails.
+    The limit is CHECK_BYTES on a device with memory of its own, where a job takes longer than most passes.
+
+    With `streamed`, each tensor can be read once and before the reference's next job, and is not kept here. Raises
+    ProblemError if the reference fails.
     """
-    most = REGION_BYTES if backend(reference.device).own_memory else LARGE_BYTES
+    most = CHECK_BYTES if backend(reference.device).own_memory else LARGE_BYTES
     together: list[Pass] = []
     sent, nbytes = dict[int, torch.Tensor](), 0
     for one in passes:
-        given, returned = one.sent(), one.returned_bytes(traits)
-        more = nbytes_of(value for key, value in given.items() if key not in sent) + returned
+        given = one.sent()
+        more = nbytes_of(value for key, value in given.items() if key not in sent) + one.returned_bytes(traits)
         if together and nbytes + more > most:
             yield from _in_one_job(reference, traits, together, streamed)
             together = []
         if not together:
-            sent, nbytes, more = {}, 0, returned
+            sent, nbytes, more = {}, 0, 0
         together.append(one)
         sent, nbytes = sent | given, nbytes + more
     if together:

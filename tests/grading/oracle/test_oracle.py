@@ -318,6 +318,6 @@ def test_passes_that_share_large_parameters_make_one_job(resources, monkeypatch)
     monkeypatch.setattr(evaluation, "_in_one_job", counted)
     oracle.ready(case, MODEL)
     results = list(oracle.evaluate_each(traits, [one] * 7))
-    assert sizes == [4, 3]
+    assert sizes == [5, 2]
     for result in results:
         assert torch.equal(result.outputs["output"], results[0].outputs["output"])
