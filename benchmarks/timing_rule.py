@@ -100,7 +100,7 @@ def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tup
 
 def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, float]:
     """The current rule: one pair of processes, and pairs of calls until the interval is narrow enough."""
-    steady, narrow = processes.pair(slowdown), backend(device).timing.precision.half_width
+    steady, narrow = processes.pair(slowdown), backend(device).timing.resolution.half_width
     rounds: list[Round] = []
     while True:
         whole = processes.round(steady)
@@ -128,7 +128,7 @@ def nested_pairs(processes: Processes, pairs: int, device: Device, slowdown: flo
     ]
     middle = statistics.fmean(map(_middle, ratios))
     half = students_t(pairs - 1) * statistics.stdev(means) * math.sqrt(pairs / (pairs - 1))
-    margin = math.log(1 + backend(device).timing.precision.margin_at(CALL_MS))
+    margin = math.log(1 + backend(device).timing.resolution.margin_at(CALL_MS))
     verdict = "faster" if middle - half > margin else "slower" if middle + half < -margin else "inconclusive"
     return verdict, pairs * NESTED_ROUNDS
 

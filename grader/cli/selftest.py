@@ -11,7 +11,7 @@ import typer
 from grader.verdict.models import Device
 
 if TYPE_CHECKING:
-    from grader.grading.selftest import Comparison
+    from grader.grading.selftest import Figure
 
 
 def selftest(
@@ -65,7 +65,7 @@ def selftest(
         raise typer.Exit(1)
 
 
-def _line(one: Comparison) -> str:
+def _line(one: Figure) -> str:
     what = f"{one.planted:.0%} planted" if one.planted else "itself"
     return (
         f"{one.problem:<28} {what:<11} {one.figure:<8} {one.reference_ms:>9.4f} ms  "

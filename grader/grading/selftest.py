@@ -89,7 +89,7 @@ class ModelNew(Model):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Figure:
     """One figure of one run. The true speedup is 1, or 1 / (1 + planted) if a slowdown was planted."""
 
     problem: str
@@ -109,8 +109,8 @@ class Comparison:
         return self.verdict == "slower" if self.planted else self.verdict not in ("faster", "slower")
 
 
-def run(resources: Resources, device: Device, convolution: Problem, runs: int) -> Iterator[Comparison]:
-    """Each comparison as it is made. Raises ProblemError if a reference fails against itself."""
+def run(resources: Resources, device: Device, convolution: Problem, runs: int) -> Iterator[Figure]:
+    """Each figure as it is made. Raises ProblemError if a reference fails against itself."""
     for count in range(1, runs + 1):
         for problem in problems(device, convolution):
             yield from compared(resources, device, problem, count)
@@ -133,8 +133,8 @@ def time_alone(
     return judged
 
 
-def compared(resources: Resources, device: Device, problem: Problem, count: int) -> Iterator[Comparison]:
-    """The comparisons of one problem in run number `count`. Raises ProblemError."""
+def compared(resources: Resources, device: Device, problem: Problem, count: int) -> Iterator[Figure]:
+    """The figures of one problem in run number `count`. Raises ProblemError."""
     for planted in (0.0, planted_share(device)):
         # Only the forward is slowed: the slowdown would be a smaller share of the total.
         judged = time_alone(resources, problem, itself(problem, planted=planted), device, training=not planted)
@@ -142,7 +142,7 @@ def compared(resources: Resources, device: Device, problem: Problem, count: int)
             raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
         for figure in ("forward",) if planted else ("forward", "backward", "total"):
             phase: PhaseTiming = getattr(judged.result, figure)
-            yield Comparison(
+            yield Figure(
                 problem.id,
                 count,
                 planted,
@@ -167,7 +167,7 @@ def problems(device: Device, convolution: Problem) -> tuple[Problem, ...]:
 
 def planted_share(device: Device) -> float:
     """Relative slowdown that a thorough timing has to find: three times the margin of longer calls."""
-    return round(3 * backend(device).timing.precision.margin, 3)
+    return round(3 * backend(device).timing.resolution.margin, 3)
 
 
 def itself(problem: Problem, *, planted: float = 0.0) -> Submission:
@@ -179,10 +179,10 @@ def itself(problem: Problem, *, planted: float = 0.0) -> Submission:
     return Submission(author="selftest", problem_id=problem.id, path=f"{problem.id}.py", source=source)
 
 
-def summary(comparisons: Sequence[Comparison]) -> dict[str, object]:
-    """Errors, false alarms and slowdowns found, over all comparisons."""
-    same = [one for one in comparisons if not one.planted]
-    planted = [one for one in comparisons if one.planted]
+def summary(figures: Sequence[Figure]) -> dict[str, object]:
+    """Errors, false alarms and slowdowns found, over all figures."""
+    same = [one for one in figures if not one.planted]
+    planted = [one for one in figures if one.planted]
     errors = [abs(one.speedup - 1) for one in same]
     return {
         "median_error": statistics.median(errors) if errors else None,

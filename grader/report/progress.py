@@ -9,7 +9,7 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from db.presence import Work
-from grader.batch.pace import Pace
+from grader.batch.reached import Reached
 from grader.errors import NotGraded
 from grader.report.console import console, one_line
 from grader.report.json_csv import json_line
@@ -25,7 +25,7 @@ class BatchProgress:
         self._as_json = as_json
         self._stdout = console(sys.stdout)
         self._stderr = console(sys.stderr)
-        self.pace = Pace()
+        self.reached = Reached()
         self._total, self._shown = total, 0
         self._bar = Progress(
             TextColumn("grading"),
@@ -73,10 +73,10 @@ class BatchProgress:
 
     def work(self) -> Work:
         """The batch's present work, as others see it."""
-        return self.pace.work(None if self._total is None else self._total - self._shown)
+        return self.reached.work(None if self._total is None else self._total - self._shown)
 
     def _advance(self, status: Status | None) -> None:
-        self.pace.note(status)
+        self.reached.note(status)
         self._step()
 
     def _step(self) -> None:

@@ -15,7 +15,7 @@ from db.batches import CANCELLED, Batches, NewLine, Waiting
 from db.presence import Work
 from db.profiles import save_profile
 from grader.batch import Batch
-from grader.batch.pace import Pace
+from grader.batch.reached import Reached
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.errors import Cancelled, GraderError, NotGraded, UserError
@@ -62,7 +62,7 @@ class GradingService:
         self._versions = Counter[str]()
         """Number of changes to each batch, by which a stream sees that there is something new."""
         self._closing = self._pool_wanted = False
-        self._pace = Pace()
+        self._reached = Reached()
         self.fault: str | None = None
         """Why nothing can be graded any more."""
         self.pool: GraderPool | None = None
@@ -156,20 +156,20 @@ class GradingService:
         return len(self._under_way)
 
     def _doing(self) -> Work:
-        return self._pace.work(self.waiting + self.under_way)
+        return self._reached.work(self.waiting + self.under_way)
 
     # ------------------------------------------------------------------------------------------ as a batch's audience
 
     def show(self, verdict: Verdict, tag: Waiting) -> None:
         """A line has its verdict."""
         self._end(tag.batch_id, [tag.id], verdict_id=verdict.verdict_id)
-        self._pace.note(verdict.status)
+        self._reached.note(verdict.status)
         self._under_way.pop(tag.id, None)
 
     def drop(self, reason: NotGraded, tag: Waiting) -> None:
         """A line gets no verdict."""
         self._end(tag.batch_id, [tag.id], message=CANCELLED if isinstance(reason, Cancelled) else str(reason))
-        self._pace.note(None)
+        self._reached.note(None)
         self._under_way.pop(tag.id, None)
 
     def warn(self, message: str) -> None:
@@ -198,7 +198,7 @@ class GradingService:
             with self._changed:
                 self.pool = pool
                 self._changed.notify_all()
-            self._pace.places = pool.places
+            self._reached.places = pool.places
             claims = Claims(self.store, run, self.warn, status=self._doing, cancelled=self._asked_to_cancel)
             with claims:
                 keeper = Keeper(self.store, run, self.warn)

@@ -10,7 +10,7 @@ import pytest
 from grader.catalog.problems import find_problems
 from grader.cli import selftest as command
 from grader.grading.outcome import Judged
-from grader.grading.selftest import CONVOLUTION, Comparison, itself, planted_share, problems, summary
+from grader.grading.selftest import CONVOLUTION, Figure, itself, planted_share, problems, summary
 from grader.verdict.models import Device, Problem
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 
@@ -18,7 +18,7 @@ CONV = find_problems(()).problem(CONVOLUTION)
 
 
 def comparison(verdict, speedup=1.0, planted=0.0):
-    return Comparison("tiny", 1, planted, "forward", 0.02, speedup, speedup, speedup, verdict)
+    return Figure("tiny", 1, planted, "forward", 0.02, speedup, speedup, speedup, verdict)
 
 
 def test_a_reference_called_different_from_itself_is_a_false_alarm():

@@ -3,7 +3,7 @@
 import pytest
 
 from db.presence import Work, WorkerState
-from grader.batch.pace import Pace
+from grader.batch.reached import Reached
 from grader.pool import PlaceState
 from grader.report.work import about, time_left
 from grader.verdict.models import Status
@@ -40,7 +40,7 @@ def test_the_time_left_has_one_unit(left, text):
 
 
 def test_a_pace_counts_verdicts_and_what_failed():
-    pace = Pace()
+    pace = Reached()
     pace.places = lambda: (PlaceState(name="GPU 0", state="ready", graded=2, under_way="ann/scale"),)
     for status in (Status.CORRECT, Status.WRONG_OUTPUT, Status.GRADER_ERROR, None):
         pace.note(status)

@@ -83,7 +83,7 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
 def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
     """The fault of gradients each of which some choice at ties gives, and which no choice gives together."""
     parts = {
-        name: ties.Part(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
+        name: ties.TiedInput(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
         for name, expected in case.gradients.items()
         if expected is not None and (gradient := actual.gradients[name]) is not None
         if expected.ties is not None and expected.ties.operand is not None and case.comparable("gradients", name)

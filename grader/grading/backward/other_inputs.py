@@ -19,7 +19,7 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.control import reference_passes
-from grader.grading.forward.other_inputs import Wrong, difference, is_finite, narrow_inputs
+from grader.grading.forward.other_inputs import WrongTensor, difference, is_finite, narrow_inputs
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.derivatives import are_derivatives
@@ -216,13 +216,13 @@ def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
     )
 
 
-def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
+def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
     """Faults by change, up to the first backward that raises."""
-    wrong: dict[str, Wrong] = {}
+    wrong: dict[str, WrongTensor] = {}
     parts = [one_product(candidate, other.case) for other in others]
     for other, answer in zip(others, attempt_each(candidate, parts, "backwards of other inputs"), strict=False):
         if answer.result.failure is not None:
-            wrong[other.change] = Wrong(f"the backward raises {first_line(answer.result.failure)}")
+            wrong[other.change] = WrongTensor(f"the backward raises {first_line(answer.result.failure)}")
             continue
         gradients = product(candidate, other.case, answer.result, answer.key).gradients
         for name, expected in other.case.gradients.items():

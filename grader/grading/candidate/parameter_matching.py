@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.grading.candidate.placement import Block, Place, Values, constant, match_values, parts, plain_name
+from grader.grading.candidate.placement import Block, EqualValues, Place, constant, match_values, parts, plain_name
 from grader.protocol import TensorInfo
 
 
@@ -60,7 +60,7 @@ class Matching:
 def match(
     reference: Sequence[TensorInfo],
     candidate: Sequence[TensorInfo],
-    values: Sequence[Values] = (),
+    values: Sequence[EqualValues] = (),
     *,
     doubted: bool = False,
 ) -> Matching:
@@ -207,7 +207,7 @@ def _squeezed(info: TensorInfo) -> tuple[int, ...]:
     return tuple(extent for extent in info.shape or () if extent != 1)
 
 
-def _constants_of(reference: Infos, candidate: Infos, values: Values) -> Trait:
+def _constants_of(reference: Infos, candidate: Infos, values: EqualValues) -> Trait:
     """The trait of shape and, for a tensor that is constant as constructed, its element."""
     starts = {id(info): _constant_of(values.ours.get(info.name)) for info in reference}
     starts |= {id(info): _constant_of(values.theirs.get(info.name)) for info in candidate}

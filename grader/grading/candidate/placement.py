@@ -107,21 +107,21 @@ def _start(tensor: torch.Tensor) -> torch.Tensor:
 Tensors = Mapping[str, torch.Tensor]
 
 
-class Values(NamedTuple):
+class EqualValues(NamedTuple):
     """Parameters and buffers of both sides by name, where corresponding ones have equal values."""
 
     ours: Tensors
     theirs: Tensors
 
-    def only(self, ours: Collection[str], theirs: Collection[str]) -> Values:
+    def only(self, ours: Collection[str], theirs: Collection[str]) -> EqualValues:
         """Those of these names."""
-        return Values(
+        return EqualValues(
             {name: self.ours[name] for name in ours if name in self.ours},
             {name: self.theirs[name] for name in theirs if name in self.theirs},
         )
 
 
-def match_values(values: Values) -> dict[str, Place]:
+def match_values(values: EqualValues) -> dict[str, Place]:
     """The places of the reference's tensors that can be recognised by their values.
 
     A constant tensor is recognised only as a part of a joined one. Among equal tensors, a name that agrees decides,
@@ -220,7 +220,7 @@ def values_alike(
     seeded: Mapping[str, torch.Tensor],
     *,
     loads: bool,
-) -> list[Values]:
+) -> list[EqualValues]:
     """Values of both sides that should agree, the most reliable first.
 
     `seeded` are the reference's under the seed of the candidate's new model, whose worker has it under `key`. With
@@ -238,11 +238,11 @@ def values_alike(
         found = {name: result.sealed.get(f"state:{key}:{name}") for name in specs}
         return None if result.failure else {name: value for name, value in found.items() if value is not None}
 
-    values = [Values(seeded, theirs("reading parameters as constructed") or {})]
+    values = [EqualValues(seeded, theirs("reading parameters as constructed") or {})]
     if loads:
         drawn = {name: _random(value) for name, value in seeded.items()}
         taken = theirs("loading a state dict of the reference", drawn)
-        values = values if taken is None else [Values(drawn, taken), *values]
+        values = values if taken is None else [EqualValues(drawn, taken), *values]
     return values
 
 

@@ -33,7 +33,7 @@ class Product:
     """Gradients that do not have their operand's shape or dtype."""
 
 
-class Part(NamedTuple):
+class Question(NamedTuple):
     """One of several questions that a job may ask together."""
 
     case: Case
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to one part."""
+    """The answer to one question."""
 
     result: JobResult
     key: str
@@ -56,31 +56,31 @@ def ask(candidate: Candidate, case: Case, **how: Any) -> JobBuilder:
     return job
 
 
-def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None = None, **how: Any) -> Part:
-    """Forward and backward of a case once, as a part; `how` is as for `add_product`.
+def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None = None, **how: Any) -> Question:
+    """Forward and backward of a case once, as a question; `how` is as for `add_product`.
 
-    `given` makes other grad_outputs when the part is added: those of a large case, which are gigabytes, in its turn.
+    `given` makes other grad_outputs when it is added: those of a large case, which are gigabytes, in its turn.
     """
 
     def add(job: JobBuilder, key: str) -> None:
         made = how if given is None else how | {"cotangents": given()}
         add_product(job, candidate, case, key, **made)
 
-    return Part(case, add)
+    return Question(case, add)
 
 
-def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Iterator[Answer]:
-    """Yields the answer to each part, up to the first that raises. Raises Stopped when the worker is lost.
+def attempt_each(candidate: Candidate, questions: Sequence[Question], doing: str) -> Iterator[Answer]:
+    """Yields the answer to each question, up to the first that raises.
 
-    All parts are of one variant. Small parts share a job: on a GPU, a job takes longer than the backward of a small
-    case.
+    Raises Stopped when the worker is lost. All are of one variant. Small ones share a job: on a GPU, a job takes longer
+    than the backward of a small case.
     """
-    for group in _sharing_jobs(list(enumerate(parts))):
+    for group in _sharing_jobs(list(enumerate(questions))):
         job, ends = candidate.script(group[0][1].case), list[int]()
-        for turn, part in group:
+        for turn, question in group:
             if ends:
-                candidate.reset(job, part.case)
-            part.add(job, str(turn))
+                candidate.reset(job, question.case)
+            question.add(job, str(turn))
             ends.append(job.length)
         result = candidate.attempt(job, "backward", doing)
         before_failure = replace(result, evidence=result.evidence.model_copy(update={"failure": None}))
@@ -91,15 +91,15 @@ def attempt_each(candidate: Candidate, parts: Sequence[Part], doing: str) -> Ite
                 return
 
 
-def _sharing_jobs(parts: Sequence[tuple[int, Part]]) -> Iterator[list[tuple[int, Part]]]:
-    """The parts of each job, in their order: as many as fit."""
-    group, nbytes, gradients = list[tuple[int, Part]](), 0, 0
-    for turn, part in parts:
-        nbytes, gradients = nbytes + _bytes_of_one(part.case), gradients + len(part.case.wrt)
+def _sharing_jobs(questions: Sequence[tuple[int, Question]]) -> Iterator[list[tuple[int, Question]]]:
+    """The questions of each job, in their order: as many as fit."""
+    group, nbytes, gradients = list[tuple[int, Question]](), 0, 0
+    for turn, question in questions:
+        nbytes, gradients = nbytes + _bytes_of_one(question.case), gradients + len(question.case.wrt)
         if group and (nbytes > CHECK_BYTES or gradients > MAX_SHARED_GRADIENTS):
             yield group
-            group, nbytes, gradients = [], _bytes_of_one(part.case), len(part.case.wrt)
-        group.append((turn, part))
+            group, nbytes, gradients = [], _bytes_of_one(question.case), len(question.case.wrt)
+        group.append((turn, question))
     if group:
         yield group
 

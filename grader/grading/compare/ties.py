@@ -121,7 +121,7 @@ def broken(value: torch.Tensor, turn: int, size: float, *, sign: int, position: 
     return torch.where(value == 0, least * size * noise.abs(), value * (1 + size * noise))
 
 
-class Part(NamedTuple):
+class TiedInput(NamedTuple):
     """The gradient of one input with ties."""
 
     ties: Ties
@@ -171,18 +171,18 @@ class Weighed(NamedTuple):
         return bool((kept & (self.error.abs() > self.allowed + nonsmooth.FACTOR * most)).any())
 
 
-def wrong_together(parts: Sequence[Part]) -> bool:
+def wrong_together(inputs: Sequence[TiedInput]) -> bool:
     """Whether the gradients of inputs whose elements may tie with one another are wrong as a whole.
 
     What an element of several inputs of one shape gets in all of them, and the derivative for inputs that all grow
     alike, are the same for each choice if they are in all runs.
     """
-    operands = [part.ties.operand.to(part.right.device).double() for part in parts if part.ties.operand is not None]
-    if not all(bool(value.isfinite().all()) for part in parts for value in (part.right, part.actual)):
+    operands = [one.ties.operand.to(one.right.device).double() for one in inputs if one.ties.operand is not None]
+    if not all(bool(value.isfinite().all()) for one in inputs for value in (one.right, one.actual)):
         return False
-    shapes = {part.right.shape for part in parts}
-    together = [[part.weighed(None) for part in parts if part.right.shape == shape] for shape in shapes]
-    grown = [part.weighed(operand) for part, operand in zip(parts, operands, strict=True)]
+    shapes = {one.right.shape for one in inputs}
+    together = [[one.weighed(None) for one in inputs if one.right.shape == shape] for shape in shapes]
+    grown = [one.weighed(operand) for one, operand in zip(inputs, operands, strict=True)]
     alike = [group for group in (*together, grown) if len(group) > 1 or group is grown]
     return any(_total(group).is_wrong for group in alike if group)
 

@@ -39,7 +39,7 @@ ERROR = "relative_error"
 """The key of a diagnosis's detail with the relative RMS error for small inputs."""
 
 
-class Wrong(NamedTuple):
+class WrongTensor(NamedTuple):
     """A text on what is wrong with a tensor, and its relative RMS error if it is finite."""
 
     text: str
@@ -73,7 +73,7 @@ def wrong_changes(diagnosis: Diagnosis | None) -> Sequence[str]:
 
 
 def narrow_inputs(
-    wrong: Mapping[str, Wrong], others: Sequence[OtherInputs], case: Case, *, stage: str = "forward"
+    wrong: Mapping[str, WrongTensor], others: Sequence[OtherInputs], case: Case, *, stage: str = "forward"
 ) -> Diagnosis | None:
     """The diagnosis for faults by change: an error for a wrong epsilon, else a warning, or None.
 
@@ -111,7 +111,7 @@ def narrow_inputs(
     )
 
 
-def _weighs(larger: Wrong, small: Wrong) -> bool:
+def _weighs(larger: WrongTensor, small: WrongTensor) -> bool:
     """Whether a fault for larger inputs is more than the share that an epsilon has there.
 
     Where sorting gathers what is small, an epsilon has a share too.
@@ -126,9 +126,9 @@ def _scales_whole_numbers(others: Sequence[OtherInputs], case: Case) -> bool:
     return any(new is not old and is_float(old) and values_of(old).whole for new, old in pairs)
 
 
-def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wrong]:
+def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
     """Faults by change. After inputs that raise, another job goes on with the next ones."""
-    wrong: dict[str, Wrong] = {}
+    wrong: dict[str, WrongTensor] = {}
     left = list(others)
     while left:
         job, ends, last = candidate.script(left[0].case), [], left[0].case
@@ -140,11 +140,11 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
         try:
             result = candidate.attempt(job, "forward", "forwards of other inputs")
         except Stopped as stopped:
-            return wrong | {"inputs unlike them": Wrong(stopped.diagnosis.message)}
+            return wrong | {"inputs unlike them": WrongTensor(stopped.diagnosis.message)}
         failure, failed = result.failure, len(left)
         if failure is not None:
             failed = next((turn for turn, end in enumerate(ends) if failure.step < end), len(left) - 1)
-            wrong[left[failed].change] = Wrong(f"the forward raises {first_line(failure)}")
+            wrong[left[failed].change] = WrongTensor(f"the forward raises {first_line(failure)}")
         for turn, other in enumerate(left[:failed]):
             for name in other.case.outputs:
                 source = f"output:{turn}:{name}"
@@ -163,24 +163,24 @@ def _only_finite(other: OtherInputs, name: str) -> bool:
     return other.change in SPECIALS and not in_float32
 
 
-def _difference(case: Case, name: str, value: torch.Tensor | None) -> Wrong | None:
+def _difference(case: Case, name: str, value: torch.Tensor | None) -> WrongTensor | None:
     """The fault of an output, or None."""
     if value is None:
-        return Wrong(f"{name} has another shape or dtype")
+        return WrongTensor(f"{name} has another shape or dtype")
     return difference(name, case.outputs[name], value)
 
 
-def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | None:
+def difference(what: str, expected: Expected, value: torch.Tensor) -> WrongTensor | None:
     """The fault of a tensor, or None. Ties, which equal inputs have, may go to any element."""
     if not expected.rounds:
         differs = tolerance.check(expected, value).message
-        return None if differs is None else Wrong(differs, lost=True)
+        return None if differs is None else WrongTensor(differs, lost=True)
     without = replace(expected, spread=None)
     check = tolerance.check(without, value)
     if check.status != "failed":
         return None
     if not is_finite(value):
-        return Wrong(f"{what} has NaN or infinity where the reference has none")
+        return WrongTensor(f"{what} has NaN or infinity where the reference has none")
     if expected.spread is not None:
         reference64 = expected.reference64.to(value.device)
         rest = nonsmooth.absolute_error(value, reference64) - nonsmooth.FACTOR * expected.spread().to(value.device)
@@ -188,7 +188,7 @@ def difference(what: str, expected: Expected, value: torch.Tensor) -> Wrong | No
             return None
     error = check.rel_rms_error or 0.0
     lost = bool(((value == 0) & (expected.reference64.to(value.device).abs() > expected.rms)).any())
-    return Wrong(f"{what} has a relative RMS error of {error:.2g}", error, lost)
+    return WrongTensor(f"{what} has a relative RMS error of {error:.2g}", error, lost)
 
 
 def is_finite(value: torch.Tensor | None) -> bool:

@@ -22,7 +22,7 @@ from grader.grading.oracle.values import is_float
 from grader.protocol.fewer_bits import of_bits
 
 
-class Format(NamedTuple):
+class NarrowFormat(NamedTuple):
     """Significant bits of a narrower type, and how numbers get there."""
 
     bits: int
@@ -30,7 +30,7 @@ class Format(NamedTuple):
     """Whether the other bits are cut off instead of rounded, as tensor cores do."""
 
     @classmethod
-    def of_type(cls, dtype: torch.dtype) -> Format:
+    def of_type(cls, dtype: torch.dtype) -> NarrowFormat:
         """The nearest numbers of a type, however large."""
         return cls(1 - round(math.log2(torch.finfo(dtype).eps)))
 
@@ -50,7 +50,7 @@ class Rounded(NamedTuple):
     """Different numbers among what was rounded, if that is known."""
 
 
-def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[Rounded]:
+def roundings(oracle: Oracle, case: Case, table: Table, to: NarrowFormat) -> Iterator[Rounded]:
     """Yields runs with rounded operands, then with the rounded results of each kind of operator.
 
     Bits are cut off what products multiply, and nowhere else. As many kinds as fit into the seconds of a stage. Nothing
@@ -78,7 +78,7 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: Format) -> Iterator[
         return
 
 
-def _operands(plain: Pass, to: Format) -> Iterator[tuple[str, Pass]]:
+def _operands(plain: Pass, to: NarrowFormat) -> Iterator[tuple[str, Pass]]:
     """Passes with rounded grad_outputs, with all operands rounded, and with what products multiply rounded."""
     if not to.cut:
         cotangents = {name: to.of(value) for name, value in plain.cotangents.items()}

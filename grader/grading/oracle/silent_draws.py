@@ -21,7 +21,7 @@ from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.trained_state import as_trained
 
 
-class Draw(NamedTuple):
+class CaseDraw(NamedTuple):
     """One draw of a case's inputs, with its parameters and buffers."""
 
     seed: int
@@ -32,7 +32,7 @@ class Draw(NamedTuple):
     """After some steps of training."""
 
 
-def replacement(models: ReferenceModels, case: Case, number: int, always_zero: set[str]) -> Draw | None:
+def replacement(models: ReferenceModels, case: Case, number: int, always_zero: set[str]) -> CaseDraw | None:
     """Another draw in which fewer operands of the case have gradients of zeros only, or None.
 
     `number` is the case's draw. Adds the operands whose gradients are zero in all draws to `always_zero`.
@@ -45,7 +45,7 @@ def replacement(models: ReferenceModels, case: Case, number: int, always_zero: s
     for _ in range(FEWEST_SEEDS):
         seed, model_seed = secrets.randbits(62), secrets.randbits(62)
         constructed = models.constructed_under(case, model_seed, on_device=True)
-        draw = Draw(seed, constructed, as_trained(constructed, traits, number))
+        draw = CaseDraw(seed, constructed, as_trained(constructed, traits, number))
         left = _still_silent(models, case, draw, silent, repeats=number > 0)
         everywhere &= left
         if len(left) < len(fewest):
@@ -63,7 +63,7 @@ def _silent(case: Case) -> frozenset[str]:
 
 
 def _still_silent(
-    models: ReferenceModels, case: Case, draw: Draw, operands: frozenset[str], *, repeats: bool
+    models: ReferenceModels, case: Case, draw: CaseDraw, operands: frozenset[str], *, repeats: bool
 ) -> frozenset[str]:
     """The operands whose gradients are zero in this draw too; all of them if the reference refuses it."""
     init_inputs, inputs = models.draw(case.variant, draw.seed, repeats=repeats)

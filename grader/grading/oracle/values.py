@@ -114,7 +114,7 @@ def ties_broken(inputs: Sequence[object], turn: int, ulps: float) -> list[object
     return [one(position, value) for position, value in enumerate(inputs)]
 
 
-class Values(NamedTuple):
+class ValueKinds(NamedTuple):
     """The kinds of values that a tensor has; all False for an empty one."""
 
     mask: bool
@@ -125,7 +125,9 @@ class Values(NamedTuple):
     """All elements are in [-1, 1]. They may be probabilities or cosines, and a function may reject larger ones."""
 
 
-def noisy_each(values: Sequence[torch.Tensor], sizes: Sequence[float], kinds: Sequence[Values]) -> list[torch.Tensor]:
+def noisy_each(
+    values: Sequence[torch.Tensor], sizes: Sequence[float], kinds: Sequence[ValueKinds]
+) -> list[torch.Tensor]:
     """Copies with relative normal noise of these sizes.
 
     By its kind, no whole number shrinks, because 2.9 truncated to an index is not 3, and none leaves [-1, 1].
@@ -148,36 +150,36 @@ def _noisy(flat: torch.Tensor, *, size: float, whole: bool, unit: bool) -> torch
     return moved.clamp_(-1, 1) if unit else moved
 
 
-_known: MutableMapping[torch.Tensor, tuple[int, Values]] = WeakTensorKeyDictionary()
+_known: MutableMapping[torch.Tensor, tuple[int, ValueKinds]] = WeakTensorKeyDictionary()
 """Values by tensor, with its version: noise is added to each parameter many times."""
 
 
-def values_of_each(tensors: Sequence[torch.Tensor]) -> list[Values]:
+def values_of_each(tensors: Sequence[torch.Tensor]) -> list[ValueKinds]:
     """The kinds of values that each tensor has; those of small ones that are seen first, in one pass."""
     versions = [_known.get(tensor, (-1, None))[0] for tensor in tensors]
     new = [tensor for tensor, version in zip(tensors, versions, strict=True) if version != tensor._version]
 
-    def packed(positions: list[int]) -> list[Values]:
+    def packed(positions: list[int]) -> list[ValueKinds]:
         pack = Pack([new[position] for position in positions])
         differs = [pack.largest((~holds).float()) for holds in _kinds(pack.flat)]
-        return [Values(*(not of for of in row)) for row in torch.stack(differs).T.tolist()]
+        return [ValueKinds(*(not of for of in row)) for row in torch.stack(differs).T.tolist()]
 
     for tensor, values in zip(new, by_pack(new, lambda position: _values_of_one(new[position]), packed), strict=True):
         _known[tensor] = tensor._version, values
     return [_known[tensor][1] for tensor in tensors]
 
 
-def values_of(value: torch.Tensor) -> Values:
+def values_of(value: torch.Tensor) -> ValueKinds:
     """The kinds of values that a tensor has."""
     return values_of_each([value])[0]
 
 
 def is_mask(value: torch.Tensor) -> bool:
-    """Whether a tensor of floats is a mask: see `Values`."""
+    """Whether a tensor of floats is a mask: see `ValueKinds`."""
     return value.is_floating_point() and values_of(value).mask
 
 
-def _values_of_one(value: torch.Tensor) -> Values:
+def _values_of_one(value: torch.Tensor) -> ValueKinds:
     """The first elements decide for most tensors without a pass over the rest."""
     flat = value.reshape(-1)
     found = [True, True, True] if flat.numel() else [False, False, False]
@@ -185,11 +187,11 @@ def _values_of_one(value: torch.Tensor) -> Values:
         if part.numel() and any(found):
             holds = torch.stack([of.all() for of in _kinds(part)]).tolist()
             found = [a and b for a, b in zip(found, holds, strict=True)]
-    return Values(*found)
+    return ValueKinds(*found)
 
 
 def _kinds(flat: torch.Tensor) -> list[torch.Tensor]:
-    """Whether each element has the fields of `Values`."""
+    """Whether each element has the fields of `ValueKinds`."""
     if flat.is_floating_point() and flat.itemsize == 1:
         flat = flat.float()
     size = flat.abs() if flat.dtype is not torch.bool else flat

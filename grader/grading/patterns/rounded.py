@@ -20,7 +20,7 @@ from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.roundings import Format, Rounded, roundings
+from grader.grading.oracle.roundings import NarrowFormat, Rounded, roundings
 from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.patterns.pattern import (
     CORRELATION,
@@ -35,7 +35,7 @@ from grader.grading.patterns.pattern import (
 from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS, Precision
 
-FORMATS = (Format.of_type(torch.bfloat16), Format.of_type(torch.float16), Format(TF32_BITS, cut=True))
+FORMATS = (NarrowFormat.of_type(torch.bfloat16), NarrowFormat.of_type(torch.float16), NarrowFormat(TF32_BITS, cut=True))
 """Those of bfloat16, of float16 and of what tensor cores read."""
 
 
@@ -98,7 +98,7 @@ def rounding_patterns(oracle: Oracle, case: Case, table: Table, actual: Tensors)
     return found
 
 
-def _called(to: Format, rounded: Rounded, *, has_tf32: bool) -> str:
+def _called(to: NarrowFormat, rounded: Rounded, *, has_tf32: bool) -> str:
     """What a message calls a format. TensorFloat-32 is one of operands, on a device that has it."""
     if to.cut:
         return "TensorFloat-32" if has_tf32 else "11-bit (TensorFloat-32's)"
@@ -120,7 +120,7 @@ def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None
     return _Suspect(expected, right, error)
 
 
-def _of_its_size(suspect: _Suspect, to: Format) -> bool:
+def _of_its_size(suspect: _Suspect, to: NarrowFormat) -> bool:
     """Whether the error is at most 16 roundings of the result. One that moves a non-smooth point makes larger ones."""
     return norm(suspect.error) <= 16 * 2.0**-to.bits * norm(suspect.right)
 

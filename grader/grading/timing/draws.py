@@ -18,7 +18,7 @@ from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import (
-    Values,
+    ValueKinds,
     as_before,
     as_real,
     draw_cotangents,
@@ -149,6 +149,6 @@ class Draws:
 def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:
     """Floating-point tensors with relative noise of this size, those in [-1, 1] but masks within it."""
     real = [as_real(value) for value in values]
-    kinds = [Values(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(real)]
+    kinds = [ValueKinds(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(real)]
     noisy = noisy_each(real, [share] * len(real), kinds)
     return [as_before(new, old) for new, old in zip(noisy, values, strict=True)]

@@ -33,7 +33,7 @@ from grader.machine.host import on_one_thread
 from grader.verdict.models import Device, Diagnosis
 
 
-class Wrong(NamedTuple):
+class WrongCall(NamedTuple):
     """A wrong call of the candidate, with the values that it ran on."""
 
     diagnosis: Diagnosis
@@ -105,7 +105,7 @@ class WorkerPair:
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
-    ) -> tuple[dict[Part, Time], dict[Part, Time], Wrong | None]:
+    ) -> tuple[dict[Part, Time], dict[Part, Time], WrongCall | None]:
         """Times of (reference, candidate) per call, and what was wrong.
 
         Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
@@ -137,12 +137,12 @@ class WorkerPair:
 
     def _made(
         self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
-    ) -> tuple[dict[int, dict[Phase, list[Call]]], Wrong | None]:
+    ) -> tuple[dict[int, dict[Phase, list[Call]]], WrongCall | None]:
         """The calls of each side, without their tensors, and what was wrong."""
         first, second = (0, 1) if reference_first else (1, 0)
         made: dict[int, dict[Phase, list[Call]]] = {}
         missed: bool | None = None  # by the reference; not the exception, whose traceback would keep gigabytes
-        comparison, wrongs = self._comparison(), list[Wrong]()
+        comparison, wrongs = self._comparison(), list[WrongCall]()
 
         def compared(phase: Phase, number: int, call: Call) -> Call:
             """Compare a call of the second side with that of the first, and keep the times of both."""
@@ -150,7 +150,7 @@ class WorkerPair:
             source = sources[phase][number]
             diagnosis = None if wrongs else comparison.difference_of(source, sides[0], sides[1])
             if diagnosis is not None:
-                wrongs.append(Wrong(diagnosis, self._case, source, sides[1]))
+                wrongs.append(WrongCall(diagnosis, self._case, source, sides[1]))
             made[first][phase][number] = replace(sides[first], sealed={})
             return replace(call, sealed={})
 

@@ -12,7 +12,7 @@ from grader.grading.outcome import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
-from grader.grading.timing.pair import WorkerPair, Wrong
+from grader.grading.timing.pair import WorkerPair, WrongCall
 from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS
 from grader.grading.timing.stopping import Plan, are_enough, are_precise, count_of
 from grader.machine.backends import backend
@@ -22,7 +22,7 @@ from grader.verdict.models import Device, Diagnosis
 class WrongOutput(Exception):
     """An output or gradient of a timed call is wrong."""
 
-    def __init__(self, wrong: Wrong) -> None:
+    def __init__(self, wrong: WrongCall) -> None:
         super().__init__(wrong.diagnosis.message)
         self.wrong = wrong
 

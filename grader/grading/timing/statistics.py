@@ -99,13 +99,13 @@ def verdict_of(
 
     `launches`: whether the times contain those of launches.
     """
-    precision = backend(device).timing.precision
-    margin = precision.margin_at(reference_ms)
-    spread = precision.launch_spread if launches else precision.process_spread
+    resolution = backend(device).timing.resolution
+    margin = resolution.margin_at(reference_ms)
+    spread = resolution.launch_spread if launches else resolution.process_spread
     if rounds < PLACED_ROUNDS:
-        spread = max(spread, precision.placement_spread)
+        spread = max(spread, resolution.placement_spread)
     different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
-    precise = (high - low) / (high + low) <= precision.half_width
+    precise = (high - low) / (high + low) <= resolution.half_width
     if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return "slower" if high < HOPELESS else "inconclusive"
     if low > 1 + different:

@@ -69,7 +69,7 @@ def count_of(samples: Mapping[str, Samples]) -> float:
 def are_precise(samples: Mapping[str, Samples]) -> bool:
     """Whether the intervals of all figures are narrow enough."""
     return all(
-        speedup(of.reported()).half_width <= backend(of.device).timing.precision.half_width for of in samples.values()
+        speedup(of.reported()).half_width <= backend(of.device).timing.resolution.half_width for of in samples.values()
     )
 
 

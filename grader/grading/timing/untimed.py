@@ -28,11 +28,11 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.outcome import on_another_draw
 from grader.grading.timing.comparison import ExactCheck
-from grader.grading.timing.pair import Wrong
+from grader.grading.timing.pair import WrongCall
 from grader.verdict.models import Diagnosis
 
 
-def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: Wrong) -> list[Diagnosis]:
+def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> list[Diagnosis]:
     """The diagnoses of an untimed call on the values of a wrong timed one.
 
     Empty if that is right or returns something else, such as what another call left, if the case that was right before

@@ -18,7 +18,7 @@ from grader.verdict.models import Device
 
 
 @dataclass(frozen=True)
-class Precision:
+class Resolution:
     """The differences that a device resolves: two processes of one program differ a little, steadily."""
 
     margin: float
@@ -45,7 +45,7 @@ class Precision:
 class TimingTraits:
     """Settings for timing calls on a device."""
 
-    precision: Precision
+    resolution: Resolution
     sample_ms: float
     """A sample repeats a call until it takes so many milliseconds,"""
     sample_calls: int

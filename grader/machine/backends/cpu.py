@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from grader.errors import UserError
-from grader.machine.backends import DeviceBackend, Precision, TimingTraits
+from grader.machine.backends import DeviceBackend, Resolution, TimingTraits
 from grader.verdict.models import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -27,7 +27,7 @@ class CpuBackend(DeviceBackend):
     streams = False
     tf32 = False
     timing = TimingTraits(
-        precision=Precision(margin=0.05, half_width=0.02),
+        resolution=Resolution(margin=0.05, half_width=0.02),
         sample_ms=4.0,
         sample_calls=16,
         middle=statistics.median,

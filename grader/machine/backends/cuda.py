@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from grader.errors import UserError
-from grader.machine.backends import DeviceBackend, Precision, TimingTraits
+from grader.machine.backends import DeviceBackend, Resolution, TimingTraits
 from grader.verdict.models import NO_DEVICE, Device
 
 AMPLE_SHARE = 0.75
@@ -31,7 +31,7 @@ class CudaBackend(DeviceBackend):
     streams = True
     tf32 = True
     timing = TimingTraits(
-        precision=Precision(
+        resolution=Resolution(
             margin=0.01,
             half_width=0.005,
             least_ms=0.0008,
@@ -50,7 +50,7 @@ class CudaBackend(DeviceBackend):
         least_share=0.01,
         steady_ms=0.002,
     )
-    """Precision: on an H200, processes of like pace (`Resources.align`) differ by up to 0.1 us in a call of 16 us in
+    """Resolution: on an H200, processes of like pace (`Resources.align`) differ by up to 0.1 us in a call of 16 us in
     two kernels, others by 0.4 us and more, steadily, and mostly by 0.2% from 0.3 ms on; 0.2 us of noise come on top.
     The farthest that two identical processes were apart in long calls was 1.4%: the spread is twice that, 1.4% for each
     of them. `benchmarks/timing_rule.py` simulates what this costs. With launches timed, the intervals of 48 figures of

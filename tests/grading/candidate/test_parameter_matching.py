@@ -7,7 +7,7 @@ import torch
 
 from grader.grading.candidate.candidate import info_of
 from grader.grading.candidate.parameter_matching import match
-from grader.grading.candidate.placement import Values, order_of
+from grader.grading.candidate.placement import EqualValues, order_of
 
 REFERENCE = {
     "q.weight": torch.randn(3, 4),
@@ -23,7 +23,7 @@ def infos(tensors):
 
 
 def matched(ours, theirs, *, equal_seeds=True, doubted=False):
-    values = [Values(ours, theirs)] if equal_seeds else []
+    values = [EqualValues(ours, theirs)] if equal_seeds else []
     return match(infos(ours), infos(theirs), values, doubted=doubted)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.grading.compare import ties
-from grader.grading.compare.ties import Part, Ties, Weighed, broken, has_ties, wrong_together
+from grader.grading.compare.ties import TiedInput, Ties, Weighed, broken, has_ties, wrong_together
 
 SLOPE, ROUNDING = 1e-5, 4e-6
 
@@ -38,7 +38,7 @@ def split(x: torch.Tensor) -> torch.Tensor:
 def test_any_choice_passes(choice):
     x = rows()
     assert tied(x).explain(of_maximum(x), choice(x), SLOPE, ROUNDING)
-    assert not wrong_together([Part(tied(x), of_maximum(x), choice(x), SLOPE)])
+    assert not wrong_together([TiedInput(tied(x), of_maximum(x), choice(x), SLOPE)])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_inputs_that_tie_with_each_other_are_judged_together():
 
     def wrong(grad_x: torch.Tensor, grad_y: torch.Tensor) -> bool:
         right = of_larger(x, y)
-        parts = [Part(both[side], right[side], actual, SLOPE) for side, actual in enumerate((grad_x, grad_y))]
+        parts = [TiedInput(both[side], right[side], actual, SLOPE) for side, actual in enumerate((grad_x, grad_y))]
         return wrong_together(parts)
 
     assert not wrong((x > y).double(), (x <= y).double())
@@ -99,8 +99,8 @@ def test_of_many_equal_elements_each_may_get_a_share():
     x, y = torch.ones(3, 40).double(), torch.arange(120.0).view(3, 40).remainder(7).double()
     right = of_maximum(x)
     of_y = Ties(lambda: [y] * 17, y)
-    assert not wrong_together([Part(tied(x), right, split(x), SLOPE), Part(of_y, y, y, SLOPE)])
-    assert wrong_together([Part(tied(x), right, right, SLOPE), Part(of_y, y, 2 * y, SLOPE)])
+    assert not wrong_together([TiedInput(tied(x), right, split(x), SLOPE), TiedInput(of_y, y, y, SLOPE)])
+    assert wrong_together([TiedInput(tied(x), right, right, SLOPE), TiedInput(of_y, y, 2 * y, SLOPE)])
 
 
 def test_a_small_gradient_that_moves_alone_keeps_no_sum():

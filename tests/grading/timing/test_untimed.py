@@ -7,7 +7,7 @@ from grader.grading.outcome import diagnose
 from grader.grading.resources import Resources
 from grader.grading.timing.calls import Call
 from grader.grading.timing.draws import Draw, Source
-from grader.grading.timing.pair import Wrong
+from grader.grading.timing.pair import WrongCall
 from grader.grading.timing.untimed import faults_of_values
 from grader.verdict.models import Device
 from tests import samples
@@ -64,7 +64,7 @@ def found(gradient="g", output="", timed_factor=1.0):
         wrong = diagnose("timed_gradient_wrong", "it is wrong")
         source = Source.of(Draw([inputs], {}, case.cotangents))
         with resources.candidate(submission, Device.CPU) as candidate:
-            return faults_of_values(candidate, oracle, Wrong(wrong, case, source, Call({}, sealed)))
+            return faults_of_values(candidate, oracle, WrongCall(wrong, case, source, Call({}, sealed)))
 
 
 def test_a_backward_that_is_wrong_for_these_values_is_told_so():

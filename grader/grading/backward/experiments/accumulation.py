@@ -23,7 +23,7 @@ from grader.grading.backward.experiments._base import (
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import (
     Answer,
-    Part,
+    Question,
     add_forward,
     attempt_each,
     export_gradients,
@@ -142,12 +142,12 @@ def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     return cases.in_each_mode(not_added_up)
 
 
-def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Part]:
+def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Question]:
     return {
         "plain": one_product(candidate, case),
-        "added": Part(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
-        "kept": Part(case, lambda job, key: _three_times(job, key, candidate, case)),
-        "retained": Part(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
+        "added": Question(case, lambda job, key: _twice(job, key, candidate, case, retained=False)),
+        "kept": Question(case, lambda job, key: _three_times(job, key, candidate, case)),
+        "retained": Question(case, lambda job, key: _twice(job, key, candidate, case, retained=True)),
     }
 
 

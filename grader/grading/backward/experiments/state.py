@@ -14,7 +14,7 @@ from grader.grading.backward.experiments._base import Cases, experiment, first_w
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.placement import parts
-from grader.grading.candidate.vjp import Answer, Part, add_forward, add_product, attempt_each, export_gradients
+from grader.grading.candidate.vjp import Answer, Question, add_forward, add_product, attempt_each, export_gradients
 from grader.grading.compare.blocks import LARGE_BYTES, same_bits
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
@@ -95,7 +95,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
     With two draws, A is not that of the very first forward.
     """
-    parts = [Part(mode.second(), partial(_interleaved, candidate, mode)) for mode in cases.modes]
+    parts = [Question(mode.second(), partial(_interleaved, candidate, mode)) for mode in cases.modes]
     answers = attempt_each(candidate, parts, "backward of the first of several forwards")
     for mode, answer in zip(cases.modes, answers, strict=False):
         diagnosis = _stale(candidate, mode, answer)
@@ -110,7 +110,7 @@ def _needs_outputs(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     A backward that PyTorch then refuses to run is right: nobody trains with wrong gradients.
     """
     modes = [mode for mode in cases.modes if mode.outputs_may_change(mode.first)]
-    parts = [Part(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
+    parts = [Question(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
     answers = attempt_each(candidate, parts, "backward after a change of the outputs")
     for mode, (result, key) in zip(modes, answers, strict=False):
         operand = None if result.failure is not None else first_wrong(candidate, mode.first, result, key=key)

@@ -17,8 +17,8 @@ MOST_RECENT = 1000
 """Verdicts that are remembered for it."""
 
 
-class Pace:
-    """Counts what a batch reaches. Any thread may call it."""
+class Reached:
+    """Counts the verdicts that a batch reaches. Any thread may call it."""
 
     def __init__(self) -> None:
         self.places: Callable[[], Sequence[PlaceState]] = tuple
