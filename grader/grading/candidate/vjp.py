@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import torch
 
@@ -33,6 +33,17 @@ class Product:
     """Gradients that do not have their operand's shape or dtype."""
 
 
+class How(TypedDict, total=False):
+    """Options of `add_product`."""
+
+    cotangents: Mapping[str, torch.Tensor] | None
+    layout: CotangentLayout
+    frozen: Sequence[str]
+    side_stream: bool
+    double: bool
+    contiguous_grads: bool
+
+
 class Question(NamedTuple):
     """One of several questions that a job may ask together."""
 
@@ -49,21 +60,23 @@ class Answer(NamedTuple):
     """The key of its gradients."""
 
 
-def ask(candidate: Candidate, case: Case, **how: Any) -> JobBuilder:
-    """A job that runs forward and backward of a case once, key "a"; `how` is as for `add_product`."""
+def ask(candidate: Candidate, case: Case, **how: Unpack[How]) -> JobBuilder:
+    """A job that runs forward and backward of a case once, key "a"."""
     job = candidate.script(case)
     add_product(job, candidate, case, "a", **how)
     return job
 
 
-def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None = None, **how: Any) -> Question:
-    """Forward and backward of a case once, as a question; `how` is as for `add_product`.
+def one_product(candidate: Candidate, case: Case, *, given: GradOutputs | None = None, **how: Unpack[How]) -> Question:
+    """Forward and backward of a case once, as a question.
 
     `given` makes other grad_outputs when it is added: those of a large case, which are gigabytes, in its turn.
     """
 
     def add(job: JobBuilder, key: str) -> None:
-        made = how if given is None else how | {"cotangents": given()}
+        made = how.copy()
+        if given is not None:
+            made["cotangents"] = given()
         add_product(job, candidate, case, key, **made)
 
     return Question(case, add)

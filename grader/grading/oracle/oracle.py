@@ -24,7 +24,7 @@ from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.perturbed_runs import Pace
-from grader.grading.oracle.track import track_finite
+from grader.grading.oracle.track import track, track_finite
 from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.values import draw_cotangents
@@ -211,16 +211,16 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or backend(self.device).own_memory)
-        how: Any = {"pace": self._pace(variant), "affords_float64": self._affords_float64 if whole else None}
-        how["tf32"] = self.precision.meaning.tf32
+        afford = self._affords_float64 if whole else None
+        of = partial(track, ask, traits=traits, device=self.device, pace=self._pace(variant), affords_float64=afford)
+        run = partial(of, tf32=self.precision.meaning.tf32)
         try:
-            return track_finite(ask, plain, traits, self.device, **how)
+            return track_finite(run, plain)
         except ReferenceRefused as error:
             if not plain.wrt:
                 raise
             self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
-            plain = replace(plain, cotangents={}, wrt=())
-            return track_finite(ask, plain, traits, self.device, **how)
+            return track_finite(run, replace(plain, cotangents={}, wrt=()))
 
     def _randomness(self, ask: Ask, plain: Pass, eager: Evaluation, traits: Traits, variant: str) -> Randomness:
         """The tensors that depend on random numbers by more than rounding."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
@@ -82,12 +81,8 @@ def track(
     return eager, trackers
 
 
-def track_finite(
-    ask: Ask, plain: Pass, traits: Traits, device: Device, **how: Any
-) -> tuple[Pass, Evaluation, Trackers]:
-    """The pass, and `track` of it; with a grad_output of zero where an output is infinite."""
-    eager, trackers = track(ask, plain, traits, device, **how)
+def track_finite(run: Callable[[Pass], tuple[Evaluation, Trackers]], plain: Pass) -> tuple[Pass, Evaluation, Trackers]:
+    """The pass, and what `run` finds, which is `track`; grad_outputs are zero where outputs are infinite."""
+    eager, trackers = run(plain)
     silenced = trackers.silenced(plain)
-    if silenced is None:
-        return plain, eager, trackers
-    return silenced, *track(ask, silenced, traits, device, **how)
+    return (plain, eager, trackers) if silenced is None else (silenced, *run(silenced))

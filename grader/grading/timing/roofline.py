@@ -14,8 +14,9 @@ A bound that the reference itself beats is wrong and left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -74,12 +75,10 @@ class Roofline:
 
         `narrow` is as of `narrow_operands`.
         """
-        device = oracle.device
-        how = {"tf32": tf32, "everywhere": oracle.precision.meaning.tf32}
-        peaks = self.peaks(oracle, narrow)
-        bounded = _with_bounds(timing, work, peaks, device, **how)
+        bound = partial(bound_ms, device=oracle.device, tf32=tf32, everywhere=oracle.precision.meaning.tf32)
+        bounded = _with_bounds(timing, work, partial(bound, peaks=self.peaks(oracle, narrow)))
         if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before a candidate is suspected
-            bounded = _with_bounds(timing, work, self._measure(oracle, narrow), device, **how)
+            bounded = _with_bounds(timing, work, partial(bound, peaks=self._measure(oracle, narrow)))
         return bounded
 
     def peaks(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
@@ -174,7 +173,7 @@ def above_roofline(timing: TimingResult) -> tuple[Diagnosis, ...]:
     )
 
 
-def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: Device, **how: bool) -> TimingResult:
+def _with_bounds(timing: TimingResult, work: p.Counted, bound_of: Callable[[Sequence[p.Work]], float]) -> TimingResult:
     parts = {"forward": [work.forward]}
     if work.backward is not None:
         parts |= {"backward": [work.backward], "total": [work.forward, work.backward]}
@@ -182,7 +181,7 @@ def _with_bounds(timing: TimingResult, work: p.Counted, peaks: Peaks, device: De
     for name, of in parts.items():
         phase: PhaseTiming | None = getattr(timing, name)
         if phase is not None:
-            bound = bound_ms(of, peaks, device, **how)
+            bound = bound_of(of)
             given = bound if 0 < bound <= phase.reference_ms else None
             changed[name] = phase.model_copy(update={"bound_ms": given})
     return timing.model_copy(update=changed)
