@@ -56,32 +56,50 @@ class Ties:
         room = nonsmooth.FACTOR * spread
         # A choice between terms that grad_output makes small moves an element by little more than rounding.
         little = (spread > allowed) & ~moved
-        error = nonsmooth.absolute_error(candidate, reference64.to(device))
         if self.operand is not None and self.operand.shape == right.shape and not right.is_complex():
             operand = self.operand.to(device)
-            shared = torch.zeros_like(moved)
             gap = torch.where(right.isfinite(), wide(candidate) - right, 0)
-            for group in _groups(operand):
-                total = _Sums(group, runs - right, allowed)
-                kept = total.kept & total.sums(moved.double()).gt(0)
-                if bool((kept & (total.sums(gap).abs() > total.allowed + total.moved)).any()):
-                    return False
-                ours = kept[group].view(moved.shape) & ~shared
-                largest = total.largest(spread)[group].view(moved.shape)
-                room = torch.where(ours, nonsmooth.FACTOR * largest, room)
-                shared |= ours
+            shared = _shared(operand, runs - right, gap, allowed, moved, spread)
+            if shared is None:
+                return False
+            alone = shared < 0
+            room = torch.where(alone, room, nonsmooth.FACTOR * shared)
             # At a non-smooth point in 0 itself, all runs agree, and a candidate follows the reference's convention.
             differ = runs.amax(0) - runs.amin(0) > nonsmooth.BASELINE_ERRORS * allowed
-            moved, little = (moved & ((operand != 0) | differ)) | shared, little & (operand != 0)
-        if bool((error > room + allowed)[moved | little].any()):
+            moved, little = (moved & ((operand != 0) | differ)) | ~alone, little & (operand != 0)
+        error, smooth = nonsmooth.absolute_error(candidate, reference64.to(device)), ~(moved | little)
+        if bool((error > room + allowed)[~smooth].any()):
             return False
-        smooth = ~(moved | little)
         noise = spread[smooth] / nonsmooth.BASELINE_ERRORS
         usual = torch.maximum((eager - right).abs().nan_to_num(0.0, 0.0, 0.0)[smooth], noise)
         largest_usual = float(usual.max()) if usual.numel() else 0.0
         norm = torch.linalg.vector_norm
         bound = 4 * float(norm(usual)) + rounding * float(norm(size[smooth]))
         return float(norm(error[smooth])) <= bound and not bool((error > 8 * largest_usual + allowed)[smooth].any())
+
+
+def _shared(
+    operand: torch.Tensor,
+    runs: torch.Tensor,
+    gap: torch.Tensor,
+    allowed: torch.Tensor,
+    moved: torch.Tensor,
+    spread: torch.Tensor,
+) -> torch.Tensor | None:
+    """The largest spread among the elements that share a choice with each, negative where none do.
+
+    `runs` and the candidate's `gap` are distances from the reference. None if a sum over tied elements is wrong, which
+    no choice between them changes.
+    """
+    shared = torch.full_like(spread, -1.0)
+    for group in _groups(operand):
+        total = _Sums(group, runs, allowed)
+        kept = total.kept & total.sums(moved.double()).gt(0)
+        if bool((kept & (total.sums(gap).abs() > total.allowed + total.moved)).any()):
+            return None
+        largest = total.largest(spread)[group].view(moved.shape)
+        shared = torch.where(kept[group].view(moved.shape) & (shared < 0), largest, shared)
+    return shared
 
 
 def has_ties(value: object) -> bool:
