@@ -19,12 +19,14 @@ class Counted:
         self._next = 0
         self.name = ""
         """What went wrong; empty if there was nothing of that number."""
+        self.within = ""
+        """The function whose steps are counted, in words that follow the name."""
 
     def chosen(self, name: str) -> bool:
         """Whether this is it."""
         self._next += 1
         if self._next - 1 == self._number:
-            self.name = name
+            self.name = name + self.within
         return self._next - 1 == self._number
 
 

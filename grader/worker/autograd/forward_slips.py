@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from grader.worker.autograd.counted import OneSlip, Slips
-from grader.worker.autograd.other_functions import Order, like, name_of, opposite
+from grader.worker.autograd.other_functions import Order, left_out, like, name_of, opposite
 from grader.worker.autograd.slips import FLAGS, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
@@ -47,7 +47,7 @@ class Functions(OneSlip):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = function(*args, **kwargs)
+        result = self._result(function, args, kwargs)
         for what, compute in (*self._choices.slips(function, args, kwargs, result), *opposite(function, args, kwargs)):
             if self._counted.chosen(what):
                 return compute()
@@ -58,6 +58,7 @@ class Functions(OneSlip):
             *_normed_over(function, args, kwargs),
             *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
+            *left_out(function, args, result),
             *like(function, args),
             *self._order.slips(function, args, kwargs, result),
             *epsilons(name_of(function), function, args, kwargs),
@@ -72,6 +73,16 @@ class Functions(OneSlip):
             self._seen.add(taken)
             if taken == self._everywhere:
                 return _or(result, compute, kept_dim=True)
+        return result
+
+    def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function's result; what could go wrong in its steps counts too, if outputs are asked."""
+        if function not in STEPS or torch.is_grad_enabled():
+            return function(*args, **kwargs)
+        outer, self._counted.within = self._counted.within, f" in `{function.__name__}`"
+        with self:
+            result = STEPS[function](*args, **kwargs)
+        self._counted.within = outer
         return result
 
 

@@ -1,4 +1,4 @@
-"""Mistakes in a forward: another function of nearly the same values, or two steps in the other order."""
+"""Mistakes in a forward: a step left out, another in its place, or two in the other order."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
     "leaky_relu": (("`relu`", torch.relu),),
 }
 """Functions of one argument that are taken for others, by name: in words, and to compute."""
+
+
+ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "truediv", "rtruediv", "pow", "maximum", "minimum")
+"""Functions of two operands, by name."""
+SAME_VALUES = ("clone", "contiguous", "to", "detach", "float", "double", "type", "type_as", "expand", "expand_as")
+"""Functions that leave values as they are."""
 
 
 class Order:
@@ -74,3 +80,28 @@ def like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
     name = getattr(function, "__name__", "")
     for other, compute in LIKE.get(name, ()):
         yield f"{other} in place of `{name}`", partial(compute, args[0])
+
+
+def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.Tensor) -> Slips:
+    """A step left out, the other sign of a sum, and a difference the other way round.
+
+    One of its operands takes the place of its result. In a backward of right outputs, its own steps are left out.
+    """
+    name = name_of(function)
+    if torch.is_grad_enabled() or name in SAME_VALUES or not result.is_floating_point():
+        return
+    arithmetic = name in ARITHMETIC and len(args) == 2
+    for position, operand in enumerate(args[:2] if arithmetic else args[:1]):
+        takes_its_place = isinstance(operand, torch.Tensor) and operand.shape == result.shape
+        if takes_its_place and operand.data_ptr() != result.data_ptr():
+            what = f"`{name}` left out"
+            if arithmetic:
+                other = args[1 - position]
+                shown = f" of shape {list(other.shape)}" if isinstance(other, torch.Tensor) else f", {other}"
+                what = f"`{name}` without its {'first' if position else 'second'} operand{shown}"
+            yield what, partial(operand.to, result.dtype)
+    if name in ("add", "sub") and arithmetic:
+        other_sign = {"add": "sub", "sub": "add"}[name]
+        yield f"`{other_sign}` in place of `{name}`", partial(getattr(torch, other_sign), *args)
+    if name in ("sub", "rsub"):
+        yield f"the operands of `{name}` exchanged", result.neg

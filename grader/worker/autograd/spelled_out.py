@@ -132,11 +132,46 @@ def _gates(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
     return parts if bias is None else [part + of for part, of in zip(parts, bias.chunk(count), strict=True)]
 
 
+def _cross_entropy(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """For targets that are classes; others, and the two old arguments, are left to PyTorch."""
+    if target.is_floating_point() or size_average is not None or reduce is not None:
+        return functional.cross_entropy(
+            *(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        )
+    dim = min(input.dim() - 1, 1)
+    logarithms, kept = input - input.logsumexp(dim, keepdim=True), target != ignore_index
+    classes = target.masked_fill(~kept, 0)
+
+    def summed(losses: torch.Tensor) -> torch.Tensor:
+        losses = losses * kept
+        if reduction != "mean":
+            return losses.sum() if reduction == "sum" else losses
+        return losses.sum() / (kept.sum() if weight is None else (weight[classes] * kept).sum())
+
+    chosen = -logarithms.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
+    loss = summed(chosen if weight is None else chosen * weight[classes])
+    if not label_smoothing:
+        return loss
+    each = logarithms if weight is None else logarithms * weight.view(-1, *[1] * (input.dim() - 1 - dim))
+    smooth = summed(-each.sum(dim)) / input.shape[dim]
+    return (1 - label_smoothing) * loss + label_smoothing * smooth
+
+
 STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.layer_norm: _layer_norm,
     functional.group_norm: _group_norm,
     functional.batch_norm: _batch_norm,
     functional.scaled_dot_product_attention: _attention,
+    functional.cross_entropy: _cross_entropy,
     torch.gru_cell: _gru_cell,
     torch.lstm_cell: _lstm_cell,
 }

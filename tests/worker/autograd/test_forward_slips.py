@@ -93,6 +93,32 @@ def test_another_option_or_dimension(of, name, wrong):
     torch.testing.assert_close(slips(of, x)[name], wrong(x))
 
 
+@pytest.mark.parametrize(
+    ("of", "name", "wrong"),
+    [
+        (lambda x: x.exp() + x, "`add` without its second operand of shape [3, 4, 5, 6]", lambda x: x.exp()),
+        (lambda x: x.exp() + x, "`add` without its first operand of shape [3, 4, 5, 6]", lambda x: x),
+        (lambda x: (x / 3).tanh(), "`div` without its second operand, 3", lambda x: x.tanh()),
+        (lambda x: (x / 3).tanh(), "`tanh` left out", lambda x: x / 3),
+        (lambda x: (x - x.mean()).exp(), "`add` in place of `sub`", lambda x: (x + x.mean()).exp()),
+        (lambda x: (2 - x).exp(), "the operands of `rsub` exchanged", lambda x: (x - 2).exp()),
+        (
+            lambda x: functional.layer_norm(x, x.shape[-1:], eps=0.1),
+            "`sub` without its second operand of shape [3, 4, 5, 1] in `layer_norm`",
+            lambda x: x * (x.square().mean(-1, keepdim=True) + 0.1).rsqrt(),
+        ),
+    ],
+)
+@torch.no_grad()
+def test_a_step_is_left_out(of, name, wrong):
+    x = drawn(3, 4, 5, 6)
+    torch.testing.assert_close(slips(of, x)[name], wrong(x))
+
+
+def test_in_a_backward_no_step_of_the_forward_is_left_out():
+    assert not any("left out" in name for name in slips(torch.tanh, drawn(4, 6).requires_grad_()))
+
+
 def test_a_dimension_of_another_shape_changes_nothing():
     x = drawn(4, 6)
     found = slips(lambda x: x.mean(1), x)

@@ -44,3 +44,32 @@ def test_the_steps_of_a_recurrent_cell_agree_with_it(kind, bias):
     with substituted("spelled_out"):
         steps = cell(x, states)
     torch.testing.assert_close(steps, due)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (7, 5), (3, 5, 4, 2)])
+def test_the_steps_of_cross_entropy_agree_with_it(shape, weighted, smoothing, reduction):
+    x, classes = (
+        drawn(*shape).requires_grad_(),
+        [extent for at, extent in enumerate(shape) if at != min(len(shape) - 1, 1)],
+    )
+    target = torch.randint(0, 5, classes, generator=torch.Generator().manual_seed(0))
+    if classes:
+        target.view(-1)[1] = 9
+    how = {"ignore_index": 9, "label_smoothing": smoothing, "reduction": reduction}
+    how["weight"] = drawn(5).square() if weighted else None
+    y = functional.cross_entropy(x, target, **how)
+    with substituted("spelled_out"):
+        steps = functional.cross_entropy(x, target, **how)
+    torch.testing.assert_close(steps, y)
+    grad = drawn(*y.shape)
+    torch.testing.assert_close(torch.autograd.grad(steps, x, grad), torch.autograd.grad(y, x, grad))
+
+
+def test_shares_of_classes_are_left_to_cross_entropy():
+    x, shares = drawn(7, 5), drawn(7, 5).softmax(1)
+    with substituted("spelled_out"):
+        steps = functional.cross_entropy(x, shares, label_smoothing=0.1)
+    torch.testing.assert_close(steps, functional.cross_entropy(x, shares, label_smoothing=0.1))
