@@ -13,7 +13,7 @@ from grader.worker.autograd.counted import Slips
 
 OPPOSITES = dict(
     pair
-    for one, other in (("min", "max"), ("amin", "amax"), ("minimum", "maximum"), ("argmin", "argmax"))
+    for one, other in (("min", "max"), ("amin", "amax"), ("minimum", "maximum"), ("argmin", "argmax"), ("sum", "mean"))
     for pair in ((one, other), (other, one))
 )
 """Functions of which one is taken for the other, by name, with the same arguments."""
@@ -69,7 +69,10 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def opposite(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """The other end of an order, of values and indices; no mistake of a backward of right outputs."""
+    """The other end of an order, of values and indices, or a sum for a mean.
+
+    None of them is a mistake of a backward of right outputs.
+    """
     name = getattr(function, "__name__", "")
     if name in OPPOSITES and not torch.is_grad_enabled():
         yield f"`{OPPOSITES[name]}` in place of `{name}`", partial(getattr(torch, OPPOSITES[name]), *args, **kwargs)
@@ -80,6 +83,9 @@ def like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
     name = getattr(function, "__name__", "")
     for other, compute in LIKE.get(name, ()):
         yield f"{other} in place of `{name}`", partial(compute, args[0])
+    if "avg_pool" in name and not torch.is_grad_enabled():
+        greatest = name.replace("avg", "max")
+        yield f"`{greatest}` in place of `{name}`", partial(getattr(functional, greatest), *args[:4])
 
 
 def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.Tensor) -> Slips:

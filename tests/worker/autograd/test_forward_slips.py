@@ -101,6 +101,12 @@ def test_another_option_or_dimension(of, name, wrong):
         (lambda x: (x / 3).tanh(), "`div` without its second operand, 3", lambda x: x.tanh()),
         (lambda x: (x / 3).tanh(), "`tanh` left out", lambda x: x / 3),
         (lambda x: (x - x.mean()).exp(), "`add` in place of `sub`", lambda x: (x + x.mean()).exp()),
+        (lambda x: x.mean(1).exp(), "`sum` in place of `mean`", lambda x: x.sum(1).exp()),
+        (
+            lambda x: functional.avg_pool2d(x, 2, 1).exp(),
+            "`max_pool2d` in place of `avg_pool2d`",
+            lambda x: functional.max_pool2d(x, 2, 1).exp(),
+        ),
         (lambda x: (2 - x).exp(), "the operands of `rsub` exchanged", lambda x: (x - 2).exp()),
         (
             lambda x: functional.layer_norm(x, x.shape[-1:], eps=0.1),
