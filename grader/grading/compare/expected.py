@@ -121,9 +121,9 @@ class Expected:
         return ELEMENT_TOLERANCE + EPSILON * math.sqrt(self.reduction_length) + spacing / 2
 
     @cached_property
-    def mostly_small(self) -> bool:
-        """Whether rule 3 says nothing about most elements, since they are below the tolerance of the largest."""
-        return small_elements.are_most(self.reference64, self.slope * self.rms)
+    def small_tolerated(self) -> float | None:
+        """The relative error that counts of elements that are below the tolerance of rule 3."""
+        return small_elements.tolerated(self.reference64, self.slope * self.rms, 10 * COARSE_TOLERANCE)
 
 
 def know_norms(each: Sequence[Expected]) -> None:

@@ -18,7 +18,7 @@ The sqrt K follows the probabilistic bound of Higham and Mary, "A New Approach t
 Analysis", SIAM J. Sci. Comput. 41(5), 2019.
 
 A tensor of 16 bits has half the factors, and rule 4: its error has no part along G beyond one rounding and twice that
-of eager PyTorch (`narrow_types`). Where most elements are too small for rule 3, `small_elements` judges them. Integers
+of eager PyTorch (`narrow_types`). Those too small for rule 3 are judged by `small_elements`. Integers
 and booleans must be equal where the reference's runs agree.
 """
 
@@ -160,13 +160,14 @@ def differences(pairs: Sequence[Pair]) -> list[ErrorSize]:
 
 
 def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
-    """The fault of the elements that are too small for rule 3, if they are most of the tensor."""
+    """The fault of the elements that are too small for rule 3."""
     if expected.spread is None or expected.ties is not None or narrow_types.is_narrow(expected.dtype):
         return None
-    if not expected.mostly_small:
+    share = expected.small_tolerated
+    if share is None:
         return None
     of, small = (candidate, expected.reference64, expected.spread), expected.slope * expected.rms
-    return small_elements.wrong(expected.name, *of, small=small, share=10 * COARSE_TOLERANCE)
+    return small_elements.wrong(expected.name, *of, small=small, share=share)
 
 
 def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate: torch.Tensor, bound: float) -> bool:

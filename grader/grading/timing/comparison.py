@@ -236,7 +236,10 @@ class ExactCheck:
 def _too_many_differ(expected: Expected, reference: torch.Tensor, actual: torch.Tensor) -> tuple[str, str] | None:
     """The fault if more integers differ than the reference's own runs may."""
     count = int((actual != reference).sum())
-    if count <= tolerance.BASELINE_FACTOR_L2 * expected.ambiguous_count + DIFFERENT_SHARE * reference.numel():
+    # Of a sparse result, as a one-hot code or the edges of a graph, a share of what is not its usual value.
+    sample = reference.reshape(-1)[:: (reference.numel() >> 16) + 1]
+    varied = int((reference != sample.long().median()).sum())
+    if count <= tolerance.BASELINE_FACTOR_L2 * expected.ambiguous_count + DIFFERENT_SHARE * varied:
         return None
     return "differs from the reference's", f"in {count} of {reference.numel()} elements"
 

@@ -1,4 +1,4 @@
-"""Elements far below a tensor's size are judged by their own size, where they are most of it."""
+"""Elements far below a tensor's size are judged by their own size."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def wrong(candidate, sizes=SIZES, spread=1e-6):
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.01, 2.0])
 def test_an_error_of_their_own_size_is_told(factor):
     candidate = torch.where((SIZES < 1e-9) & (SIZES > 1e-12), factor * SIZES, SIZES)
-    assert "in its elements from 1e-10 to 1e-09, and most" in wrong(candidate)
+    assert "in its elements from 1e-10 to 1e-09, far below" in wrong(candidate)
 
 
 def test_a_single_element_shows_beside_others_of_its_size():
@@ -33,10 +33,18 @@ def test_what_the_reference_itself_loses_is_none():
     assert wrong(candidate, spread=1.0) is None
 
 
-def test_nothing_is_asked_where_few_are_small():
-    assert small_elements.are_most(SIZES, 1e-6)
-    assert not small_elements.are_most(torch.cat([SIZES, torch.ones(800)]), 1e-6)
-    assert not small_elements.are_most(SIZES[-63:], 1e-6)
+@pytest.mark.parametrize(
+    ("sizes", "share"),
+    [
+        (SIZES, 1e-3),
+        (torch.cat([SIZES, torch.ones(800)]), 0.5),
+        (torch.cat([SIZES, torch.ones(500_000)]), 0.5),
+        (torch.cat([SIZES, torch.ones(600_000)]), None),
+        (SIZES[-63:], None),
+    ],
+)
+def test_half_of_a_few_small_ones_has_to_be_right(sizes, share):
+    assert small_elements.tolerated(sizes, 1e-6, 1e-3) == share
 
 
 def test_nothing_is_asked_below_the_range_of_float32():

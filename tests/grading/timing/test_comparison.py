@@ -68,6 +68,14 @@ def test_integers_of_a_timed_call_are_held_against_exact_values_too():
     assert other.fault(None, {}, lambda _: True) is None
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_a_sparse_result_of_a_timed_call_may_not_be_empty(dtype):
+    right = (torch.arange(1 << 20) % 2048 == 5).to(dtype)
+    expected = Expected("code", (1 << 20,), dtype, right)
+    _, amount = Row("outputs", "code", expected, right, torch.zeros_like(right)).fault(None, {}, lambda _: False)
+    assert "512 of 1048576" in amount
+
+
 def test_a_few_far_elements_are_told_from_many_and_from_small_errors_everywhere():
     right = torch.randn(100_000, generator=torch.Generator().manual_seed(1))
     bound = 1e-5 * float(right.norm())
