@@ -60,6 +60,18 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
     return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers)
 
 
+def computed(value: object) -> object:
+    """The output with ordinary values, where it is lazily negated, conjugated or zero.
+
+    Its first reader would do that work, after a timed call.
+    """
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value._is_zerotensor():
+        return torch.zeros_like(value)
+    return value.resolve_conj().resolve_neg() if value.is_conj() or value.is_neg() else value
+
+
 def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     """Call the model under the step's conditions, keep the tape, and return the outputs by name."""
     model, inputs = session.models[step.model], session.inputs[step.inputs]
@@ -80,7 +92,7 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             arguments = [item.clone() if isinstance(item, torch.Tensor) else item for item in arguments]
         try:
             with contextlib.nullcontext() if step.grad else torch.no_grad():
-                outputs = dict(flatten(model(*arguments)))
+                outputs = {name: computed(value) for name, value in flatten(model(*arguments))}
         finally:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
