@@ -82,15 +82,15 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
 
 def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
     """The fault of gradients each of which some choice at ties gives, and which no choice gives together."""
-    parts = {
+    tied = {
         name: ties.TiedInput(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
         for name, expected in case.gradients.items()
         if expected is not None and (gradient := actual.gradients[name]) is not None
         if expected.ties is not None and expected.ties.operand is not None and case.comparable("gradients", name)
     }
-    if not parts or not ties.wrong_together(list(parts.values())):
+    if not tied or not ties.wrong_together(list(tied.values())):
         return []
-    name, *others = parts
+    name, *others = tied
     text = "wrong in what tied elements get together"
     if others:
         text += f", with {names([case.operand_names[other] for other in others])}"

@@ -219,8 +219,8 @@ def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
 def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
     """Faults by change, up to the first backward that raises."""
     wrong: dict[str, WrongTensor] = {}
-    parts = [one_product(candidate, other.case) for other in others]
-    for other, answer in zip(others, attempt_each(candidate, parts, "backwards of other inputs"), strict=False):
+    questions = [one_product(candidate, other.case) for other in others]
+    for other, answer in zip(others, attempt_each(candidate, questions, "backwards of other inputs"), strict=False):
         if answer.result.failure is not None:
             wrong[other.change] = WrongTensor(f"the backward raises {first_line(answer.result.failure)}")
             continue

@@ -104,8 +104,8 @@ class Pack:
             return torch.stack(torch._foreach_norm(torch.split(value.double(), self.counts)))
         parts = torch.split(value, SUMMED_ELEMENTS[value.device.type == "cpu"])
         lengths = [torch.linalg.vector_norm(part).double()[None] for part in parts]
-        together: torch.Tensor = torch.linalg.vector_norm(torch.cat(lengths))[None] if len(parts) > 1 else lengths[0]
-        return together
+        whole: torch.Tensor = torch.linalg.vector_norm(torch.cat(lengths))[None] if len(parts) > 1 else lengths[0]
+        return whole
 
     def largest(self, value: torch.Tensor) -> torch.Tensor:
         """The row of largest magnitudes; NaN for a tensor with a NaN."""

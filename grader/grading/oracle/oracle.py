@@ -211,9 +211,8 @@ class Oracle(ReferenceModels):
     def _track(self, ask: Ask, plain: Pass, traits: Traits, variant: str) -> tuple[Pass, Evaluation, Trackers]:
         """(the pass, its results, their errors); without gradients if the reference's backward fails."""
         whole = variant in WHOLE and (self.has_fewer_rows or backend(self.device).own_memory)
-        afford = self._affords_float64 if whole else None
-        of = partial(track, ask, traits=traits, device=self.device, pace=self._pace(variant), affords_float64=afford)
-        run = partial(of, tf32=self.precision.meaning.tf32)
+        run = partial(track, ask, traits=traits, device=self.device, tf32=self.precision.meaning.tf32)
+        run = partial(run, pace=self._pace(variant), affords_float64=self._affords_float64 if whole else None)
         try:
             return track_finite(run, plain)
         except ReferenceRefused as error:

@@ -28,7 +28,7 @@ from grader.grading.timing.draws import Source
 from grader.verdict.models import Diagnosis
 
 DIFFERENT_SHARE = 1e-3
-"""Share of a timed output's integers that may differ: near ties fall either way. A choice."""
+"""Share of a timed output's integers other than its usual one that may differ: near ties fall either way. A choice."""
 Distance = tuple[float, float] | None
 """As `error_sizes.distances` returns it."""
 REMEDY = "compute every call from its own arguments and parameters, since the untimed cases passed"
@@ -236,6 +236,8 @@ class ExactCheck:
 def _too_many_differ(expected: Expected, reference: torch.Tensor, actual: torch.Tensor) -> tuple[str, str] | None:
     """The fault if more integers differ than the reference's own runs may."""
     count = int((actual != reference).sum())
+    if not count:
+        return None
     # Of a sparse result, as a one-hot code or the edges of a graph, a share of what is not its usual value.
     sample = reference.reshape(-1)[:: (reference.numel() >> 16) + 1]
     varied = int((reference != sample.long().median()).sum())

@@ -66,14 +66,14 @@ def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     if not cases.first.values_comparable:
         return None
     zero = {name: value.new_zeros(()).expand(value.shape) for name, value in cases.first.cotangents.items()}
-    parts = [
+    questions = [
         one_product(candidate, case, cotangents=cotangents)
         for case in (mode.first for mode in cases.modes)
         for cotangents in (case.cotangents, case.cotangents, zero, case.cotangents)
     ]
-    answers = attempt_each(candidate, parts, "repeating the backward")
+    answers = attempt_each(candidate, questions, "repeating the backward")
     for mode in cases.modes:
-        of_mode = list(islice(answers, len(parts) // len(cases.modes)))
+        of_mode = list(islice(answers, len(questions) // len(cases.modes)))
         if not of_mode or of_mode[-1].result.failure is not None:
             return None
         diagnosis = _carried(candidate, mode.first, of_mode)

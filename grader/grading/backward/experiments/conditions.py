@@ -60,8 +60,8 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Work that goes to another stream than the current one reads its inputs too early."""
     if not backend(candidate.device).streams:
         return None
-    parts = [one_product(candidate, mode.first, side_stream=True) for mode in cases.modes]
-    answers = attempt_each(candidate, parts, "running on a side stream")
+    questions = [one_product(candidate, mode.first, side_stream=True) for mode in cases.modes]
+    answers = attempt_each(candidate, questions, "running on a side stream")
     for mode, (result, key) in zip(cases.modes, answers, strict=False):
         if result.failure is not None:
             what = f"{first_line(result.failure)} is raised"
@@ -92,8 +92,8 @@ def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     differing: tuple[str, float, int] | None = None
     wrong: dict[int, str | None] = {}
     unlike = False
-    parts = [one_product(candidate, case)] * REPEATS
-    for turn, answer in enumerate(attempt_each(candidate, parts, "repeating the backward"), 1):
+    questions = [one_product(candidate, case)] * REPEATS
+    for turn, answer in enumerate(attempt_each(candidate, questions, "repeating the backward"), 1):
         if answer.result.failure is not None:
             return None
         gradients = dict(product(candidate, case, *answer).gradients)

@@ -74,8 +74,8 @@ def _with_frozen(
         if time.monotonic() - started > seconds:
             return
         some = turns[first : first + of_a_job]
-        parts = [one_product(candidate, mode.first, frozen=frozen) for mode, frozen in some]
-        answers = attempt_each(candidate, parts, "backward with some operands frozen")
+        questions = [one_product(candidate, mode.first, frozen=frozen) for mode, frozen in some]
+        answers = attempt_each(candidate, questions, "backward with some operands frozen")
         yield from ((*one, answer) for one, answer in zip(some, answers, strict=False))
 
 

@@ -38,13 +38,13 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
-    parts = [
+    questions = [
         one_product(candidate, mode.first, given=other)
         for mode in cases.modes
         for other in _others(mode.first.cotangents)
     ]
-    count = len(parts) // len(cases.modes)
-    answers = attempt_each(candidate, parts, "backward with another grad_output")
+    count = len(questions) // len(cases.modes)
+    answers = attempt_each(candidate, questions, "backward with another grad_output")
 
     def wrong(mode: Cases) -> Diagnosis | None:
         ours = islice(answers, count)  # of a large case, each holds gigabytes until the next
@@ -203,8 +203,8 @@ def _not_linear(candidate: Candidate, case: Case) -> Diagnosis | None:
     sums = {name: value + others[name] for name, value in case.cotangents.items()}
     exponent = -10  # most elements below a threshold that some are below anyway, and in float16's range
     given = (_times(case.cotangents, 2.0**exponent), case.cotangents, others, sums)
-    parts = [one_product(candidate, case, cotangents=cotangents) for cotangents in given]
-    answers = list(attempt_each(candidate, parts, "backward with a part and with a sum of grad_outputs"))
+    questions = [one_product(candidate, case, cotangents=cotangents) for cotangents in given]
+    answers = list(attempt_each(candidate, questions, "backward with a part and with a sum of grad_outputs"))
     if answers[-1].result.failure is not None:
         return None
     products = [product(candidate, case, *answer).gradients for answer in answers]

@@ -45,12 +45,12 @@ CONTIGUOUS = "call grad_output.contiguous() before view() or data_ptr()"
 def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     if not plain_is_right(candidate, cases.first):
         return _wrong_layout_inside(candidate, cases.first)
-    parts = [
+    questions = [
         one_product(candidate, mode.first, layout=layout, cotangents=_given(mode.first, repeated))
         for mode in cases.modes
         for layout, repeated in LAYOUTS
     ]
-    answers = attempt_each(candidate, parts, OTHER_LAYOUT)
+    answers = attempt_each(candidate, questions, OTHER_LAYOUT)
     return cases.in_each_mode(lambda mode: _wrong_for_a_layout(candidate, mode.first, islice(answers, len(LAYOUTS))))
 
 
@@ -96,8 +96,8 @@ def _wrong_operand(candidate: Candidate, case: Case, repeated: bool, answer: Ans
     wrong = _unlike(candidate, case, answer, control)
     if wrong:
         given = _given(case, repeated)
-        parts = [one_product(candidate, case, layout=of, cotangents=given) for of, repeats in LAYOUTS if repeats]
-        again = list(attempt_each(candidate, parts, OTHER_LAYOUT))
+        questions = [one_product(candidate, case, layout=of, cotangents=given) for of, repeats in LAYOUTS if repeats]
+        again = list(attempt_each(candidate, questions, OTHER_LAYOUT))
         if again[-1].result.failure is None:
             wrong = [name for name in _unlike(candidate, case, again[1], again[0]) if name in wrong]
     return case.operand_names[wrong[0]] if wrong else None

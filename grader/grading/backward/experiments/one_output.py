@@ -25,12 +25,12 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     outputs = list(cases.first.cotangents)
     if len(outputs) < 2:
         return None
-    parts = [
+    questions = [
         one_product(candidate, mode.first, cotangents={name: mode.first.cotangents[name]})
         for mode in cases.modes
         for name in outputs
     ]
-    answers = attempt_each(candidate, parts, "backward through one of several outputs")
+    answers = attempt_each(candidate, questions, "backward through one of several outputs")
 
     def wrong(mode: Cases) -> Diagnosis | None:
         ours = dict(zip(outputs, answers, strict=False))

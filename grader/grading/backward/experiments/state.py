@@ -95,8 +95,8 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
 
     With two draws, A is not that of the very first forward.
     """
-    parts = [Question(mode.second(), partial(_interleaved, candidate, mode)) for mode in cases.modes]
-    answers = attempt_each(candidate, parts, "backward of the first of several forwards")
+    questions = [Question(mode.second(), partial(_interleaved, candidate, mode)) for mode in cases.modes]
+    answers = attempt_each(candidate, questions, "backward of the first of several forwards")
     for mode, answer in zip(cases.modes, answers, strict=False):
         diagnosis = _stale(candidate, mode, answer)
         if diagnosis is not None:
@@ -110,8 +110,8 @@ def _needs_outputs(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     A backward that PyTorch then refuses to run is right: nobody trains with wrong gradients.
     """
     modes = [mode for mode in cases.modes if mode.outputs_may_change(mode.first)]
-    parts = [Question(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
-    answers = attempt_each(candidate, parts, "backward after a change of the outputs")
+    questions = [Question(mode.first, partial(_after_change, candidate, mode.first)) for mode in modes]
+    answers = attempt_each(candidate, questions, "backward after a change of the outputs")
     for mode, (result, key) in zip(modes, answers, strict=False):
         operand = None if result.failure is not None else first_wrong(candidate, mode.first, result, key=key)
         if operand is not None:
