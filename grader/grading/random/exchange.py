@@ -45,17 +45,7 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
     runs = len(ours.residual)
     generator = torch.Generator().manual_seed(secrets.randbits(62))
     signs = torch.randint(0, 2, (exchanges, runs), generator=generator).mul_(2).sub_(1).to(ours.residual)
-    found = {}
-    for dimension, actual in ours.spreads.items():
-        expected = theirs.spreads[dimension]
-        index = _worst_index(actual - expected, signs, slight)
-        if index is not None:
-            means = float(actual[:, index].mean()), float(expected[:, index].mean())
-            how = "never varies, where the reference's does"
-            if means[0] > slight * means[1]:
-                how = f"varies by {means[0]:.3g}, where the reference's varies by {means[1]:.3g}"
-            remedy = "check what is dropped, and its scale, at each index, the first and the last ones too"
-            found[f"index of dimension {dimension}"] = f"index {index} of dimension {dimension} {how}", remedy
+    found = _unequal_spreads(ours, theirs, signs, slight)
     both = torch.cat((ours.residual, theirs.residual))
     both = both - both.mean(0)
     squares = both.square().flatten(1)
@@ -81,6 +71,28 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
             what = f"elements along {names} depend on each other in another way: covariances differ by "
             found[f"covariances along {names}"] = what + f"{math.sqrt(excess):.2g} of their size", remedy
     return found
+
+
+def _unequal_spreads(
+    ours: Variation, theirs: Variation, signs: torch.Tensor, slight: float
+) -> dict[str, tuple[str, str]]:
+    """The indices that vary by another amount, one of each dimension: first where the amounts differ most.
+
+    A column that is never dropped changes every row too, by little.
+    """
+    found = []
+    for dimension, actual in ours.spreads.items():
+        expected = theirs.spreads[dimension]
+        index = _worst_index(actual - expected, signs, slight)
+        if index is not None:
+            means = float(actual[:, index].mean()), float(expected[:, index].mean())
+            how = "never varies, where the reference's does"
+            if means[0] > slight * means[1]:
+                how = f"varies by {means[0]:.3g}, where the reference's varies by {means[1]:.3g}"
+            what = f"index {index} of dimension {dimension} {how}"
+            found.append((min(means) / max(means), f"index of dimension {dimension}", what))
+    remedy = "check what is dropped, and its scale, at each index, the first and the last ones too"
+    return {figure: (what, remedy) for _, figure, what in sorted(found)}
 
 
 def _worst_index(difference: torch.Tensor, signs: torch.Tensor, slight: float) -> int | None:

@@ -75,6 +75,13 @@ def test_worst_index_is_named():
     assert what.startswith("index 23 of dimension 0 varies by 0.2, where the reference's varies by 0.3")
 
 
+def test_index_that_differs_most_comes_first():
+    mask = row_kept().mT
+    mask[:, 3] |= torch.rand(RUNS, 24) >= 0.5
+    found = differences(residuals(mask), residuals(draw(16, 24)), 256, 0.01)
+    assert list(found)[:2] == ["index of dimension 1", "index of dimension 0"]
+
+
 def test_distance_of_elements_that_share_numbers_is_named():
     what, _ = differences(residuals(antithetic()), residuals(draw(24, 16)), 256, 0.01)["elements apart along [0]"]
     assert what.startswith("elements 12 apart along dimension 0 have a mean square correlation of 0.")
