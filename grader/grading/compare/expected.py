@@ -122,8 +122,19 @@ class Expected:
 
     @cached_property
     def small_tolerated(self) -> float | None:
-        """The relative error that counts of elements that are below the tolerance of rule 3."""
+        """The relative error that counts of elements below the tolerance of rule 3; None if none does."""
+        if self.spread is None or not self.rounds or narrow_types.is_narrow(self.dtype):
+            return None
         return small_elements.tolerated(self.reference64, self.slope * self.rms, 10 * COARSE_TOLERANCE)
+
+    @cached_property
+    def small_matter(self) -> bool:
+        """Whether such elements are more than noise, so that zeros in their place are wrong."""
+        share = self.small_tolerated
+        if self.spread is None or share is None:
+            return False
+        of, small = (torch.zeros_like(self.reference64), self.reference64, self.spread), self.slope * self.rms
+        return small_elements.wrong(*of, small=small, share=share) is not None
 
 
 def know_norms(each: Sequence[Expected]) -> None:

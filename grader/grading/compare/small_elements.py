@@ -31,7 +31,6 @@ def tolerated(reference64: torch.Tensor, small: float, share: float) -> float | 
 
 
 def wrong(
-    name: str,
     candidate: torch.Tensor,
     reference64: torch.Tensor,
     spread: nonsmooth.Spread,
@@ -39,7 +38,7 @@ def wrong(
     small: float,
     share: float,
 ) -> str | None:
-    """A text on wrong elements of at most the size `small`, if any.
+    """A text on wrong elements of at most the size `small`; follows the tensor's name.
 
     In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
     of the spread, which is asked for only if the former does not suffice. Nothing is said where that is as much as the
@@ -57,5 +56,5 @@ def wrong(
             if allowed < whole and off > share * whole + allowed:
                 least, most = number(10**decade), number(10 ** (decade + 1))
                 error = f"relative error of {relative(off, whole):.2g}"
-                return f"{name} has a {error} in its elements from {least} to {most}, far below its largest ones"
+                return f"has a {error} in its elements from {least} to {most}, far below its largest ones"
     return None

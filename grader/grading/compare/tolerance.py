@@ -161,13 +161,12 @@ def differences(pairs: Sequence[Pair]) -> list[ErrorSize]:
 
 def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
     """The fault of the elements that are too small for rule 3."""
-    if expected.spread is None or expected.ties is not None or narrow_types.is_narrow(expected.dtype):
-        return None
     share = expected.small_tolerated
-    if share is None:
+    if expected.spread is None or share is None:
         return None
     of, small = (candidate, expected.reference64, expected.spread), expected.slope * expected.rms
-    return small_elements.wrong(expected.name, *of, small=small, share=share)
+    fault = small_elements.wrong(*of, small=small, share=share)
+    return None if fault is None else f"{expected.name} {fault}"
 
 
 def _nonsmooth_explains(expected: Expected, spread: nonsmooth.Spread, candidate: torch.Tensor, bound: float) -> bool:

@@ -153,4 +153,5 @@ def _wrong(expected: Expected, value: torch.Tensor) -> str | None:
     factor = one_factor(off) if off.numel() >= right.numel() / 4 else None
     if factor is not None:
         return f"{off.numel()} of {right.numel()} elements are {factor:.6g} times the reference's"
-    return small_elements.wrong(expected.name, value, right, lambda *_: spread, small=math.inf, share=room(1.0))
+    fault = small_elements.wrong(value, right, lambda *_: spread, small=math.inf, share=room(1.0))
+    return None if fault is None else f"{expected.name} {fault}"

@@ -12,7 +12,7 @@ import torch
 
 from grader.grading.candidate.candidate import MODEL
 from grader.grading.candidate.placement import Place
-from grader.grading.compare import blocks, error_sizes, nonsmooth, tolerance
+from grader.grading.compare import blocks, error_sizes, nonsmooth, small_elements, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, Table, is_input
@@ -68,8 +68,8 @@ class Comparison:
             if is_gradient and errors is None:
                 continue
             known = (self._shipped() if row.table == "outputs" else errors) or {}
-            explains = partial(exact.explains, row.table, row.name)
-            fault = row.fault(distance, known, explains, moved if is_gradient else 0.0)
+            passes = partial(exact.passes, row.table, row.name)
+            fault = row.fault(distance, known, passes, moved if is_gradient else 0.0)
             if fault is not None:
                 what, amount = fault
                 name = row.expected.name
@@ -172,13 +172,14 @@ class Row(NamedTuple):
         self,
         distance: Distance,
         errors: Mapping[str, float],
-        rounding_explains: Callable[[torch.Tensor], bool],
+        passes: Callable[[torch.Tensor], bool | None],
         moved: float = 0.0,
     ) -> tuple[str, str | None] | None:
         """(what is wrong, by how much), or None if the tensor is right.
 
-        Baseline errors are by name. A relative error of nonsmooth.FACTOR times `moved` is right as well: a sum of 16
-        elements of both signs is by chance less than half of its usual size, in 0.1 to 0.3% of draws, but no quarter.
+        Baseline errors are by name. `passes` tells by exact values, if there are any. A relative error of
+        nonsmooth.FACTOR times `moved` is right as well: a sum of 16 elements of both signs is by chance less than half
+        of its usual size, in 0.1 to 0.3% of draws, but no quarter.
         """
         if self.actual is None:  # a missing tensor stands for zeros, as in an untimed vector-Jacobian product
             is_noise = self.expected.is_zero and self.expected.error_l2 > 0  # in every draw, and not zero in one
@@ -194,7 +195,19 @@ class Row(NamedTuple):
                 *distance,
                 max(self.baseline(errors), nonsmooth.FACTOR * moved / tolerance.BASELINE_FACTOR_L2),
             )
-        return None if found is None or rounding_explains(self.compared) else found
+        if found is not None:
+            return None if passes(self.compared) else found
+        if self._small_differ() and passes(self.compared) is False:
+            return "differs from the reference's", "in elements far below its largest ones"
+        return None
+
+    def _small_differ(self) -> bool:
+        """Whether half of the elements of some size far below the largest ones may be missing."""
+        if not self.expected.small_matter:
+            return False
+        small = self.expected.slope * self.expected.rms
+        none = partial(torch.zeros_like, self.right)
+        return small_elements.wrong(self.compared, self.right, none, small=small, share=0.5) is not None
 
 
 class ExactCheck:
@@ -209,10 +222,10 @@ class ExactCheck:
         self._oracle, self._case, self._source, self._tf32 = oracle, case, source, tf32
         self._trackers: Trackers | None = None
 
-    def explains(self, table: Table, name: str, actual: torch.Tensor) -> bool:
-        """Whether a tensor that is far from the reference's is right all the same."""
+    def passes(self, table: Table, name: str, actual: torch.Tensor) -> bool | None:
+        """Whether a tensor that is far from the reference's is right all the same; None if nothing tells."""
         expected = self.of(table, name)
-        return expected is not None and tolerance.passes(expected, actual)
+        return None if expected is None else tolerance.passes(expected, actual)
 
     def of(self, table: Table, name: str) -> Expected | None:
         """The expected tensor of this call; None if it is large or has no exact values."""

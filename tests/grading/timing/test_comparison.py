@@ -1,5 +1,8 @@
 """Rounding at a non-smooth point is no wrong result of a timed call."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 
@@ -48,7 +51,7 @@ def test_only_an_element_at_a_non_smooth_point_is_explained(oracle):
     check = ExactCheck(oracle, case, Source.of(Draw(case.inputs, case.state, case.cotangents)), tf32=True)
 
     def explains(value):
-        return check.explains("gradients", "input[0]", value)
+        return check.passes("gradients", "input[0]", value)
 
     assert explains(right)
     assert explains(found)
@@ -74,6 +77,20 @@ def test_a_sparse_result_of_a_timed_call_may_not_be_empty(dtype):
     expected = Expected("code", (1 << 20,), dtype, right)
     _, amount = Row("outputs", "code", expected, right, torch.zeros_like(right)).fault(None, {}, lambda _: False)
     assert "512 of 1048576" in amount
+
+
+@pytest.mark.parametrize(("exactly", "wrong"), [(False, True), (True, False), (None, False)])
+def test_the_end_of_a_decay_in_a_timed_call_may_not_be_zero(exactly, wrong):
+    """Unless exact values say otherwise, or there are none."""
+    right = torch.logspace(0, -20, 800)
+    spread = partial(torch.full_like, right, 1e-27)
+    expected = Expected("y", (800,), torch.float32, right.double(), spread=lambda *_: spread())
+    cut = torch.where(right > 1e-9, right, 0)
+    (distance,) = error_sizes.distances([cut], [right])
+    assert (Row("outputs", "y", expected, right, cut).fault(distance, {}, lambda _: exactly) is not None) == wrong
+    assert Row("outputs", "y", expected, right, right * (1 + 1e-7)).fault(distance, {}, lambda _: False) is None
+    noisy = replace(expected, spread=lambda *_: spread().fill_(1))
+    assert Row("outputs", "y", noisy, right, cut).fault(distance, {}, lambda _: False) is None
 
 
 def test_a_few_far_elements_are_told_from_many_and_from_small_errors_everywhere():
