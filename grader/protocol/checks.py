@@ -54,6 +54,8 @@ class Counted(Result):
     """The forward advanced one of PyTorch's default generators."""
     asserts: bool = False
     """The forward has an operator that refuses values out of a range, or makes indices of floats."""
+    apart: tuple[int, ...] = ()
+    """Integers that the forward compares others with, or treats apart as padding or an ignored index."""
 
 
 class Count(Step):

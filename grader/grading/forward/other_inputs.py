@@ -20,8 +20,8 @@ from grader.grading.compare.expected import Expected
 from grader.grading.control import reference_passes
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle.case import Case, first_comparable
+from grader.grading.oracle.code_changes import CODE_CHANGES
 from grader.grading.oracle.input_changes import (
-    CODE_CHANGES,
     EQUAL,
     NEAR_RANGE,
     SCALED_FAR,

@@ -15,7 +15,8 @@ from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.values import cut_each, is_differentiable, rounded_each
+from grader.grading.oracle.traits import Traits
+from grader.grading.oracle.values import cut_each, rounded_each
 from grader.grading.wording import shape_text
 from grader.machine.backends import backend
 from grader.protocol.passes import Substitute
@@ -24,55 +25,6 @@ MODEL, MODEL64 = "model", "model64"
 """The reference's two models in its worker: float32 and float64."""
 _Wanted = Mapping[str, tuple[str, TensorSpec]]
 """Export sources and specs by name."""
-
-
-class Traits(NamedTuple):
-    """Properties of a variant of the reference in one mode, found by `first_look`."""
-
-    outputs: tuple[p.TensorInfo, ...]
-    parameters: tuple[p.TensorInfo, ...]
-    buffers: tuple[p.TensorInfo, ...]
-    clone_inputs: bool
-    stochastic: bool
-    """Two runs on the same inputs and state differ under different seeds."""
-    has_float64: bool
-    flops: float
-    """Operations of one forward's matrix products and convolutions; 0 if they cannot be counted."""
-    convolves: bool
-    """A forward has a convolution, to which PyTorch's default flags apply."""
-    scanned: int
-    """Elements of the longest running sum or product; 0 if they cannot be counted."""
-    tables: frozenset[str]
-    """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
-    filters. A kernel may compute them by formula, so the grader does not change them."""
-    integers: Mapping[str, torch.Tensor] = {}
-    """Integer, boolean and 8-bit buffers as another seed makes them, such as packed weights or a permutation; none that
-    every seed makes alike, and no large ones."""
-    training: bool = True
-    """The mode."""
-    asserts: bool = True
-    """An operator may refuse values out of a range, which on a device ends the process."""
-    limits: Mapping[str, str] = {}
-    """How far parameters move in training that may not change their sign (`trained_state.Freedom`)."""
-
-    @property
-    def learned(self) -> frozenset[str]:
-        """The names of parameters."""
-        return frozenset(info.name for info in self.parameters)
-
-    def operands(self, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
-        """The inputs and parameters that a gradient is asked of; frozen ones too: ModelNew's get none either."""
-        found = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
-        learned = (of.name for of in self.parameters if of.requires_grad or is_differentiable(state[of.name]))
-        return (*found, *learned)
-
-    def output_specs(self) -> dict[str, TensorSpec]:
-        """The specs of outputs that are tensors."""
-        return {info.name: TensorSpec.of(info) for info in self.outputs if info.kind == "tensor"}
-
-    def buffer_specs(self) -> dict[str, TensorSpec]:
-        """The specs of buffers."""
-        return {info.name: TensorSpec.of(info) for info in self.buffers}
 
 
 class Evaluation(NamedTuple):

@@ -12,9 +12,10 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.blocks import is_large, same_bits
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, Traits, evaluate_each, widened
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import first_training, zeros_or_ones
+from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import as_real, is_differentiable
 from grader.grading.outcome import first_line
 
@@ -70,7 +71,8 @@ def first_look(
     traits = Traits(
         outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
     )
-    traits = traits._replace(asserts=counted is None or counted.asserts, integers=integers, training=training)
+    asserts, apart = (counted.asserts, counted.apart) if counted else (True, ())
+    traits = traits._replace(asserts=asserts, apart=apart, integers=integers, training=training)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)

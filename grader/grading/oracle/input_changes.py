@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import torch
 
 from grader.grading.compare.blocks import kth_smallest
+from grader.grading.oracle.code_changes import CODE_CHANGES, Change
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
 
@@ -29,13 +29,14 @@ OUTLIER = "inputs with 200 at the end of each row"
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
+TIED = "inputs rounded to a few values"
+"""Elements tie: a maximum has several places, of which each or all together may get its gradient."""
 NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
 CERTAIN = "probabilities that are all on one class in each row"
 """As the labels of a classification: a term p log(p) is zero there, and not 0 times -infinity."""
-Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 
 
 def changed(
@@ -184,6 +185,12 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     return structure.elementwise(value, lambda part: largest.expand(part.shape))
 
 
+def _few_values(structure: Structure, value: torch.Tensor) -> torch.Tensor:
+    """Rounded away from zero, where functions have edges, to multiples of an eighth of the largest magnitude."""
+    step = float(value.abs().max()) / 8
+    return structure.elementwise(value, lambda part: part.sign() * (part.abs() / step).ceil().clamp(max=8) * step)
+
+
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """Not where zero is the end of the range, as of probabilities, or drawn elements keep away from it."""
     near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
@@ -193,59 +200,6 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
     copy = value.clone(memory_format=torch.contiguous_format)
     copy[0] = 0
     return copy
-
-
-def _masks(structure: Structure, value: torch.Tensor) -> bool:
-    """Whether these are booleans, or zeros and ones with more ones in some rows than in others, unlike labels."""
-    if value.dtype == torch.bool:
-        return True
-    signless = structure.low == 0
-    return signless and value.dim() > 1 and is_mask(value) and bool((value.sum(-1) != value.sum(-1).flatten()[0]).any())
-
-
-def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """All starts but the first at the last one."""
-    if not structure.ascends or value.dim() != 1 or value.numel() < 3:
-        return None
-    copy = value.clone()
-    copy[1:] = value[-1]
-    return copy
-
-
-def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
-    """One value in the first row; not of a square matrix, which may be causal or symmetric."""
-    if not _masks(structure, value) or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
-        return None
-    copy = value.clone(memory_format=torch.contiguous_format)
-    copy.view(-1, value.shape[-1])[0] = element
-    return copy
-
-
-def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
-    """One value wherever an element may change."""
-    if not _masks(structure, value):
-        return None
-    return structure.elementwise(value, lambda part: torch.full_like(part, element))
-
-
-def _smallest_mostly(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """Seven in eight are the smallest one, such as padding or what a loss ignores."""
-    if not structure.repeats:
-        return None
-    least = value.min()
-
-    def mostly(part: torch.Tensor) -> torch.Tensor:
-        kept = torch.arange(part.numel(), device=part.device).view(part.shape) % 8 == 1
-        return torch.where(kept, part, least)
-
-    return structure.elementwise(value, mostly)
-
-
-def _largest_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """All are the largest one of all draws, such as a whole length, or a batch of one class and no padding."""
-    if not structure.repeats:
-        return None
-    return structure.elementwise(value, lambda part: torch.full_like(part, structure.largest))
 
 
 CHANGES: Mapping[str, Change] = {
@@ -259,6 +213,7 @@ CHANGES: Mapping[str, Change] = {
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,
     EQUAL: _equal,
+    TIED: _few_values,
     NEAR_RANGE: _largest,
     ZERO_SAMPLE: _first_zero,
 }
@@ -266,20 +221,6 @@ CHANGES: Mapping[str, Change] = {
 
 PROBABILITY_CHANGES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {SCALED_DOWN: _levelled, CERTAIN: _certain}
 """Changes of inputs whose rows all have the same sum."""
-
-CODE_CHANGES: Mapping[str, Change] = {
-    "a mask whose first row is all False": partial(_first_row, element=False),
-    "a mask whose first row is all True": partial(_first_row, element=True),
-    "a mask that is all False": partial(_filled, element=False),
-    "a mask that is all True": partial(_filled, element=True),
-    "rows of which the first has all elements, by their starts": _one_row,
-    "integers most of which are the smallest one": _smallest_mostly,
-    "integers all equal to the largest one": _largest_only,
-}
-"""Changes of masks and of integers alone.
-
-Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
-"""
 
 KINDS = tuple(dict.fromkeys((*CHANGES, *PROBABILITY_CHANGES, *CODE_CHANGES)))
 """The names of all changes."""

@@ -26,8 +26,8 @@ EDITS = 3
 class Structure:
     """The properties of one input."""
 
-    def __init__(self, draws: Sequence[torch.Tensor]) -> None:
-        """`draws` are draws of one input, at least one."""
+    def __init__(self, draws: Sequence[torch.Tensor], apart: Sequence[int] = ()) -> None:
+        """`draws` are draws of one input, at least one. `apart` are integers that the reference treats apart."""
         alike = [draw for draw in draws if draw.shape == draws[0].shape]
         self._shape = draws[0].shape
         self.symmetric = self._has_square_matrices() and all(torch.equal(draw, draw.mT) for draw in alike)
@@ -51,6 +51,9 @@ class Structure:
         """These are integers that repeat, and so no permutation."""
         self.largest = max(int(draw.max()) for draw in alike) if self.repeats else 0
         """The largest integer of all draws."""
+        smallest = min(int(draw.min()) for draw in alike) if self.repeats else 0
+        self.padding = min((code for code in apart if smallest <= code <= self.largest), default=smallest)
+        """The integer in the range of all draws that the reference treats apart, or the smallest one."""
 
     def place(self, ordinal: int) -> int:
         """The row-major position of the ordinal-th element that may change."""

@@ -15,11 +15,12 @@ from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec, WorkerClient
 from grader.grading.compare.blocks import are_finite, is_large
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, Traits, evaluate_each
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
 from grader.grading.oracle.first_look import at_another_size, first_look
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import as_trained
+from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import OTHER_DRAWS, draw_inputs
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem

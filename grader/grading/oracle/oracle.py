@@ -19,7 +19,7 @@ from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
@@ -27,6 +27,7 @@ from grader.grading.oracle.perturbed_runs import Pace
 from grader.grading.oracle.track import track, track_finite
 from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.trained_state import as_trained
+from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import draw_cotangents
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem

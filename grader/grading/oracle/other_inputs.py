@@ -46,8 +46,9 @@ LARGER_PARAMETERS = "parameters multiplied by 10"
 """Reaches a bound on what grows as fast as an exponential, which overflows beyond."""
 LARGE_PARAMETERS = "parameters multiplied by 100"
 """Reaches saturation and masked scores behind a norm, which takes the size of inputs away."""
-SHIFTED_PARAMETERS = ("vectors of parameters less 3", "vectors of parameters plus 3")
-"""Reaches branches of an activation whose argument all draws have on one side, as behind a sum of positive numbers."""
+SHIFTED_PARAMETERS = ("vectors of parameters less 3 or 7", "vectors of parameters plus 3 or 7")
+"""Reaches branches of an activation whose argument all draws have on one side, as behind a sum of positive numbers, and
+the bounds of a hardswish and a ReLU6."""
 ZERO_PARAMETERS = "parameters of which every eighth is zero"
 """As a scale that begins at zero: a backward that finds the operand from the output divides by it. What is scaled so
 ties."""
@@ -168,9 +169,9 @@ def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, 
     if not moved:
         return
     vectors = {name: value for name, value in moved.items() if sum(extent > 1 for extent in value.shape) <= 1}
-    for name, step in zip(SHIFTED_PARAMETERS, (-3, 3), strict=True):
+    for name, sign in zip(SHIFTED_PARAMETERS, (-1, 1), strict=True):
         if vectors:
-            shifted = {key: value + step for key, value in vectors.items()}
+            shifted = {key: _shifted(value, sign) for key, value in vectors.items()}
             yield OtherInputs(name, replace(case, state={**case.state, **shifted}))
     thinned = {name: _thinned(of) for name, of in moved.items()}
     yield OtherInputs(ZERO_PARAMETERS, replace(case, state={**case.state, **thinned}))
@@ -183,6 +184,12 @@ def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, 
     flipped = [{name: _with_other_signs(value) for name, value in large.items()} for _ in range(2)]
     for state in (large, *flipped):
         yield OtherInputs(LARGE_PARAMETERS, replace(case, state={**case.state, **state}))
+
+
+def _shifted(value: torch.Tensor, sign: int) -> torch.Tensor:
+    """By 3 and by 7 in turn."""
+    steps = torch.arange(value.numel(), device=value.device).view(value.shape) % 2 * 4 + 3
+    return value + sign * steps
 
 
 def _thinned(value: torch.Tensor) -> torch.Tensor:

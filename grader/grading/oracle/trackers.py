@@ -17,8 +17,9 @@ from grader.grading.compare.expected import Expected
 from grader.grading.compare.together import Pack, packs
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2, with_room_for_zeros
 from grader.grading.oracle.case import Table
-from grader.grading.oracle.evaluation import Evaluation, Pass, Traits
+from grader.grading.oracle.evaluation import Evaluation, Pass
 from grader.grading.oracle.perturbed_runs import Again
+from grader.grading.oracle.traits import Traits
 
 
 class _Tracker:

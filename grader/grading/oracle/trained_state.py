@@ -14,7 +14,7 @@ import torch
 
 from grader.errors import ReferenceRefused
 from grader.grading.compare.together import each_on_host
-from grader.grading.oracle.evaluation import Traits
+from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import as_before, as_real, is_float
 
 SMALL = 1e-2

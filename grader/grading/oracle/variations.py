@@ -37,8 +37,9 @@ def edited(oracle: Oracle, case: Case) -> Case:
 @remembered
 def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
     """The structure of each tensor argument of the forward but floats of eight bits, by position."""
+    apart = oracle.traits(case).apart
     return {
-        index: Structure([value for value in values if isinstance(value, torch.Tensor)])
+        index: Structure([value for value in values if isinstance(value, torch.Tensor)], apart)
         for index, values in enumerate(zip(case.inputs, *_other_draws(oracle, case), strict=True))
         if isinstance(values[0], torch.Tensor) and (is_float(values[0]) or not values[0].is_floating_point())
     }

@@ -32,6 +32,9 @@ GATHERS = {"embedding", "embedding_bag", "gather", "index", "index_select", "tak
 _SCANS = ("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
 ASSERTS = {"binary_cross_entropy", "bernoulli", "multinomial"}
 """Operators that refuse values out of a range: on a device by an assertion, which ends the process."""
+APART = ("padding_idx", "ignore_index")
+"""Arguments that name an integer to treat apart; negative if there is none."""
+COMPARISONS = {"eq", "ne"}
 READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
@@ -54,7 +57,9 @@ def count(session: Session, step: p.Count) -> p.Counted:
     advanced = _generators(session.device)
     seed_generators(session.device, run.seed or 0)
     draws = not all(map(torch.equal, advanced, _generators(session.device)))
-    counted = p.Counted(forward=forward.work(outputs.values()), draws=draws, asserts=forward.asserts)
+    counted = p.Counted(
+        forward=forward.work(outputs.values()), draws=draws, asserts=forward.asserts, apart=tuple(forward.apart)
+    )
     if not step.cotangents:
         return counted
     tape = session.tapes[TAPE]
@@ -83,6 +88,8 @@ class Counter(OperatorMode):
         self._operations = self._pointwise = self._scanned = 0
         self.asserts = False
         """Whether an operator asserts a range: one of ASSERTS, or an index that is made of floats."""
+        self.apart: set[int] = set()
+        """Integers that others are compared with, or that are treated apart."""
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,6 +97,7 @@ class Counter(OperatorMode):
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)
+        self.apart |= _apart(func, args, kwargs or {})
         formula = self._formulas.get(func.overloadpacket)
         flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
         flops = math.ceil(flops * share_left(func, args, kwargs or {})) if flops else 0
@@ -136,6 +144,15 @@ def _makes_integers(func: Any, args: Any, result: Any) -> bool:
     """Whether an operator converts floats to integers, which may be indices."""
     of = args[0] if func.overloadpacket is torch.ops.aten._to_copy else None
     return of is not None and of.is_floating_point() and result.dtype in (torch.int16, torch.int32, torch.int64)
+
+
+def _apart(func: Any, args: Any, kwargs: Any) -> set[int]:
+    """The integers that an operator compares others with, or treats apart."""
+    given = dict(zip((of.name for of in func._schema.arguments), args, strict=False)) | kwargs
+    found = {given[name] for name in APART if given.get(name, -1) >= 0}
+    if func.overloadpacket.__name__ in COMPARISONS and type(given["other"]) is int and not args[0].is_floating_point():
+        found.add(given["other"])
+    return found
 
 
 def nbytes(value: torch.Tensor) -> int:

@@ -145,6 +145,17 @@ def test_integers_become_those_at_the_ends_of_their_range():
     assert set(only.tolist()) == {50}
 
 
+def test_rows_and_most_elements_become_padding():
+    """The integer in the drawn range that the reference treats apart; the smallest one, if there is none."""
+    draws = [torch.randint(1, 50, (6, 10)) for _ in range(3)]
+    for apart, padding in (((7,), 7), ((-100, 60), min(int(draw.min()) for draw in draws)), ((9, 8), 8)):
+        structure = Structure(draws, apart)
+        mostly, row, _ = [changed_by(name, structure, draws[0], bounded=False) for name in list(CODE_CHANGES)[-3:]]
+        assert (mostly == padding).sum() >= 50
+        assert (row[0] == padding).all()
+        assert torch.equal(row[1:], draws[0][1:])
+
+
 def test_distinct_integers_stay():
     assert code_changes(torch.randperm(20), torch.randperm(20), torch.randperm(20)) == []
 

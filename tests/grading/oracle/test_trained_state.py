@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from grader.errors import ReferenceRefused
-from grader.grading.oracle.evaluation import Traits
 from grader.grading.oracle.trained_state import as_trained, first_training, positive
+from grader.grading.oracle.traits import Traits
 from grader.protocol import TensorInfo
 
 

@@ -128,3 +128,23 @@ def test_operators_that_refuse_values_are_noticed(function, asserts):
     module.forward = function
     session.add_model("m", module)
     assert work_count.count(session, p.Count(model="m", inputs="a")).asserts is asserts
+
+
+@pytest.mark.parametrize(
+    ("function", "apart"),
+    [
+        (lambda i: i != 3, {3}),
+        (lambda i: torch.where(i == 5, 0, i) > 7, {5}),
+        (lambda i: i.float() == 2, set()),
+        (lambda i: i == i.flip(0), set()),
+        (lambda i: torch.nn.functional.embedding(i, torch.rand(9, 4), padding_idx=2), {2}),
+        (lambda i: torch.nn.functional.embedding(i, torch.rand(9, 4)), set()),
+        (lambda i: torch.nn.functional.embedding_bag(i, torch.rand(9, 4), padding_idx=4), {4}),
+        (lambda i: torch.nn.functional.cross_entropy(torch.rand(6, 9), i[:, 0], ignore_index=8), {8}),
+        (lambda i: torch.nn.functional.cross_entropy(torch.rand(6, 9), i[:, 0]), set()),
+    ],
+)
+def test_integers_that_are_treated_apart_are_found(function, apart):
+    with work_count.Counter([]) as counter:
+        function(torch.arange(6)[:, None].expand(6, 5))
+    assert counter.apart == apart

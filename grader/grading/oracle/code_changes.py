@@ -1,0 +1,91 @@
+"""Changes of masks and of integers into ones unlike the drawn ones.
+
+Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+
+from grader.grading.oracle.input_structure import Structure
+from grader.grading.oracle.values import is_mask
+
+Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
+"""Makes another value of an input, or returns None if it does not apply."""
+
+
+def _masks(structure: Structure, value: torch.Tensor) -> bool:
+    """Whether these are booleans, or zeros and ones with more ones in some rows than in others, unlike labels."""
+    if value.dtype == torch.bool:
+        return True
+    signless = structure.low == 0
+    return signless and value.dim() > 1 and is_mask(value) and bool((value.sum(-1) != value.sum(-1).flatten()[0]).any())
+
+
+def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """All starts but the first at the last one."""
+    if not structure.ascends or value.dim() != 1 or value.numel() < 3:
+        return None
+    copy = value.clone()
+    copy[1:] = value[-1]
+    return copy
+
+
+def _first_row(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
+    """One value in the first row; not of a square matrix, which may be causal or symmetric."""
+    if not _masks(structure, value) or value.dim() < 2 or value.shape[-1] == value.shape[-2]:
+        return None
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy.view(-1, value.shape[-1])[0] = element
+    return copy
+
+
+def _filled(structure: Structure, value: torch.Tensor, element: bool) -> torch.Tensor | None:
+    """One value wherever an element may change."""
+    if not _masks(structure, value):
+        return None
+    return structure.elementwise(value, lambda part: torch.full_like(part, element))
+
+
+def _padding_mostly(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Seven in eight are padding, or what a loss ignores."""
+    if not structure.repeats:
+        return None
+
+    def mostly(part: torch.Tensor) -> torch.Tensor:
+        kept = torch.arange(part.numel(), device=part.device).view(part.shape) % 8 == 1
+        return torch.where(kept, part, structure.padding)
+
+    return structure.elementwise(value, mostly)
+
+
+def _padding_in_a_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """The first row is all padding."""
+    if not structure.repeats or not structure.dense or value.dim() < 2:
+        return None
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy.view(-1, value.shape[-1])[0] = structure.padding
+    return copy
+
+
+def _largest_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """All are the largest one of all draws, such as a whole length, or a batch of one class and no padding."""
+    if not structure.repeats:
+        return None
+    return structure.elementwise(value, lambda part: torch.full_like(part, structure.largest))
+
+
+CODE_CHANGES: Mapping[str, Change] = {
+    "a mask whose first row is all False": partial(_first_row, element=False),
+    "a mask whose first row is all True": partial(_first_row, element=True),
+    "a mask that is all False": partial(_filled, element=False),
+    "a mask that is all True": partial(_filled, element=True),
+    "rows of which the first has all elements, by their starts": _one_row,
+    "integers most of which are padding, or the smallest one": _padding_mostly,
+    "integers whose first row is all padding, or the smallest one": _padding_in_a_row,
+    "integers all equal to the largest one": _largest_only,
+}
+"""The changes, by the words that follow "for" in a message."""
