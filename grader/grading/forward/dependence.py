@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from grader import protocol as p
+from grader.errors import ReferenceRefused
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, same_bits
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle import variations
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, input_index
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import MAX_LISTED
@@ -22,29 +23,32 @@ from grader.grading.wording import names as in_backticks
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:
     """A clause on operands whose change has no effect, or has one and should not, and its remedy.
 
-    Inputs and the first parameters of a small case are asked. Raises Stopped.
+    Inputs and the first parameters of a small case are asked. Masks and integers are another draw's. Raises Stopped.
     """
-    inputs = [f"input[{index}]" for index, value in enumerate(case.inputs) if is_float(value)]
+    inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     learned = oracle.traits(case).learned
     parameters = [name for name, value in case.state.items() if name in learned and is_float(value)]
-    names = [*inputs, *parameters[: 2 * MAX_LISTED]]
-    nbytes = len(names) * (case.nbytes + case.state_bytes)
-    if not names or not case.values_comparable or nbytes > CHECK_BYTES:
+    names = [*filter(lambda name: is_float(inputs[name]), inputs), *parameters[: 2 * MAX_LISTED]]
+    codes = [name for name in inputs if name not in names]
+    nbytes = (len(names) + len(codes)) * (case.nbytes + case.state_bytes)
+    if not case.values_comparable or nbytes > CHECK_BYTES:
         return None
-    others = [with_moved(case, name) for name in names]
-    cases = [case, *others]
-    outputs = [value for value in _outputs(candidate, cases, output) if value is not None]
-    if len(outputs) < len(cases):
+    # A candidate may refuse codes that do not belong to the other inputs: they come last.
+    others = {name: with_moved(case, name) for name in names} | _with_other_codes(oracle, case, codes)
+    before, *after = _outputs(candidate, [case, *others.values()], output)
+    if before is None or any(value is None for value in after[: len(names)]):
         return None
-    before, *after = outputs
     ignored, used = list[str](), list[str]()
-    for name, other, value in zip(names, others, after, strict=True):
-        label = case.operand_names.get(name, name)
+    for (name, other), value in zip(others.items(), after, strict=True):
+        if value is None:
+            break
+        label = oracle.module.argument_name(input_index(name)) if name in inputs else name
         if same_bits(before, value):
             if _right_moves(oracle, case, other, output):
                 ignored.append(label)
         elif (
-            case.gradients.get(name) is None
+            name not in codes
+            and case.gradients.get(name) is None
             and not tolerance.passes(case.outputs[output].around(before), value)
             and not _right_moves(oracle, case, other, output)
         ):
@@ -55,6 +59,19 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     if used:
         return f"it follows {in_backticks(used)}, and the reference's does not", f"leave {in_backticks(used)} out"
     return None
+
+
+def _with_other_codes(oracle: Oracle, case: Case, names: Sequence[str]) -> dict[str, Case]:
+    """The case with another draw of each of these inputs alone, but of those that every draw has alike."""
+    if not names:
+        return {}
+    drawn = oracle.draw(case.variant)[1]
+    changed = {name: drawn[input_index(name)] for name in names}
+    return {
+        name: case.with_operand(name, value)
+        for name, value in changed.items()
+        if isinstance(value, torch.Tensor) and not torch.equal(value, case.operand(name))
+    }
 
 
 def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[torch.Tensor | None]:
@@ -69,6 +86,9 @@ def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[t
 
 
 def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:
-    """Whether the right output changes by more than rounding."""
-    expected, due = case.outputs[output], variations.outputs_for(oracle, other, other.inputs)[output]
+    """Whether the right output changes by more than rounding; not where the reference refuses the other case."""
+    try:
+        expected, due = case.outputs[output], variations.outputs_for(oracle, other, other.inputs)[output]
+    except ReferenceRefused:
+        return False
     return not tolerance.passes(expected, due.reference64.to(expected.dtype))

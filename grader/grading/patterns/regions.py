@@ -32,6 +32,22 @@ def vague_region(subject: Subject) -> Pattern | None:
     return _region(subject, _regions(subject), plain=True) or _scattered(subject) or _single(subject)
 
 
+def at_zeros(subject: Subject) -> Pattern | None:
+    """All wrong elements are zero on one side, as behind a mask or bound that the other does not have."""
+    wrong, count = subject.wrong, int(subject.wrong.sum())
+    nonzero = (subject.right != 0) & (subject.actual != 0) & ~wrong
+    if count < FREE or int(nonzero.sum()) < FREE:
+        return None
+    what = f"in {count} of {wrong.numel()} elements"
+    if not bool((wrong & (subject.right != 0)).any()):
+        remedy = "leave zero what a mask, a bound or an ignored index leaves out in the reference"
+        return Pattern(f"is not zero {what} that are zero in the reference, and right elsewhere", remedy, vague=True)
+    if not bool((wrong & (subject.actual != 0)).any()):
+        remedy = "compute those elements: a mask or a bound leaves them out that the reference does not have"
+        return Pattern(f"is zero {what} that are not zero in the reference, and right elsewhere", remedy, vague=True)
+    return None
+
+
 def only_region(subject: Subject) -> str | None:
     """The place of all wrong elements, such as "at the last 3 of 131 columns"; None without one.
 

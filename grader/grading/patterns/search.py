@@ -28,7 +28,7 @@ from grader.grading.patterns.pattern import (
     integer_inputs,
     place_of_search,
 )
-from grader.grading.patterns.regions import border, region, vague_region
+from grader.grading.patterns.regions import at_zeros, border, region, vague_region
 from grader.grading.patterns.rounded import accumulated
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -45,6 +45,7 @@ SEARCHES: Sequence[Search] = (
     grouped,
     function_of_one,
     accumulated,
+    at_zeros,
     vague_region,
 )
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
@@ -96,7 +97,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     pattern = pattern or _slip_patterns(oracle, case, "outputs", {name: subject}, again).get(name)
     if pattern is not None:
         return pattern
-    for search in (other_function, border, grouped, accumulated, vague_region):
+    for search in (other_function, border, grouped, accumulated, at_zeros, vague_region):
         pattern = search(subject)
         if pattern is not None:
             return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern

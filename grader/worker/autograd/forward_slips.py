@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from grader.worker.autograd.counted import OneSlip, Slips
-from grader.worker.autograd.other_functions import Order, left_out, like, name_of, opposite
+from grader.worker.autograd.other_functions import Order, at_edges, left_out, like, name_of, of_fewer, opposite
 from grader.worker.autograd.slips import FLAGS, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
@@ -58,6 +58,8 @@ class Functions(OneSlip):
             *_normed_over(function, args, kwargs),
             *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
+            *at_edges(function, args, kwargs, result),
+            *of_fewer(function, args, kwargs, result),
             *left_out(function, args, result),
             *like(function, args),
             *self._order.slips(function, args, kwargs, result),

@@ -1,4 +1,4 @@
-"""Mistakes in a forward: a step left out, another in its place, or two in the other order."""
+"""Mistakes in a forward: a step left out, another in its place, another edge, or another order."""
 
 from __future__ import annotations
 
@@ -96,6 +96,11 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
     name = name_of(function)
     if torch.is_grad_enabled() or name in SAME_VALUES or not result.is_floating_point():
         return
+    if name == "where":
+        for which, value in zip(("first", "second"), args[1:3], strict=True):
+            kept = torch.as_tensor(value, dtype=result.dtype, device=result.device)
+            yield f"the {which} value of `where` everywhere", partial(torch.broadcast_to, kept, result.shape)
+        return
     arithmetic = name in ARITHMETIC and len(args) == 2
     for position, operand in enumerate(args[:2] if arithmetic else args[:1]):
         takes_its_place = isinstance(operand, torch.Tensor) and operand.shape == result.shape
@@ -111,3 +116,42 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
         yield f"`{other_sign}` in place of `{name}`", partial(getattr(torch, other_sign), *args)
     if name in ("sub", "rsub"):
         yield f"the operands of `{name}` exchanged", result.neg
+
+
+def at_edges(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> Slips:
+    """A mask, a window or a scan that begins one element earlier or later, or is the other way round."""
+    name = name_of(function)
+    if name in ("triu", "tril"):
+        diagonal = kwargs.get("diagonal", args[1] if len(args) > 1 else 0)
+        for other in (diagonal + 1, diagonal - 1):
+            yield f"`{name}` at diagonal {other} in place of {diagonal}", partial(function, args[0], other)
+    if name == "cumsum":
+        yield "`cumsum` without the element itself", partial(torch.sub, result, args[0])
+    if name == "masked_fill" and len(args) == 3:
+        yield "`masked_fill` where its mask is False", partial(function, args[0], ~args[1], args[2])
+        yield "`masked_fill` by 0", partial(function, args[0], args[1], 0)
+    if name.startswith("max_pool"):
+        given = kwargs.get("padding", args[3] if len(args) > 3 else 0)
+        padding = [given] * int(name[8]) if isinstance(given, int) else list(given)
+        if any(padding):
+            padded = partial(functional.pad, args[0], [width for width in reversed(padding) for _ in range(2)])
+            rest, options = (*args[1:3], *([0] if len(args) > 3 else []), *args[4:]), dict(kwargs)
+            options |= {"padding": 0} if "padding" in kwargs else {}
+            yield f"the borders of `{name}` filled with zeros", lambda: function(padded(), *rest, **options)
+
+
+def of_fewer(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> Slips:
+    """A variance by the other count: n, or n - 1."""
+    name = name_of(function)
+    if name not in ("var", "std") or not result.numel():
+        return
+    count = args[0].numel() / result.numel()
+    flags = [of for of in (*args[1:], kwargs.get("unbiased")) if isinstance(of, bool)]
+    biased = kwargs.get("correction", 1) == 0 or (bool(flags) and not flags[0])
+    share = count / (count - 1) if biased else (count - 1) / count
+    which = "n - 1 in place of n" if biased else "n in place of n - 1"
+    yield f"`{name}` by {which}", partial(torch.mul, result, share if name == "var" else share**0.5)

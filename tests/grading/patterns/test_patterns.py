@@ -14,7 +14,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.patterns import pattern, search
 from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
-from grader.grading.patterns.regions import vague_region
+from grader.grading.patterns.regions import at_zeros, vague_region
 from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
 from grader.grading.patterns.terms import single_term
 from grader.grading.patterns.unwritten import unwritten
@@ -406,6 +406,19 @@ def test_elements_that_no_thread_writes_need_others_that_tell_something(zeros, f
             pattern.text
             == "at the last 2 of 16 indices of dimension 0 (14 and up) only, where each call finds something else"
         )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_elements_that_a_mask_leaves_out_on_one_side_only(seed):
+    example = Example(seed)
+    masked = torch.where(torch.rand(ROWS, COLUMNS) < 0.3, 0, example.right)
+    count = int((masked == 0).sum())
+    more = example.found(example.right + 1e-3 * (masked == 0), masked, [at_zeros])
+    assert more == f"is not zero in {count} of 192 elements that are zero in the reference, and right elsewhere"
+    less = example.found(masked, example.right, [at_zeros])
+    assert less == f"is zero in {count} of 192 elements that are not zero in the reference, and right elsewhere"
+    assert example.found(1.1 * masked, masked, [at_zeros]) is None
+    assert example.found(0 * masked, masked, [at_zeros]) is None
 
 
 def test_slips_end_where_the_reference_does_not_survive_one():

@@ -43,6 +43,27 @@ def normed(x, dim):
             "`softmax` over dimension 1 in place of 3",
             lambda x: functional.softmax(x, 1),
         ),
+        (lambda x: x.var(1), "`var` by n in place of n - 1", lambda x: x.var(1, correction=0)),
+        (lambda x: x.std((2, 3), False), "`std` by n - 1 in place of n", lambda x: x.std((2, 3))),
+        (lambda x: torch.std(x, 1, correction=0), "`std` by n - 1 in place of n", lambda x: x.std(1)),
+        (lambda x: x.triu(1), "`triu` at diagonal 0 in place of 1", torch.triu),
+        (lambda x: torch.cumsum(x, 2), "`cumsum` without the element itself", lambda x: x.cumsum(2) - x),
+        (
+            lambda x: functional.max_pool2d(x, 3, 2, padding=1),
+            "the borders of `max_pool2d` filled with zeros",
+            lambda x: functional.max_pool2d(functional.pad(x, (1, 1, 1, 1)), 3, 2),
+        ),
+        (
+            lambda x: torch.nn.MaxPool1d(3, 1, 1)(x[0]),
+            "the borders of `max_pool1d` filled with zeros",
+            lambda x: functional.max_pool1d(functional.pad(x[0], (1, 1)), 3, 1),
+        ),
+        (lambda x: x.masked_fill(x > 1, -9), "`masked_fill` by 0", lambda x: x.masked_fill(x > 1, 0)),
+        (
+            lambda x: x.masked_fill(x > 1, -9),
+            "`masked_fill` where its mask is False",
+            lambda x: x.masked_fill(x <= 1, -9),
+        ),
         (lambda x: x.log_softmax(dim=1), "`log_softmax` over dimension 3 in place of 1", lambda x: x.log_softmax(3)),
         (
             lambda x: x / x.norm(dim=1, keepdim=True),
@@ -100,6 +121,7 @@ def test_another_option_or_dimension(of, name, wrong):
         (lambda x: x.exp() + x, "`add` without its first operand of shape [3, 4, 5, 6]", lambda x: x),
         (lambda x: (x / 3).tanh(), "`div` without its second operand, 3", lambda x: x.tanh()),
         (lambda x: (x / 3).tanh(), "`tanh` left out", lambda x: x / 3),
+        (lambda x: torch.where(x > 1, x, 2.0), "the second value of `where` everywhere", lambda x: 0 * x + 2),
         (lambda x: (x - x.mean()).exp(), "`add` in place of `sub`", lambda x: (x + x.mean()).exp()),
         (lambda x: x.mean(1).exp(), "`sum` in place of `mean`", lambda x: x.sum(1).exp()),
         (
