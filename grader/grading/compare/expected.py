@@ -128,13 +128,11 @@ class Expected:
         return small_elements.tolerated(self.reference64, self.slope * self.rms, 10 * COARSE_TOLERANCE)
 
     @cached_property
-    def small_matter(self) -> bool:
-        """Whether such elements are more than noise, so that zeros in their place are wrong."""
-        share = self.small_tolerated
-        if self.spread is None or share is None:
-            return False
-        of, small = (torch.zeros_like(self.reference64), self.reference64, self.spread), self.slope * self.rms
-        return small_elements.wrong(*of, small=small, share=share) is not None
+    def least_judged(self) -> float | None:
+        """The size from which on such elements are no noise; None if all are, or none is judged."""
+        if self.spread is None or self.small_tolerated is None:
+            return None
+        return small_elements.least_judged(self.reference64, self.spread, small=self.slope * self.rms)
 
 
 def know_norms(each: Sequence[Expected]) -> None:

@@ -37,15 +37,17 @@ def wrong(
     *,
     small: float,
     share: float,
+    least: float = LEAST,
 ) -> str | None:
     """A text on wrong elements of at most the size `small`; follows the tensor's name.
 
-    In each decade, the norm of the error may be `share` of the norm of the elements, and nonsmooth.FACTOR times that
-    of the spread, which is asked for only if the former does not suffice. Nothing is said where that is as much as the
-    elements: they are noise in float32, as a gradient that is 0 but for rounding.
+    Those below `least` are not judged. In each decade, the norm of the error may be `share` of the norm of the
+    elements, and nonsmooth.FACTOR times that of the spread, which is asked for only if the former does not suffice.
+    Nothing is said where that is as much as the elements: they are noise in float32, as a gradient that is 0 but for
+    rounding.
     """
     size = reference64.abs()
-    chosen = (size <= small) & (size > LEAST)
+    chosen = (size <= small) & (size > least)
     errors = nonsmooth.absolute_error(candidate, reference64.to(candidate.device))[chosen.to(candidate.device)]
     size, decades = size[chosen].to(errors.device), size[chosen].log10().floor().to(errors.device)
     for decade in sorted(set(decades.tolist()), reverse=True):
@@ -54,7 +56,24 @@ def wrong(
         if off > share * whole:
             allowed = nonsmooth.FACTOR * norm(spread().to(errors.device)[chosen.to(errors.device)][within])
             if allowed < whole and off > share * whole + allowed:
-                least, most = number(10**decade), number(10 ** (decade + 1))
+                low, high = number(10**decade), number(10 ** (decade + 1))
                 error = f"relative error of {relative(off, whole):.2g}"
-                return f"has a {error} in its elements from {least} to {most}, far below its largest ones"
+                return f"has a {error} in its elements from {low} to {high}, far below its largest ones"
     return None
+
+
+def least_judged(reference64: torch.Tensor, spread: nonsmooth.Spread, *, small: float) -> float | None:
+    """The size from which on elements of at most `small` are no noise; None if all are.
+
+    In each decade above it, the spread leaves half of the norm.
+    """
+    size, least = reference64.abs(), None
+    chosen = (size <= small) & (size > LEAST)
+    noise, size = spread().to(size.device)[chosen], size[chosen]
+    decades = size.log10().floor()
+    for decade in sorted(set(decades.tolist()), reverse=True):
+        within = decades == decade
+        if nonsmooth.FACTOR * norm(noise[within]) > norm(size[within]) / 2:
+            break
+        least = 10**decade
+    return least

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.candidate.candidate import MODEL
-from grader.grading.candidate.placement import Place
+from grader.grading.candidate.placement import Placement
 from grader.grading.compare import blocks, error_sizes, nonsmooth, small_elements, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
@@ -45,7 +45,7 @@ class Comparison:
     case: Case
     operands: Mapping[str, str]
     """The candidate's operand names by the reference's."""
-    places: Mapping[str, Place]
+    places: Mapping[str, Placement]
     """Where the candidate keeps the reference's parameters and buffers."""
     tf32: bool
     """Whether both were timed with TensorFloat-32."""
@@ -56,6 +56,8 @@ class Comparison:
     def difference_of(self, source: Source, reference: Call, candidate: Call) -> Diagnosis | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
         exact = ExactCheck(self.oracle, self.case, source, tf32=self.tf32)
+        # Where flags let these calls alone round to TensorFloat-32, elements far below the largest are that rounding.
+        small_too = not (self.tf32 and shipped_flags.applies(self.oracle, self.case))
         rows = list(self._rows(reference, candidate))
         rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
         found = error_sizes.distances([row.compared for row in rounded], [row.right for row in rounded])
@@ -70,6 +72,8 @@ class Comparison:
             known = (self._shipped() if row.table == "outputs" else errors) or {}
             passes = partial(exact.passes, row.table, row.name)
             fault = row.fault(distance, known, passes, moved if is_gradient else 0.0)
+            if fault is None and small_too:
+                fault = row.small_fault(passes)
             if fault is not None:
                 what, amount = fault
                 name = row.expected.name
@@ -195,19 +199,18 @@ class Row(NamedTuple):
                 *distance,
                 max(self.baseline(errors), nonsmooth.FACTOR * moved / tolerance.BASELINE_FACTOR_L2),
             )
-        if found is not None:
-            return None if passes(self.compared) else found
-        if self._small_differ() and passes(self.compared) is False:
-            return "differs from the reference's", "in elements far below its largest ones"
-        return None
+        return None if found is None or passes(self.compared) else found
 
-    def _small_differ(self) -> bool:
-        """Whether half of the elements of some size far below the largest ones may be missing."""
-        if not self.expected.small_matter:
-            return False
-        small = self.expected.slope * self.expected.rms
-        none = partial(torch.zeros_like, self.right)
-        return small_elements.wrong(self.compared, self.right, none, small=small, share=0.5) is not None
+    def small_fault(self, passes: Callable[[torch.Tensor], bool | None]) -> tuple[str, str] | None:
+        """The fault of elements far below the largest ones, of which half of some size may be missing."""
+        least, small = self.expected.least_judged, self.expected.slope * self.expected.rms
+        if self.actual is None or least is None:
+            return None
+        of, none = (self.compared, self.right), partial(torch.zeros_like, self.right)
+        differ = small_elements.wrong(*of, none, small=small, share=0.5, least=least) is not None
+        if not differ or passes(self.compared) is not False:
+            return None
+        return "differs from the reference's", "in elements far below its largest ones"
 
 
 class ExactCheck:

@@ -52,6 +52,19 @@ def test_nothing_is_asked_below_the_range_of_float32():
     assert wrong(torch.where(sizes < 1e-31, 0.0, sizes), sizes) is None
 
 
+def test_elements_are_judged_down_to_the_noise():
+    def least(noise):
+        return small_elements.least_judged(SIZES, lambda: torch.full_like(SIZES, noise), small=1e-6)
+
+    assert least(1e-13) == 1e-12
+    assert least(1e-40) == 1e-20
+    assert least(1e-6) is None
+    candidate = torch.where(SIZES < 1e-12, 0.0, SIZES)
+    zeros = torch.zeros_like
+    assert small_elements.wrong(candidate, SIZES, lambda: zeros(SIZES), small=1e-6, share=0.5, least=1e-12) is None
+    assert small_elements.wrong(candidate, SIZES, lambda: zeros(SIZES), small=1e-6, share=0.5) is not None
+
+
 def test_elements_below_the_noise_of_float32_may_be_anything():
     """A gradient that is 0 but for rounding: the float64 reference has 1e-17, float32 has 1e-7 in every algorithm."""
     noise = torch.full((96,), 1e-17, dtype=torch.float64)

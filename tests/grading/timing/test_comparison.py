@@ -87,10 +87,12 @@ def test_the_end_of_a_decay_in_a_timed_call_may_not_be_zero(exactly, wrong):
     expected = Expected("y", (800,), torch.float32, right.double(), spread=lambda *_: spread())
     cut = torch.where(right > 1e-9, right, 0)
     (distance,) = error_sizes.distances([cut], [right])
-    assert (Row("outputs", "y", expected, right, cut).fault(distance, {}, lambda _: exactly) is not None) == wrong
-    assert Row("outputs", "y", expected, right, right * (1 + 1e-7)).fault(distance, {}, lambda _: False) is None
+    row = Row("outputs", "y", expected, right, cut)
+    assert row.fault(distance, {}, lambda _: exactly) is None
+    assert (row.small_fault(lambda _: exactly) is not None) == wrong
+    assert Row("outputs", "y", expected, right, right * (1 + 1e-7)).small_fault(lambda _: False) is None
     noisy = replace(expected, spread=lambda *_: spread().fill_(1))
-    assert Row("outputs", "y", noisy, right, cut).fault(distance, {}, lambda _: False) is None
+    assert Row("outputs", "y", noisy, right, cut).small_fault(lambda _: False) is None
 
 
 def test_a_few_far_elements_are_told_from_many_and_from_small_errors_everywhere():
