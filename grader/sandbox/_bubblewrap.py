@@ -18,7 +18,7 @@ from grader.errors import SandboxUnavailable
 from grader.sandbox import _mounts
 from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
 from grader.sandbox._cgroup import Cgroup, Hierarchies
-from grader.sandbox._launch import Plan, launch
+from grader.sandbox._launch import Start, launch
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._seccomp import program
 from grader.sandbox._spawn import Pipe, inner_environment
@@ -84,7 +84,7 @@ class Bubblewrap(Sandbox):
                 inherited, orders = [end.read_fd], {"end_fd": end.read_fd}
             else:
                 orders = {"argv": list(command), "environment": inner_environment("/tmp", environment, gpu=gpu)}
-            plan = Plan(
+            start = Start(
                 command=[
                     *cgroup.join_command,
                     *(self._bubblewrap, *(_AS_USER if user_id is None else _AS_ROOT), *_ALWAYS),
@@ -96,7 +96,7 @@ class Bubblewrap(Sandbox):
                 pass_fds=(*inherited, *files.fds, info.write_fd, info.read_fd),
                 copy=copy,
             )
-            launched = launch(plan, info)
+            launched = launch(start, info)
             clean_up = kept.pop_all().close
         return SandboxedProcess(launched, limits, NamespaceTree(launched.pid_fd), cgroup, clean_up=clean_up)
 

@@ -32,7 +32,7 @@ START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Start:
     """A sandbox to start: its command, orders and descriptors."""
 
     command: list[str]
@@ -74,7 +74,7 @@ class Launched:
     """The read end of a pipe with the copy's pid; at end of file without a copy."""
 
 
-def launch(plan: Plan, info: Pipe | None = None) -> Launched:
+def launch(start: Start, info: Pipe | None = None) -> Launched:
     """Start a sandbox. `info` is bubblewrap's --info-fd.
 
     Raises SandboxError with the last line of the sandbox's output.
@@ -85,7 +85,7 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
     pid_fd: int | None = None
     try:
         inner = [PYTHON, "-I", "-S", "-B", "-c", _inside_source(), str(go.read_fd), str(status.write_fd)]
-        process = spawn(plan.command + inner, (*plan.pass_fds, go.read_fd, status.write_fd), output.write_fd)
+        process = spawn(start.command + inner, (*start.pass_fds, go.read_fd, status.write_fd), output.write_fd)
         go.close(go.read_fd)
         status.close(status.write_fd)
         pid = process.pid
@@ -96,10 +96,10 @@ def launch(plan: Plan, info: Pipe | None = None) -> Launched:
             raise SandboxError("the inner launcher did not start")
         pid_fd = os.pidfd_open(pid)
         with os.fdopen(go.detach(go.write_fd), "wb") as orders:
-            orders.write(json.dumps(plan.orders).encode() + b"\n")
+            orders.write(json.dumps(start.orders).encode() + b"\n")
         applied = _read_status(_read_until(status.read_fd, None, deadline))
-        if plan.copy is not None:
-            plan.copy.enter(pid_fd, output.write_fd, entered.write_fd)
+        if start.copy is not None:
+            start.copy.enter(pid_fd, output.write_fd, entered.write_fd)
         stop_fd = os.eventfd(0)  # here, so that a lack of descriptors ends what was started
         output_fd, entered_fd = output.detach(output.read_fd), entered.detach(entered.read_fd)
         return Launched(process, pid, pid_fd, output_fd, stop_fd, applied, entered_fd)

@@ -20,7 +20,7 @@ from grader.errors import SandboxError, SandboxUnavailable
 from grader.sandbox import _mounts
 from grader.sandbox._base import NO_ENVIRONMENT, Sandbox
 from grader.sandbox._cgroup import Cgroup, Hierarchies
-from grader.sandbox._launch import Plan, launch
+from grader.sandbox._launch import Start, launch
 from grader.sandbox._process import SandboxedProcess
 from grader.sandbox._seccomp import program
 from grader.sandbox._spawn import inner_environment
@@ -70,7 +70,7 @@ class Weak(Sandbox):
             kept.callback(cgroup.remove)
             devices = [*_DEVICES, *(_mounts.gpu_devices() if gpu else [])]
             read = [*_mounts.SYSTEM, *_mounts.CONFIGURATION, *_READABLE, *map(str, visible)]
-            plan = Plan(
+            start = Start(
                 command=cgroup.join_command,
                 orders={
                     "argv": list(command),
@@ -88,7 +88,7 @@ class Weak(Sandbox):
                 },
                 pass_fds=tuple(pass_fds),
             )
-            launched = launch(plan)
+            launched = launch(start)
             clean_up = kept.pop_all().close
         tree = _SessionTree(launched.pid, user_id, cgroup)
         return SandboxedProcess(launched, limits, tree, cgroup, clean_up=clean_up)

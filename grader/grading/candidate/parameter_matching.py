@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.grading.candidate.placement import Block, EqualValues, Place, constant, match_values, parts, plain_name
+from grader.grading.candidate.placement import Block, EqualValues, Placement, constant, match_values, parts, plain_name
 from grader.protocol import TensorInfo
 
 
@@ -15,7 +15,7 @@ from grader.protocol import TensorInfo
 class Matching:
     """The pairs that were found, and the tensors of either side that have no counterpart."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, Placement]
     """The place of each of the reference's tensors in the candidate."""
     missing: tuple[str, ...] = ()
     """Reference tensors that the candidate does not have."""
@@ -27,7 +27,7 @@ class Matching:
     @staticmethod
     def of_itself(state: Mapping[str, torch.Tensor]) -> Matching:
         """The reference's tensors where the reference keeps them."""
-        return Matching({name: Place(name, tuple(of.shape), tuple(of.shape)) for name, of in state.items()})
+        return Matching({name: Placement(name, tuple(of.shape), tuple(of.shape)) for name, of in state.items()})
 
     @property
     def unsure(self) -> bool:
@@ -69,7 +69,7 @@ def match(
     Names come first, or `values` if names are `doubted`; order comes last. Dimensions of extent 1 are ignored where no
     tensor has the very shape: a multiplier of shape (C, 1, 1) may be stored as (C,).
     """
-    places: dict[str, Place] = {}
+    places: dict[str, Placement] = {}
 
     def unmatched() -> tuple[list[TensorInfo], list[TensorInfo]]:
         taken = {place.name for place in places.values()}
@@ -80,7 +80,7 @@ def match(
 
     def apply(rules: Sequence[Rule]) -> None:
         for rule in rules:
-            places.update({ours.name: Place.whole(ours, theirs) for ours, theirs in rule(*unmatched())})
+            places.update({ours.name: Placement.whole(ours, theirs) for ours, theirs in rule(*unmatched())})
 
     def compare_values() -> None:
         for one in values:
@@ -140,7 +140,7 @@ def _named_where_no_shape_fits(ours: Infos, theirs: Infos) -> Pairs:
     yield from _alone(_name, _squeezed)([info for info in ours if _shape(info) not in shapes], theirs)
 
 
-def _beside(places: Mapping[str, Place]) -> Rule:
+def _beside(places: Mapping[str, Placement]) -> Rule:
     """Match `fc.bias` with `linear.bias` if `fc.weight` is `linear.weight`."""
 
     def rule(ours: Infos, theirs: Infos) -> Pairs:
@@ -154,12 +154,12 @@ def _beside(places: Mapping[str, Place]) -> Rule:
     return rule
 
 
-def _joined_beside(places: Mapping[str, Place], ours: Infos, theirs: Infos) -> dict[str, Place]:
+def _joined_beside(places: Mapping[str, Placement], ours: Infos, theirs: Infos) -> dict[str, Placement]:
     """The places of `q.bias`, `k.bias` and `v.bias` in one free tensor, if their weights are joined in that order.
 
     Constant biases have no values that would tell.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, Placement] = {}
     left = {info.name: info for info in ours}
     for joined in parts({name: place for name, place in places.items() if place.block is not None}).values():
         for last in dict.fromkeys(_last_name(info) for info in ours if _module(info.name) == _module(joined[0])):
@@ -174,7 +174,9 @@ def _joined_beside(places: Mapping[str, Place], ours: Infos, theirs: Infos) -> d
                 length = _shape(other)[0] // count
                 for turn, info in enumerate(infos):
                     assert info is not None
-                    found[info.name] = Place(other.name, _shape(other), shape, block=Block(0, turn * length, length))
+                    found[info.name] = Placement(
+                        other.name, _shape(other), shape, block=Block(0, turn * length, length)
+                    )
     return found
 
 

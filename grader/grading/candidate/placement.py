@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """The place of one reference tensor among the candidate's tensors.
 
     The candidate has `value.permute(order).reshape(...)`, in the whole tensor or in a block of it.
@@ -47,9 +47,9 @@ class Place:
     block: Block | None = None
 
     @staticmethod
-    def whole(ours: p.TensorInfo, theirs: p.TensorInfo) -> Place:
+    def whole(ours: p.TensorInfo, theirs: p.TensorInfo) -> Placement:
         """The place in a tensor with as many elements in the same order."""
-        return Place(theirs.name, theirs.shape or (), ours.shape or ())
+        return Placement(theirs.name, theirs.shape or (), ours.shape or ())
 
     @property
     def plain(self) -> bool:
@@ -72,7 +72,7 @@ class Place:
         return part.reshape([self.shape_of_reference[axis] for axis in self.order]).permute(back).contiguous()
 
 
-def parts(places: Mapping[str, Place]) -> dict[str, list[str]]:
+def parts(places: Mapping[str, Placement]) -> dict[str, list[str]]:
     """The reference's tensors that each of the candidate's holds."""
     held: dict[str, list[str]] = {}
     for ours, place in places.items():
@@ -121,13 +121,13 @@ class EqualValues(NamedTuple):
         )
 
 
-def match_values(values: EqualValues) -> dict[str, Place]:
+def match_values(values: EqualValues) -> dict[str, Placement]:
     """The places of the reference's tensors that can be recognised by their values.
 
     A constant tensor is recognised only as a part of a joined one. Among equal tensors, a name that agrees decides,
     then the order.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, Placement] = {}
     free: dict[Hashable, list[str]] = {}
     for name, tensor in values.theirs.items():
         if not constant(tensor):
@@ -138,7 +138,7 @@ def match_values(values: EqualValues) -> dict[str, Place]:
             target = values.theirs[other]
             order = order_of(value, target)
             if order is not None:
-                places[name] = Place(other, tuple(target.shape), tuple(value.shape), order)
+                places[name] = Placement(other, tuple(target.shape), tuple(value.shape), order)
                 alike.remove(other)
                 break
     for other in [name for names in free.values() for name in names]:
@@ -157,17 +157,17 @@ def plain_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _joined(name: str, tensor: torch.Tensor, left: Tensors) -> dict[str, Place]:
+def _joined(name: str, tensor: torch.Tensor, left: Tensors) -> dict[str, Placement]:
     """The places of the tensors that `tensor` consists of, side by side or stacked; empty if it does not."""
     for axis, extent in enumerate(tensor.shape):
-        places: dict[str, Place] = {}
+        places: dict[str, Placement] = {}
         start = 0
         while start < extent:
             found = _part_at(tensor, axis, start, {one: of for one, of in left.items() if one not in places})
             if found is None:
                 break
             ours, order, block = found
-            places[ours] = Place(name, tuple(tensor.shape), tuple(left[ours].shape), order, block)
+            places[ours] = Placement(name, tuple(tensor.shape), tuple(left[ours].shape), order, block)
             start += block.length
         else:
             return places

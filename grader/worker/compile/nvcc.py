@@ -27,7 +27,7 @@ _TEMPORARY = re.compile(r'"([^"]*tmpxft_[^"]*)"')
 
 
 @dataclass(frozen=True)
-class Plan:
+class NvccPlan:
     """Shell commands that compile one source for one architecture."""
 
     environment: dict[str, str]
@@ -58,7 +58,7 @@ def main() -> int:
                 Path(name).unlink()
 
 
-def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
+def plan_of(nvcc: str, arguments: Sequence[str]) -> NvccPlan | None:
     """Return the commands of both halves; None if they cannot be separated."""
     kept = list(arguments)
     if "-MD" in kept:  # with -MF FILE: dependencies for a second build, which never happens
@@ -76,7 +76,7 @@ def plan_of(nvcc: str, arguments: Sequence[str]) -> Plan | None:
     others = [line for line in commands if line not in (*preparing, *dividing)]
     if len(preparing) != 1 or sum("cicc" in line.split(" ", 1)[0] for line in others) != 1:
         return None
-    return Plan(
+    return NvccPlan(
         environment={match[1]: match[2].strip() for match in assigned},
         host=[preparing[0], dividing[0].replace(ids[0][0], ids[0][1])],
         device=others[:-1],
