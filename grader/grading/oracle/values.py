@@ -52,13 +52,17 @@ def draw_inputs(
 def draw_cotangents(
     like: Mapping[str, torch.Tensor | TensorSpec | Expected], device: Device, seed: int | None = None
 ) -> dict[str, torch.Tensor]:
-    """A standard normal grad_output for each of these outputs, under this seed or any."""
+    """A standard normal grad_output for each of these outputs, under this seed or any.
+
+    That of a single number, as of a loss, is moved away from 0 by 0.5: beside other outputs it would say nothing.
+    """
     first = secrets.randbits(62) if seed is None else seed
     place, drawn = backend(device).torch_device, {}
     for each, (name, of) in enumerate(like.items(), first):
         generator = torch.Generator(place).manual_seed(each)
         drawn_as = of.dtype if of.dtype.is_complex else torch.float32
-        drawn[name] = torch.randn(tuple(of.shape), generator=generator, device=place, dtype=drawn_as).to(of.dtype)
+        given = torch.randn(tuple(of.shape), generator=generator, device=place, dtype=drawn_as)
+        drawn[name] = (given + given.sgn() / 2 if given.numel() == 1 else given).to(of.dtype)
     return drawn
 
 
