@@ -21,6 +21,7 @@ __all__ = [
     "Jitter",
     "Outputs",
     "Overwrite",
+    "PossibleSlip",
     "PutInputs",
     "Reach",
     "Rounding",
@@ -54,15 +55,26 @@ class PutInputs(Step):
     float64: bool = False
 
 
+class PossibleSlip(Message):
+    """A mistake that can be made in a pass."""
+
+    what: Name
+    """Follows "the reference with"."""
+    times: Total
+    """Calls in which it can be made."""
+
+
 class Outputs(Result):
     """The tensors that forward returned, flattened: `output`, or `output[0]`, `output['key']`, ..."""
 
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     changed: Name = ""
-    """What the `Change` changed: an operator, the last of several, or a slip in words; empty if there was nothing."""
+    """What the `Change` changed: an operator, the last of several, or a slip; empty if there was nothing."""
     numbers: Total = 0
     """Different numbers among the results that were rounded, if results were."""
+    slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
+    """The slips that there can be of the kind that was asked for."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:
@@ -94,8 +106,10 @@ class Slip(Message):
     """
 
     within: Literal["forward", "detached", "backward", "turned", "operands"]
-    number: Annotated[int, Field(ge=0, le=4096)]
-    """Which one, in the order of the calls."""
+    what: Name = ""
+    """Which one, in the words of a `PossibleSlip`; none if it is empty."""
+    turn: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    """In which of the calls in which it can be made; None for all of them."""
 
 
 class Jitter(Message):
@@ -152,6 +166,8 @@ class Gradients(Result):
     changed: Name = ""
     """As for a forward."""
     numbers: Total = 0
+    """As for a forward."""
+    slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
     """As for a forward."""
 
     def reported_names(self) -> Sequence[str]:

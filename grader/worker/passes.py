@@ -13,7 +13,6 @@ from grader import protocol as p
 from grader.protocol.regions import copy_each, memory_order
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
-from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.substitutes import substituted
 from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.conditions import late_stream, no_collection, seed_generators, set_precision
@@ -57,7 +56,7 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
     outputs = call_forward(session, step)
     tensors = tuple(describe(name, value) for name, value in outputs.items())
     tape = session.tapes[step.tape]
-    return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers)
+    return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers, slips=tape.slips)
 
 
 def computed(value: object) -> object:
@@ -97,12 +96,9 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
             if step.substitute == "no_no_grad":  # else the next backward would follow what buffers come from
                 for buffer in model.buffers():
                     buffer.detach_()
-    name, numbers, sources = (
-        getattr(change, "name", ""),
-        getattr(change, "numbers", 0),
-        getattr(change, "sources", Sources()),
-    )
-    session.tapes[step.tape] = Tape(outputs, leaves, name, numbers, sources)
+    found = {"changed": "name", "numbers": "numbers", "slips": "slips", "sources": "sources"}
+    of_change = {name: getattr(change, source) for name, source in found.items() if hasattr(change, source)}
+    session.tapes[step.tape] = Tape(outputs, leaves, **of_change)
     return outputs
 
 
@@ -136,6 +132,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
         double_backward=again,
         changed=getattr(changing, "name", ""),
         numbers=getattr(changing, "numbers", 0),
+        slips=getattr(changing, "slips", ()),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from grader import protocol as p
 from grader.worker.autograd.sources import Sources
 from grader.worker.autograd.tensors import as_tensor, state_of
 from grader.worker.compile.importing import Builder
@@ -36,6 +37,8 @@ class Tape:
     """What a `Change` changed in the forward."""
     numbers: int = 0
     """Elements of the largest result that it rounded."""
+    slips: tuple[p.PossibleSlip, ...] = ()
+    """What could go wrong in it."""
     sources: Sources = field(default_factory=Sources)
     """What operators of the forward took, where a slip asks for that."""
 

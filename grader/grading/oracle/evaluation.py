@@ -39,6 +39,8 @@ class Evaluation(NamedTuple):
     """Elements of the largest result that it rounded."""
     described: tuple[p.TensorInfo, ...] = ()
     """The outputs as they were returned."""
+    slips: tuple[p.PossibleSlip, ...] = ()
+    """What could go wrong, where a slip was asked for."""
 
     @property
     def observed(self) -> dict[str, torch.Tensor]:
@@ -160,10 +162,11 @@ def _in_one_job(
         *_, returned = islice(forwards, len(one.earlier) + 1)
         if one.training == traits.training:
             _require_shapes(reference, traits, returned.tensors)
-        changes = [(of.changed, of.numbers) for of in (returned, *((next(backwards),) if one.wrt else ()))]
+        answers = (returned, *((next(backwards),) if one.wrt else ()))
+        changes, slips = [(of.changed, of.numbers) for of in answers], chain.from_iterable(of.slips for of in answers)
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
-        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors)
+        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors, tuple(slips))
 
 
 def _require_shapes(reference: ReferenceProcess, traits: Traits, returned: Sequence[p.TensorInfo]) -> None:

@@ -1,7 +1,7 @@
 """The reference's float64 results with one mistake in them, one mistake after another.
 
 Gradients: operands taken for constants (`worker/autograd/detached.py`), then operators of the backward left out
-(`worker/autograd/slips.py`), then options, dimensions and functions other than given
+(`worker/autograd/backward_slips.py`), then options, dimensions and functions other than given
 (`worker/autograd/forward_slips.py`), then operands of the backward that are transposed, flipped, plus an epsilon, or
 another tensor, then a grad_output in another order. Outputs: other options, dimensions and functions, then parts of
 parameters or of an input exchanged. A candidate whose result is one of these has made that mistake.
@@ -61,7 +61,7 @@ def slips(oracle: Oracle, case: Case, wrt: Collection[str]) -> Iterator[Slipped]
     for left, within in zip(range(len(WHERE), 0, -1), WHERE, strict=True):
         # Each has its share of the time that is left: a deep network has many slips of each kind.
         now = oracle.clock()
-        yield from _numbered(oracle, case, plain, within, now + (end - now) / left)
+        yield from _of_kind(oracle, case, plain, within, now + (end - now) / left)
     yield from _reordered(oracle, case, plain)
 
 
@@ -71,7 +71,7 @@ def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
         return
     plain = replace(Pass.of(case, MODEL64, backward=False), substitute="spelled_out", change_in=("forward",))
     end = oracle.clock() + oracle.budget.experiment
-    for slip in _numbered(oracle, case, plain, "forward", end):
+    for slip in _of_kind(oracle, case, plain, "forward", end):
         yield slip._replace(remedy="do there what the reference does")
     for exchange in exchanges(case):
         if oracle.clock() > end:
@@ -87,25 +87,41 @@ def _runs(oracle: Oracle, case: Case) -> bool:
     return case.values_comparable and oracle.runs_float64(case) and not oracle.is_slow(case)
 
 
-def _numbered(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:
-    """The slips that the worker makes, by their numbers."""
-    first, more = 0, True
-    while more and oracle.clock() < end:
+def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:
+    """The slips of a kind: first each one in all calls at once, as in a loop, then in one call of several."""
+
+    def of(slip: p.Slip) -> Pass:
+        return replace(plain, change=slip)
+
+    listed = next(_answers(oracle, case, [of(p.Slip(within=within))]), None)
+    possible = listed.slips if listed is not None else ()
+    turns = max((one.times for one in possible), default=0)
+    chosen: list[tuple[p.PossibleSlip, int | None]] = [(one, None) for one in possible]
+    chosen += [(one, turn) for turn in range(turns) for one in possible if turn < one.times > 1]
+    while chosen and oracle.clock() < end:
         fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
-        numbers = range(first, first + min(max(fitting, 1), 16))  # in one job
-        passes = [replace(plain, change=p.Slip(within=within, number=number)) for number in numbers]
+        tried = chosen[: min(max(fitting, 1), 16)]  # in one job
+        chosen = chosen[len(tried) :]
+        passes = [of(p.Slip(within=within, what=one.what, turn=turn)) for one, turn in tried]
         refused = 0
-        for found in _answers(oracle, case, passes):
+        for (one, turn), found in zip(tried, _answers(oracle, case, passes), strict=True):
             refused += found is None
-            more = more and (found is None or bool(found.changed))
-            if more and found is not None:
-                what = found.changed
-                for name, shown in case.operand_names.items():
-                    what = what.replace(f"`{name}`", f"`{shown}`")
+            if found is not None and found.changed:
+                what = _worded(case, one, turn)
                 yield Slipped(f"of the reference with {what}", WHERE[within], found.gradients, found.outputs)
-        if refused == len(numbers) > 1:  # whatever changes: the fault is not in the slips
+        if refused == len(tried) > 1:  # whatever changes: the fault is not in the slips
             return
-        first = numbers.stop
+
+
+def _worded(case: Case, slip: p.PossibleSlip, turn: int | None) -> str:
+    """A slip with the names that operands have in messages, and in which calls it was made."""
+    what = slip.what
+    for name, shown in case.operand_names.items():
+        what = what.replace(f"`{name}`", f"`{shown}`")
+    if slip.times == 1:
+        return what
+    every = "both" if slip.times == 2 else f"all {slip.times}"
+    return f"{what}, in {every} calls" if turn is None else f"{what}, in call {turn + 1} of {slip.times}"
 
 
 def _answers(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Evaluation | None]:

@@ -13,7 +13,7 @@ from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Pattern, Subject, number
+from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject, number
 
 Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]
 """Runs the reference, and returns the patterns by name of gradients that these runs explain."""
@@ -64,7 +64,7 @@ def _contributions(
     oracle: Oracle, subjects: Sequence[Subject], split: Sequence[tuple[str, Case]], along: str
 ) -> dict[str, Pattern]:
     """The patterns of gradients that are a sum of the contributions of the parts with other weights than 1."""
-    large = [subject for subject in subjects if subject.right.numel() >= len(split) + 2]
+    large = [subject for subject in subjects if subject.right.numel() >= FREE * len(split)]
     columns = dict[str, list[torch.Tensor]]()
     for _, part in split if large else ():
         due = known_mistakes.gradients(oracle, part, "none")

@@ -16,8 +16,9 @@ from grader.grading.compare import blocks
 from grader.grading.compare.blocks import index, unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.together import chunk
+from grader.grading.patterns.named_positions import named_rows
 from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Known, Pattern
-from grader.grading.patterns.regions import named_rows, nearly
+from grader.grading.patterns.regions import nearly
 
 
 class WrongPlaces(NamedTuple):

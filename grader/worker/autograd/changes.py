@@ -11,11 +11,11 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from grader import protocol as p
 from grader.protocol.fewer_bits import of_bits
+from grader.worker.autograd.backward_slips import FILLS, BackwardSlips
 from grader.worker.autograd.detached import Detached
 from grader.worker.autograd.engine import OperatorMode
-from grader.worker.autograd.forward_slips import Functions
+from grader.worker.autograd.forward_slips import ForwardSlips
 from grader.worker.autograd.jitter import Jittered
-from grader.worker.autograd.slips import FILLS, Operators
 from grader.worker.autograd.sources import Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
@@ -33,9 +33,10 @@ def changed_forward(
         return Jittered(change)
     if change is None:
         return contextlib.nullcontext()
+    parameters = {name: value for name, value in leaves.items() if not name.startswith("input[")}
     if change.within == "detached":
-        return Detached(change.number)
-    return Functions(change.number) if change.within == "forward" else Recorded(leaves)
+        return Detached(change, parameters)
+    return ForwardSlips(change, parameters) if change.within == "forward" else Recorded(leaves)
 
 
 def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.AbstractContextManager[Any]:
@@ -47,7 +48,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
         return RoundedResults(change)
     if not isinstance(change, p.Slip) or change.within == "forward" or change.within == "detached":
         return contextlib.nullcontext()
-    return Operators(change.number, sources, change.within)
+    return BackwardSlips(change, sources)
 
 
 SAMPLE = 4096

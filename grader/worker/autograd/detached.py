@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from grader.worker.autograd.counted import OneSlip
+from grader.worker.autograd.one_slip import OneSlip
 from grader.worker.autograd.other_functions import name_of
 
 
@@ -19,9 +19,10 @@ class Detached(OneSlip):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
+        self._note((*args, *kwargs.values()))
         if isinstance(result, torch.Tensor) and result.requires_grad:
             for what, changed in _with_one_detached(function, args):
-                if self._counted.chosen(what):
+                if self._choice.chosen(what):
                     return function(*changed, **kwargs)
         return result
 

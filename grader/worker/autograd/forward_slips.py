@@ -1,23 +1,24 @@
 """Mistakes in a forward, made in the reference: another option, dimension, function or order.
 
 What follows from them in the backward is autograd's; a run with gradients keeps the right outputs where it can. Each
-run makes one slip; its number says which.
+run makes one slip.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from grader.worker.autograd.counted import OneSlip, Slips
+from grader import protocol as p
+from grader.worker.autograd.backward_slips import FLAGS, epsilons, other_sides
+from grader.worker.autograd.one_slip import OneSlip, Slips
 from grader.worker.autograd.other_functions import Order, at_edges, left_out, like, name_of, of_fewer, opposite
-from grader.worker.autograd.slips import FLAGS, epsilons, other_sides
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -32,15 +33,15 @@ COMPARISONS = {"lt": ("<", "le", "<="), "le": ("<=", "lt", "<"), "gt": (">", "ge
 """A comparison's sign, and the function and the sign of the one that differs from it where both sides are equal."""
 
 
-class Functions(OneSlip):
+class ForwardSlips(OneSlip):
     """Does one thing wrong in the functions that a forward calls."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
+    def __init__(self, slip: p.Slip, parameters: Mapping[str, torch.Tensor]) -> None:
+        super().__init__(slip, parameters)
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
         """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
-        self._choices = Choices()
+        self._choices = TopChoices()
         self._order = Order()
 
     def __torch_function__(
@@ -48,8 +49,9 @@ class Functions(OneSlip):
     ) -> Any:
         kwargs = kwargs or {}
         result = self._result(function, args, kwargs)
+        self._note((*args, *kwargs.values()))
         for what, compute in (*self._choices.slips(function, args, kwargs, result), *opposite(function, args, kwargs)):
-            if self._counted.chosen(what):
+            if self._choice.chosen(what):
                 return compute()
         if not isinstance(result, torch.Tensor):
             return result
@@ -65,12 +67,12 @@ class Functions(OneSlip):
             *self._order.slips(function, args, kwargs, result),
             *epsilons(name_of(function), function, args, kwargs),
         ):
-            if self._counted.chosen(what):
+            if self._choice.chosen(what):
                 return _or(result, compute)
         for taken, what, compute in _reduced_over(function, args, kwargs):
-            if self._counted.chosen(f"`{function.__name__}` {what}"):
+            if self._choice.chosen(f"`{function.__name__}` {what}"):
                 return _or(result, compute, kept_dim=True)
-            if taken not in self._seen and self._counted.chosen(f"every reduction {what}"):
+            if taken not in self._seen and self._choice.chosen(f"every reduction {what}"):
                 self._everywhere = taken
             self._seen.add(taken)
             if taken == self._everywhere:
@@ -81,14 +83,14 @@ class Functions(OneSlip):
         """The function's result; what could go wrong in its steps counts too, if outputs are asked."""
         if function not in STEPS or torch.is_grad_enabled():
             return function(*args, **kwargs)
-        outer, self._counted.within = self._counted.within, f" in `{function.__name__}`"
+        outer, self._choice.within = self._choice.within, f" in `{function.__name__}`"
         with self:
             result = STEPS[function](*args, **kwargs)
-        self._counted.within = outer
+        self._choice.within = outer
         return result
 
 
-class Choices:
+class TopChoices:
     """Shares of the elements that topk chooses: among all elements, or among the chosen ones."""
 
     def __init__(self) -> None:

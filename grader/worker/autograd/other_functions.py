@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from grader.worker.autograd.counted import Slips
+from grader.worker.autograd.one_slip import Slips
 
 OPPOSITES = dict(
     pair
@@ -127,6 +127,9 @@ def at_edges(
         diagonal = kwargs.get("diagonal", args[1] if len(args) > 1 else 0)
         for other in (diagonal + 1, diagonal - 1):
             yield f"`{name}` at diagonal {other} in place of {diagonal}", partial(function, args[0], other)
+    if name in ("mul", "div") and len(args) == 2 and isinstance(args[1], int) and args[1] > 1:
+        for other in (args[1] - 1, args[1] + 1):
+            yield f"`{name}` by {other} in place of {args[1]}", partial(function, args[0], other)
     if name == "cumsum":
         yield "`cumsum` without the element itself", partial(torch.sub, result, args[0])
     if name == "masked_fill" and len(args) == 3:

@@ -152,10 +152,12 @@ def _cross_entropy(
     classes = target.masked_fill(~kept, 0)
 
     def summed(losses: torch.Tensor) -> torch.Tensor:
-        losses = losses * kept
+        losses = losses.masked_fill(~kept, 0)
         if reduction != "mean":
             return losses.sum() if reduction == "sum" else losses
-        return losses.sum() / (kept.sum() if weight is None else (weight[classes] * kept).sum())
+        # In a shape of its own, so that a mistake in it has a name of its own.
+        counted = kept if weight is None else weight[classes][None] * kept[None]
+        return losses.sum() / counted.sum()
 
     chosen = -logarithms.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
     loss = summed(chosen if weight is None else chosen * weight[classes])

@@ -1,7 +1,5 @@
 """Each slip of a forward computes one other thing, of the same shape or of one that broadcasts; or nothing changes."""
 
-import itertools
-
 import pytest
 import torch
 from torch.nn import functional
@@ -16,14 +14,15 @@ def drawn(*shape):
 
 
 def slips(of, *operands):
-    """The outputs by slip, until there is none."""
+    """The outputs by slip, made in all calls in which it can be made."""
 
-    def one(number):
-        with substituted("spelled_out"), changed_forward(Slip(within="forward", number=number), {}) as mode:
+    def one(what=""):
+        with substituted("spelled_out"), changed_forward(Slip(within="forward", what=what), {}) as mode:
             result = of(*operands)
-        return mode.name, result
+        assert mode.name == what
+        return mode.slips, result
 
-    return dict(itertools.takewhile(lambda run: run[0], map(one, itertools.count())))
+    return {slip.what: one(slip.what)[1] for slip in one()[0]}
 
 
 def normed(x, dim):
@@ -46,6 +45,7 @@ def normed(x, dim):
         (lambda x: x.var(1), "`var` by n in place of n - 1", lambda x: x.var(1, correction=0)),
         (lambda x: x.std((2, 3), False), "`std` by n - 1 in place of n", lambda x: x.std((2, 3))),
         (lambda x: torch.std(x, 1, correction=0), "`std` by n - 1 in place of n", lambda x: x.std(1)),
+        (lambda x: x.sum(1) / 4, "`div` by 3 in place of 4", lambda x: x.sum(1) / 3),
         (lambda x: x.triu(1), "`triu` at diagonal 0 in place of 1", torch.triu),
         (lambda x: torch.cumsum(x, 2), "`cumsum` without the element itself", lambda x: x.cumsum(2) - x),
         (
@@ -112,6 +112,20 @@ def normed(x, dim):
 def test_another_option_or_dimension(of, name, wrong):
     x = drawn(3, 4, 5, 6)
     torch.testing.assert_close(slips(of, x)[name], wrong(x))
+
+
+def test_layers_of_one_shape_are_told_apart_by_their_parameters():
+    one, other = torch.nn.Linear(4, 4).double(), torch.nn.Linear(4, 4).double()
+    parameters = {"one.weight": one.weight, "other.weight": other.weight, "input[0]": (x := drawn(3, 4))}
+
+    def run(what):
+        with changed_forward(Slip(within="forward", what=what), parameters) as mode, torch.no_grad():
+            y = other(one(x))
+        return mode, y
+
+    found = {slip.what for slip in run("")[0].slips}
+    assert "`linear` left out (with `one.weight`)" in found
+    torch.testing.assert_close(run("`linear` left out (with `other.weight`)")[1], one(x))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Each slip does one thing wrong in the reference's own backward, and a step that cannot go wrong so stays right."""
 
-import itertools
 import subprocess
 import sys
 
@@ -18,23 +17,26 @@ def drawn(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 
 
-def gradients(of, *operands, within, number):
-    """(slip, gradients) of one run."""
+def gradients(of, *operands, within, what=""):
+    """(mode, gradients) of one run."""
     leaves = [operand.clone().requires_grad_() for operand in operands]
-    change = Slip(within=within, number=number)
-    with substituted("spelled_out"), changed_forward(change, dict(zip("xyz", leaves, strict=False))) as forward:
+    change = Slip(within=within, what=what)
+    named = dict(zip("xyz", leaves, strict=False)) if within not in ("forward", "detached") else {}
+    with substituted("spelled_out"), changed_forward(change, named) as forward:
         y = of(*leaves)
     with changed_backward(change, getattr(forward, "sources", Sources())) as backward:
         found = torch.autograd.grad(y, leaves, drawn(*y.shape), allow_unused=True)
-    return (forward if within in ("forward", "detached") else backward).name, found
+    mode = forward if within in ("forward", "detached") else backward
+    assert mode.name == what
+    return mode, found
 
 
 def slips(of, *operands, within=None):
-    """The gradients by slip, until there is none; without `within`, those of the backward's own operands."""
+    """The gradients by slip; without `within`, those of the backward's own operands."""
     if within is None:
         return {**slips(of, *operands, within="backward"), **slips(of, *operands, within="turned")}
-    runs = (gradients(of, *operands, within=within, number=number) for number in itertools.count())
-    return dict(itertools.takewhile(lambda run: run[0], runs))
+    listed, _ = gradients(of, *operands, within=within)
+    return {slip.what: gradients(of, *operands, within=within, what=slip.what)[1] for slip in listed.slips}
 
 
 def test_a_kind_of_operator_is_left_out():
@@ -121,7 +123,8 @@ from grader.worker.autograd.sources import Sources
 
 x = torch.ones(4, 5, requires_grad=True)
 y = x.softmax(1)
-with changed_backward(Slip(within="backward", number=3), Sources()) as backward:
+what = "every `mul` of `_softmax_backward_data` left out"
+with changed_backward(Slip(within="backward", what=what), Sources()) as backward:
     engine.gradients([y], [x], [torch.ones(4, 5)])
 print(backward.name, "sympy" in sys.modules)
 """
@@ -186,11 +189,10 @@ def test_no_slip_breaks_a_backward():
         return functional.layer_norm(scores @ w, [w.shape[1]]).cumprod(1).index_select(0, torch.tensor([0, 0, 2]))
 
     operands = drawn(3, 4), drawn(4, 4)
-    right = gradients(of, *operands, within="backward", number=4096)
-    assert right[0] == ""
+    _, right = gradients(of, *operands, within="backward")
     found = slips(of, *operands)
     assert len(found) > 40
-    shapes = [None if of is None else of.shape for of in right[1]]
+    shapes = [None if of is None else of.shape for of in right]
     for one in found.values():
         assert all(of is None or of.shape == shape for of, shape in zip(one, shapes, strict=True))
 
@@ -237,6 +239,28 @@ def test_one_of_the_values_for_an_index_is_kept(of):
     found = slips(lambda x: of(x, index), drawn(4))
     (wrong,) = [one[0] for name, one in found.items() if "keeps one" in name or "`accumulate`" in name]
     torch.testing.assert_close(wrong, torch.zeros(4).double().index_copy(0, index, drawn(3)))
+
+
+def test_one_of_the_windows_of_a_maximum_is_kept():
+    x = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
+    x[0, 0, 2, 2] = 1
+    found = slips(lambda x: functional.max_pool2d(x, 3, 1), x)
+    (wrong,) = found["`max_pool2d_with_indices_backward` of the backward that keeps one of the values for an index"]
+    assert wrong[0, 0, 2, 2] in drawn(1, 1, 3, 3)
+    assert wrong.count_nonzero() == 1
+
+
+def test_a_slip_is_made_in_one_call_or_in_all():
+    def run(x, turn, what="`tanh` left out"):
+        with changed_forward(Slip(within="forward", what=what, turn=turn), {}) as mode, torch.no_grad():
+            y = (2 * (2 * x.tanh()).tanh()).tanh()
+        return y if what else mode.slips
+
+    x = drawn(5)
+    assert [slip.times for slip in run(x, None, "") if slip.what == "`tanh` left out"] == [3]
+    torch.testing.assert_close(run(x, None), 4 * x)
+    torch.testing.assert_close(run(x, 1), (4 * x.tanh()).tanh())
+    torch.testing.assert_close(run(x, 3), (2 * (2 * x.tanh()).tanh()).tanh())
 
 
 def test_a_conjugate_is_left_out():

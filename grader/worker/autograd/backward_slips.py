@@ -1,6 +1,6 @@
 """Mistakes of hand-written backwards, made in the reference: another operator or operand.
 
-A candidate whose gradient is that of a slip has made this mistake. Each run makes one slip; its number says which.
+A candidate whose gradient is that of a slip has made this mistake. Each run makes one slip.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 
-from grader.worker.autograd.counted import Counted, Slips
+from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.one_slip import SlipChoice, Slips
 from grader.worker.autograd.sources import Sources, alike, is_float
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
@@ -47,15 +48,16 @@ _NO_SYMPY = ModuleType("sympy")
 vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
 
 
-class Operators(OperatorMode):
+class BackwardSlips(OperatorMode):
     """Does one thing wrong in the operators of a backward."""
 
-    def __init__(self, number: int, sources: Sources, within: Literal["backward", "turned", "operands"]) -> None:
-        """`within` as in `protocol.Slip`."""
+    def __init__(self, slip: p.Slip, sources: Sources) -> None:
+        """`slip` is within the backward, turned or of operands."""
         super().__init__()
-        self._sources, self._within = sources, within
-        self._slips = {"backward": self._omissions, "turned": self._turned, "operands": self._exchanges}[within]
-        self._counted = Counted(number)
+        self._sources, self._within = sources, slip.within
+        kinds = {"backward": self._omissions, "turned": self._turned, "operands": self._exchanges}
+        self._of_call = kinds[slip.within]
+        self._choice = SlipChoice(slip)
         self._left_out: tuple[str, str] | None = None
         """The operator and its place of which every call is left out."""
         self._kinds: set[tuple[str, str]] = set()
@@ -65,7 +67,12 @@ class Operators(OperatorMode):
     @property
     def name(self) -> str:
         """The slip, if there was one."""
-        return self._counted.name
+        return self._choice.name
+
+    @property
+    def slips(self) -> tuple[p.PossibleSlip, ...]:
+        """The slips that there could be."""
+        return self._choice.possible
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -75,7 +82,7 @@ class Operators(OperatorMode):
         given = (args[0].clone(), *args[1:]) if in_place and args and is_float(args[0]) else args
         result = function(*args, **kwargs)
         if name == "_conj" and self._within == "backward":
-            left = self._counted.chosen(f"a `conj` of {self._place} left out")
+            left = self._choice.chosen(f"a `conj` of {self._place} left out")
             return torch.ops.aten.alias(args[0]) if left else result
         if name.startswith(FILLS) or plain is None or not any(map(is_float, _all(result))):
             return result
@@ -103,13 +110,13 @@ class Operators(OperatorMode):
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
         kind = name, self._place
         alone = [of for of in args[:1] if self._within == "backward" and is_float(of) and _stands_for(of, right)]
-        if alone and kind not in self._kinds and self._counted.chosen(f"every `{name}` of {self._place} left out"):
+        if alone and kind not in self._kinds and self._choice.chosen(f"every `{name}` of {self._place} left out"):
             self._left_out = kind
         self._kinds.add(kind)
         if alone and kind == self._left_out:
             return alone[0].clone()
-        for what, compute in self._slips(name, function, args, kwargs, right):
-            if self._counted.chosen(what):
+        for what, compute in self._of_call(name, function, args, kwargs, right):
+            if self._choice.chosen(what):
                 try:
                     wrong = compute()
                 except Exception:  # an operator that does not take it
@@ -197,6 +204,10 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
             yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
     if name in OVERWRITES:
         yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
+    if name.startswith("max_pool") and name.endswith("_with_indices_backward"):
+        grad_output, value, indices = args[0].flatten(2), args[1], args[-1].flatten(2)
+        scattered = partial(torch.scatter, torch.zeros_like(value).flatten(2), 2, indices, grad_output)
+        yield f"`{name}` of {place} that keeps one of the values for an index", lambda: scattered().view_as(value)
     if name == "constant_pad_nd":
         for how, pad in other_sides(args[1]):
             yield f"the borders of `{name}` in {place} {how}", partial(torch.constant_pad_nd, args[0], pad)

@@ -1,0 +1,73 @@
+"""Lists what could go wrong in a forward or backward, or lets one thing go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from grader import protocol as p
+
+Slips = Iterator[tuple[str, Callable[[], Any]]]
+"""What is done, in words that follow "the reference with", and the operator's result then."""
+MOST = 1024
+"""Different slips that are listed; a deep network has as many."""
+
+
+class SlipChoice:
+    """Counts what could go wrong, and chooses the slip that was asked for."""
+
+    def __init__(self, slip: p.Slip) -> None:
+        self._slip = slip
+        self._times: dict[str, int] = {}
+        self.name = ""
+        """What went wrong; empty if nothing did."""
+        self.beside = ""
+        """The parameters that the present call takes, in words that follow the name."""
+        self.within = ""
+        """The function whose steps are counted, in words that follow those."""
+
+    def chosen(self, what: str) -> bool:
+        """Whether this goes wrong now."""
+        what += self.beside + self.within
+        turn = self._times.get(what, 0)
+        if turn or len(self._times) < MOST:
+            self._times[what] = turn + 1
+        if what != self._slip.what or self._slip.turn not in (None, turn):
+            return False
+        self.name = what
+        return True
+
+    @property
+    def possible(self) -> tuple[p.PossibleSlip, ...]:
+        """The slips that there could be, in the order of the calls; none where one was asked for."""
+        if self._slip.what:
+            return ()
+        return tuple(p.PossibleSlip(what=what, times=times) for what, times in self._times.items())
+
+
+class OneSlip(TorchFunctionMode):
+    """Does one thing wrong in the functions that a forward calls, or lists what could go wrong."""
+
+    def __init__(self, slip: p.Slip, parameters: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self._choice = SlipChoice(slip)
+        self._parameters = {value.data_ptr(): name for name, value in parameters.items() if value.numel()}
+
+    def _note(self, args: Iterable[object]) -> None:
+        """Note the parameters among the operands of a call, by which layers of one shape differ in a message."""
+        pointers = [of.data_ptr() for of in args if isinstance(of, torch.Tensor)]
+        taken = dict.fromkeys(self._parameters[of] for of in pointers if of in self._parameters)
+        self._choice.beside = f" (with {' and '.join(f'`{name}`' for name in taken)})" if taken else ""
+
+    @property
+    def name(self) -> str:
+        """The slip, if there was one."""
+        return self._choice.name
+
+    @property
+    def slips(self) -> tuple[p.PossibleSlip, ...]:
+        """The slips that there could be."""
+        return self._choice.possible
