@@ -187,8 +187,12 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
 
 def _few_values(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     """Rounded away from zero, where functions have edges, to multiples of an eighth of the largest magnitude."""
-    step = float(value.abs().max()) / 8
-    return structure.elementwise(value, lambda part: part.sign() * (part.abs() / step).ceil().clamp(max=8) * step)
+    step = max(float(value.max()), -float(value.min())) / 8
+
+    def rounded(part: torch.Tensor) -> torch.Tensor:  # with a single copy of a large one
+        return (part / step).abs_().ceil_().clamp_(max=8).mul_(step).copysign_(part)
+
+    return structure.elementwise(value, rounded)
 
 
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
