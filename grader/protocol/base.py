@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 __all__ = [
     "ALIGNMENT_BYTES",
     "ITEM_BYTES",
+    "MOST_ENTRIES",
     "NUMBERS",
     "Done",
     "Message",
@@ -68,7 +69,9 @@ Seconds = Annotated[float, Field(ge=0, le=1e6)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 Total = Annotated[int, Field(ge=0, le=1 << 62)]
 Rate = Annotated[float, Field(gt=0, le=1e18)]
-Many = Field(max_length=4096, fail_fast=True)
+MOST_ENTRIES = 4096
+"""Entries of a list in a message."""
+Many = Field(max_length=MOST_ENTRIES, fail_fast=True)
 """Bounds a list. Fails fast: a list of a million bad entries costs one error, not a million."""
 
 

@@ -85,7 +85,10 @@ def _end_compilers() -> None:
 
 @handles(p.Construct)
 def construct(session: Session, step: p.Construct) -> p.Constructed:
-    """Create a model on its device. Raises TypeError if the class is not a torch.nn.Module."""
+    """Create a model on its device.
+
+    Raises TypeError if the class is not a torch.nn.Module, and ValueError if its state has too many tensors.
+    """
     session.device = torch.device(step.device)
     seed_generators(session.device, step.seed)
     model = _new_model(session, step)
@@ -96,6 +99,9 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
         raise TypeError(
             f"`{lazy}` has no shape before the first forward, as of a lazy module; create it with its shape"
         )
+    for what, count in ("parameters", len(list(model.parameters()))), ("buffers", len(list(model.buffers()))):
+        if count > p.MOST_ENTRIES:
+            raise ValueError(f"the model has {count} {what}; at most {p.MOST_ENTRIES} can be graded")
     model = _converted(model.to(session.device), session.dtype)
     model = _to_float64(model) if step.float64 else model
     session.add_model(step.model, model)

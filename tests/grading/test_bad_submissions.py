@@ -156,6 +156,11 @@ SAID = {
     "exits": ("forward", "print('no thread left', flush=True); os._exit(3)", "exited with status 3", "no thread left"),
     "its timer": ("forward", "signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(9)", "SIGALRM", "a signal"),
     "lazy module": ("construct", "self.up = nn.LazyLinear(3)", "`up.weight` has no shape before the first forward"),
+    "too many parameters": (
+        "construct",
+        "self.many = nn.ParameterList([torch.zeros(1) for _ in range(4200)])",
+        " parameters; at most 4096 can be graded",
+    ),
     "too many outputs": ("forward", "return [x] * 5000", "Outputs, tensors: Tuple should have at most 4096 items"),
 }
 
