@@ -10,7 +10,6 @@ parameters or of an input exchanged. A candidate whose result is one of these ha
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,10 +20,10 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
-from grader.grading.oracle.case import Case, is_input
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
+from grader.grading.oracle.exchanges import exchanges
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import is_float
 
 Within = Literal["forward", "detached", "backward", "turned", "operands"]
 WHERE: Mapping[Within, str] = {
@@ -79,8 +78,7 @@ def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
         changed = Pass.of(exchange.case, MODEL64, backward=False)
         for found in _answers(oracle, case, [changed]):
             if found is not None:
-                remedy = "check the order in which the parts are taken"
-                yield Slipped(f"of the reference with {exchange.what}", remedy, {}, found.outputs)
+                yield Slipped(f"of the reference with {exchange.what}", exchange.remedy, {}, found.outputs)
 
 
 def _runs(oracle: Oracle, case: Case) -> bool:
@@ -176,41 +174,3 @@ def _moves(shape: Sequence[int]) -> Iterator[_Move]:
     for one, two in itertools.combinations(range(len(shape)), 2):
         if shape[one] == shape[two] > 1:
             yield _Move(f"transposed in dimensions {one} and {two}", partial(torch.transpose, dim0=one, dim1=two))
-
-
-class Exchange(NamedTuple):
-    """A case in which two parts of some tensors stand in each other's place."""
-
-    what: str
-    """Follows "the reference with"."""
-    case: Case
-
-
-def exchanges(case: Case) -> Iterator[Exchange]:
-    """Yields exchanges in an input, and in the tensors of one layer, or of all, with an extent in common."""
-    for extent, tensors in _groups(case):
-        # The parts of a gated unit, of a GRU (or query, key and value), and of an LSTM.
-        for count in (count for count in (2, 3, 4) if extent % count == 0):
-            for one, other in itertools.combinations(range(count), 2):
-                order = [{one: other, other: one}.get(part, part) for part in range(count)]
-                changed = case
-                for name in tensors:
-                    value = case.operand(name)
-                    parts = value.chunk(count, dim := value.shape.index(extent))
-                    changed = changed.with_operand(name, torch.cat([parts[part] for part in order], dim))
-                yield Exchange(f"parts {one} and {other} of {count} exchanged in {case.shown(tensors)}", changed)
-
-
-def _groups(case: Case) -> Iterator[tuple[int, Sequence[str]]]:
-    """Extents, and the tensors that have a dimension of that extent."""
-    found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-    floats = [name for name, value in case.state.items() if is_float(value)]
-    for name in [*floats, *(name for name in case.wrt if is_input(name))]:
-        # The rows of an input's first dimension are a batch, and all of them are treated alike.
-        for extent in dict.fromkeys(case.operand(name).shape[is_input(name) :]):
-            layer = name if is_input(name) else name.rpartition(".")[0]
-            for of in (layer,) if is_input(name) else (layer, ""):
-                if extent > 1 and name not in found[of, extent]:
-                    found[of, extent].append(name)
-    groups = {(extent, tuple(tensors)) for (_, extent), tensors in found.items()}
-    yield from sorted(groups, key=lambda group: -len(group[1]))

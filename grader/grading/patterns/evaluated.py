@@ -11,6 +11,7 @@ import torch
 
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case, is_input
+from grader.grading.oracle.exchanges import turned
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject, number
@@ -134,16 +135,13 @@ def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern:
 
 
 def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
-    """(name, change, remedy, changed value) of each parameter."""
+    """Each parameter replaced by ones, then transposed or flipped, as in `turned`."""
     for name in case.wrt:
-        if is_input(name):
-            continue
-        value = case.state[name]
-        yield name, "replaced by ones", f"use `{name}` wherever the reference does", torch.ones_like(value)
-        if value.dim() < 2:
-            continue
-        if value.shape[-1] == value.shape[-2]:
-            yield name, "transposed", f"check the order of the indices of `{name}`", value.mT.contiguous()
-        if value.dim() > 2:
-            remedy = f"check the order in which the window of `{name}` is read"
-            yield name, "flipped", remedy, value.flip(tuple(range(2, value.dim())))
+        if not is_input(name):
+            yield (
+                name,
+                "replaced by ones",
+                f"use `{name}` wherever the reference does",
+                torch.ones_like(case.state[name]),
+            )
+    yield from turned(case)

@@ -16,9 +16,20 @@ import torch
 from torch.nn import functional
 
 from grader import protocol as p
-from grader.worker.autograd.backward_slips import FLAGS, epsilons, other_sides
+from grader.worker.autograd.backward_slips import FLAGS, epsilons
+from grader.worker.autograd.borders import at_borders
 from grader.worker.autograd.one_slip import OneSlip, Slips
-from grader.worker.autograd.other_functions import Order, at_edges, left_out, like, name_of, of_fewer, opposite
+from grader.worker.autograd.other_functions import (
+    Order,
+    Scales,
+    at_edges,
+    left_out,
+    like,
+    name_of,
+    of_fewer,
+    opposite,
+    without_moving,
+)
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
@@ -42,7 +53,7 @@ class ForwardSlips(OneSlip):
         self._everywhere: tuple[int, int, int] | None = None
         """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
         self._choices = TopChoices()
-        self._order = Order()
+        self._order, self._scales = Order(), Scales()
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -60,7 +71,10 @@ class ForwardSlips(OneSlip):
             *_normed_over(function, args, kwargs),
             *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
+            *at_borders(function, args, kwargs),
             *at_edges(function, args, kwargs, result),
+            *without_moving(function, args, kwargs, result),
+            *self._scales.slips(function, args),
             *of_fewer(function, args, kwargs, result),
             *left_out(function, args, result),
             *like(function, args),
@@ -143,6 +157,7 @@ def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         bound = signature.bind(*args, **kwargs)
     except TypeError:  # another overload
         return
+    left: dict[str, Any] = {}
     for option, parameter in signature.parameters.items():
         default = parameter.default
         if default is parameter.empty or option in MODES_OF_A_CALL or option.startswith("_"):
@@ -155,7 +170,12 @@ def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             other, what = not default, f"`{option}` of `{function.__name__}` set to {not default}"
         else:
             other, what = default, f"`{option}` of `{function.__name__}` at its default, {default}"
+            left[option] = other
         changed = inspect.BoundArguments(signature, bound.arguments | {option: other})
+        yield what, partial(function, *changed.args, **changed.kwargs)
+    if len(left) > 1:
+        changed = inspect.BoundArguments(signature, bound.arguments | left)
+        what = f"{' and '.join(f'`{option}`' for option in left)} of `{function.__name__}` at their defaults"
         yield what, partial(function, *changed.args, **changed.kwargs)
 
 
@@ -181,7 +201,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """A comparison that differs where both sides are equal, and borders on another side."""
+    """A comparison that differs where both sides are equal, and a bound left out."""
     sign, other, other_sign = COMPARISONS.get(getattr(function, "__name__", "").strip("_"), ("", "", ""))
     if sign and len(args) > 1:
         yield f"`{other_sign}` in place of `{sign}`", partial(getattr(torch, other), args[0], args[1])
@@ -190,9 +210,6 @@ def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         lower, upper = given.get("min_val", -1.0), given.get("max_val", 1.0)
         yield "`hardtanh` without its upper bound", partial(torch.clamp_min, args[0], lower)
         yield "`hardtanh` without its lower bound", partial(torch.clamp_max, args[0], upper)
-    if function is functional.pad and len(args) > 1:
-        for how, pad in other_sides(args[1]):
-            yield f"the borders of `pad` {how}", partial(function, args[0], pad, *args[2:], **kwargs)
 
 
 def _reduced_over(
@@ -225,12 +242,18 @@ def _normed_over(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     if function is functional.layer_norm:
         given = inspect.signature(STEPS[function]).bind(*args, **kwargs).arguments
         value, last = given["input"], given["input"].dim() - 1
-        for dim in range(last) if len(given["normalized_shape"]) == 1 else ():
+        alone = len(given["normalized_shape"]) == 1
+        for dim in range(last) if alone else ():
             what = f"`layer_norm` over dimension {dim} in place of {last}"
             yield what, partial(_layer_norm_over, dim, value, given)
+        if not alone:
+            yield "`layer_norm` over the last dimension alone", partial(_layer_norm_over, last, value, given)
     if function is functional.group_norm:
         given = inspect.signature(STEPS[function]).bind(*args, **kwargs).arguments
-        for groups in {1, given["input"].shape[1]} - {given["num_groups"]}:
+        channels, own = given["input"].shape[1], given["num_groups"]
+        for groups in dict.fromkeys((1, channels, own // 2, 2 * own, channels // own)):
+            if groups == own or not groups or channels % groups:
+                continue
             yield f"`num_groups` of `group_norm` set to {groups}", partial(function, **{**given, "num_groups": groups})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -121,7 +122,7 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
 def at_edges(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
 ) -> Slips:
-    """A mask, a window or a scan that begins one element earlier or later, or is the other way round."""
+    """A mask or a scan that begins one element earlier or later, or a mask that is the other way round."""
     name = name_of(function)
     if name in ("triu", "tril"):
         diagonal = kwargs.get("diagonal", args[1] if len(args) > 1 else 0)
@@ -135,14 +136,6 @@ def at_edges(
     if name == "masked_fill" and len(args) == 3:
         yield "`masked_fill` where its mask is False", partial(function, args[0], ~args[1], args[2])
         yield "`masked_fill` by 0", partial(function, args[0], args[1], 0)
-    if name.startswith("max_pool"):
-        given = kwargs.get("padding", args[3] if len(args) > 3 else 0)
-        padding = [given] * int(name[8]) if isinstance(given, int) else list(given)
-        if any(padding):
-            padded = partial(functional.pad, args[0], [width for width in reversed(padding) for _ in range(2)])
-            rest, options = (*args[1:3], *([0] if len(args) > 3 else []), *args[4:]), dict(kwargs)
-            options |= {"padding": 0} if "padding" in kwargs else {}
-            yield f"the borders of `{name}` filled with zeros", lambda: function(padded(), *rest, **options)
 
 
 def of_fewer(
@@ -158,3 +151,42 @@ def of_fewer(
     share = count / (count - 1) if biased else (count - 1) / count
     which = "n - 1 in place of n" if biased else "n in place of n - 1"
     yield f"`{name}` by {which}", partial(torch.mul, result, share if name == "var" else share**0.5)
+
+
+def without_moving(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> Slips:
+    """A view of another shape where the elements should have moved, as heads that are not transposed back."""
+    name = name_of(function)
+    if name in ("transpose", "permute", "swapaxes", "movedim") and result.shape != args[0].shape:
+        yield f"a `reshape` in place of `{name}`", partial(torch.reshape, args[0], result.shape)
+
+
+class Scales:
+    """Constants made of an extent, as 1 over the root of the width of a head."""
+
+    def __init__(self) -> None:
+        self._extents: dict[int, None] = {}
+        """Those of all operands so far."""
+
+    def slips(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
+        """The constant of another extent, or without its root; records the extents."""
+        for of in args:
+            if isinstance(of, torch.Tensor):
+                self._extents |= dict.fromkeys(of.shape)
+        name = name_of(function)
+        if name not in ("mul", "div") or len(args) != 2 or not isinstance(args[1], float) or not args[1]:
+            return
+        constant = abs(args[1] if name == "div" else 1 / args[1])
+        of = round(constant * constant)
+        if of < 2 or abs(constant - math.sqrt(of)) > 1e-6 * constant or math.isqrt(of) ** 2 == of:
+            return
+        for what, other in [
+            (f"{of}", float(of)),
+            *((f"sqrt({n})", math.sqrt(n)) for n in self._extents if n not in (of, 1)),
+        ]:
+            taken = other if name == "div" else 1 / other
+            yield (
+                f"{what} in place of sqrt({of}) in `{name}`",
+                partial(function, args[0], math.copysign(taken, args[1])),
+            )
