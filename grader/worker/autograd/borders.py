@@ -31,7 +31,7 @@ def at_borders(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return
     given = dict(zip(OF_WINDOWS[kind], args, strict=False)) | kwargs
     widths = _widths(given.get("padding", 0), int(dims[0]))
-    if not any(widths):
+    if not any(widths) or "input" not in given:
         return
     value, rest = given.pop("input"), given | {"padding": 0}
 

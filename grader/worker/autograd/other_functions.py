@@ -97,7 +97,7 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
     name = name_of(function)
     if torch.is_grad_enabled() or name in SAME_VALUES or not result.is_floating_point():
         return
-    if name == "where":
+    if name == "where" and len(args) == 3:
         for which, value in zip(("first", "second"), args[1:3], strict=True):
             kept = torch.as_tensor(value, dtype=result.dtype, device=result.device)
             yield f"the {which} value of `where` everywhere", partial(torch.broadcast_to, kept, result.shape)
@@ -124,6 +124,8 @@ def at_edges(
 ) -> Slips:
     """A mask or a scan that begins one element earlier or later, or a mask that is the other way round."""
     name = name_of(function)
+    if not args:  # all of them by name
+        return
     if name in ("triu", "tril"):
         diagonal = kwargs.get("diagonal", args[1] if len(args) > 1 else 0)
         for other in (diagonal + 1, diagonal - 1):
@@ -134,7 +136,7 @@ def at_edges(
     if name == "cumsum":
         yield "`cumsum` without the element itself", partial(torch.sub, result, args[0])
     if name == "masked_fill" and len(args) == 3:
-        yield "`masked_fill` where its mask is False", partial(function, args[0], ~args[1], args[2])
+        yield "`masked_fill` where its mask is False", lambda: function(args[0], ~args[1], args[2])
         yield "`masked_fill` by 0", partial(function, args[0], args[1], 0)
 
 
@@ -143,9 +145,9 @@ def of_fewer(
 ) -> Slips:
     """A variance by the other count: n, or n - 1."""
     name = name_of(function)
-    if name not in ("var", "std") or not result.numel():
+    count = args[0].numel() / max(result.numel(), 1) if args and isinstance(args[0], torch.Tensor) else 0
+    if name not in ("var", "std") or count <= 1:
         return
-    count = args[0].numel() / result.numel()
     flags = [of for of in (*args[1:], kwargs.get("unbiased")) if isinstance(of, bool)]
     biased = kwargs.get("correction", 1) == 0 or (bool(flags) and not flags[0])
     share = count / (count - 1) if biased else (count - 1) / count
@@ -158,7 +160,7 @@ def without_moving(
 ) -> Slips:
     """A view of another shape where the elements should have moved, as heads that are not transposed back."""
     name = name_of(function)
-    if name in ("transpose", "permute", "swapaxes", "movedim") and result.shape != args[0].shape:
+    if name in ("transpose", "permute", "swapaxes", "movedim") and args and result.shape != args[0].shape:
         yield f"a `reshape` in place of `{name}`", partial(torch.reshape, args[0], result.shape)
 
 
@@ -179,14 +181,10 @@ class Scales:
             return
         constant = abs(args[1] if name == "div" else 1 / args[1])
         of = round(constant * constant)
-        if of < 2 or abs(constant - math.sqrt(of)) > 1e-6 * constant or math.isqrt(of) ** 2 == of:
+        is_root = of > 1 and abs(constant - math.sqrt(of)) <= 1e-6 * constant
+        if not is_root or (math.isqrt(of) ** 2 == of and of not in self._extents):  # 8 is a number of its own
             return
-        for what, other in [
-            (f"{of}", float(of)),
-            *((f"sqrt({n})", math.sqrt(n)) for n in self._extents if n not in (of, 1)),
-        ]:
-            taken = other if name == "div" else 1 / other
-            yield (
-                f"{what} in place of sqrt({of}) in `{name}`",
-                partial(function, args[0], math.copysign(taken, args[1])),
-            )
+        roots = {f"sqrt({extent})": math.sqrt(extent) for extent in self._extents if extent not in (0, 1, of)}
+        for what, other in {f"{of}": float(of), **roots}.items():
+            taken = math.copysign(other if name == "div" else 1 / other, args[1])
+            yield f"{what} in place of sqrt({of}) in `{name}`", partial(function, args[0], taken)

@@ -137,6 +137,26 @@ def test_another_option_or_dimension(of, name, wrong):
     torch.testing.assert_close(slips(of, x)[name], wrong(x))
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda x: torch.where(x > 0, input=x, other=2.0),
+        lambda x: torch.triu(input=x, diagonal=1),
+        lambda x: torch.permute(input=x, dims=(0, 2, 1)),
+        lambda x: x[:, :1].var(1, correction=0),
+        lambda x: torch.var(input=x, dim=1),
+        lambda x: functional.conv1d(input=x, weight=x[:, :, :3], padding="same"),
+        lambda x: functional.max_pool1d(x, 3, padding=1, stride=1, return_indices=True)[0],
+        lambda x: torch.masked_fill(input=x, mask=x > 0, value=1),
+    ],
+)
+@torch.no_grad()
+def test_arguments_by_name_and_odd_ones_stop_no_slip(of):
+    x = drawn(3, 4, 5)
+    for wrong in slips(of, x).values():
+        assert wrong.shape == of(x).shape
+
+
 def test_layers_of_one_shape_are_told_apart_by_their_parameters():
     one, other = torch.nn.Linear(4, 4).double(), torch.nn.Linear(4, 4).double()
     parameters = {"one.weight": one.weight, "other.weight": other.weight, "input[0]": (x := drawn(3, 4))}
