@@ -624,8 +624,8 @@ def killed_grader_leaves_nothing(sandbox: Sandbox) -> None:
     """Kill the grader at random moments of the start, and once when everything runs. No command is left.
 
     If bubblewrap ends between the start of its child and the release, the child waits forever without having run any
-    code of the command; the start of the next grader ends it through its cgroup. A loaded machine may interrupt
-    bubblewrap in those 0.3 ms.
+    code of the command; the start of the next grader ends it through its cgroup. On a loaded machine, those 0.3 ms
+    may take longer.
     """
     stuck = []
     for delay_seconds in (*(random.uniform(0.05, 0.4) for _ in range(8)), None):
@@ -652,7 +652,7 @@ def killed_grader_leaves_nothing(sandbox: Sandbox) -> None:
         except LeftOver as error:
             stuck.append(error.processes)
     assert all(name == "bwrap" for left in stuck for name in left), stuck
-    assert len(stuck) <= 4, stuck
+    assert len(stuck) <= 1, stuck
 
 
 @case

@@ -22,6 +22,9 @@ from grader.sandbox import choose
 from tests.sandbox import conformance
 from tests.sandbox.conformance import CASES, NEEDED_LAYERS
 
+# A grader is killed at random moments of its start, and beside other tests one of them takes much longer.
+pytestmark = pytest.mark.alone
+
 NOBODY = 65534
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 

@@ -138,10 +138,6 @@ def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
     """Each parameter replaced by ones, then transposed or flipped, as in `turned`."""
     for name in case.wrt:
         if not is_input(name):
-            yield (
-                name,
-                "replaced by ones",
-                f"use `{name}` wherever the reference does",
-                torch.ones_like(case.state[name]),
-            )
+            remedy = f"use `{name}` wherever the reference does"
+            yield name, "replaced by ones", remedy, torch.ones_like(case.state[name])
     yield from turned(case)
