@@ -29,8 +29,6 @@ OUTLIER = "inputs with 200 at the end of each row"
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
-TIED = "inputs rounded to a few values"
-"""Elements tie: a maximum has several places, of which each or all together may get its gradient."""
 NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
@@ -185,16 +183,6 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     return structure.elementwise(value, lambda part: largest.expand(part.shape))
 
 
-def _few_values(structure: Structure, value: torch.Tensor) -> torch.Tensor:
-    """Rounded away from zero, where functions have edges, to multiples of an eighth of the largest magnitude."""
-    step = max(float(value.max()), -float(value.min())) / 8
-
-    def rounded(part: torch.Tensor) -> torch.Tensor:  # with a single copy of a large one
-        return (part / step).abs_().ceil_().clamp_(max=8).mul_(step).copysign_(part)
-
-    return structure.elementwise(value, rounded)
-
-
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """Not where zero is the end of the range, as of probabilities, or drawn elements keep away from it."""
     near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
@@ -217,7 +205,6 @@ CHANGES: Mapping[str, Change] = {
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,
     EQUAL: _equal,
-    TIED: _few_values,
     NEAR_RANGE: _largest,
     ZERO_SAMPLE: _first_zero,
 }
