@@ -222,13 +222,15 @@ def open_grader(options: GraderOptions) -> Grader:
     from grader.executor import worker_template
     from grader.machine.allocator import keep_freed_memory
     from grader.machine.backends import select_index
+    from grader.machine.collector import permanent
     from grader.sandbox import choose
 
     keep_freed_memory()
     select_index(options.device, options.device_index)
     worker_template.start_ahead(choose(options.sandbox), options.device)
     try:
-        return Grader(options)
+        with permanent():
+            return Grader(options)
     finally:
         worker_template.close_ahead()
 

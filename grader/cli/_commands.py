@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from grader.errors import plainly
+from grader.machine.collector import permanent
 
 COMMANDS = {
     "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
@@ -54,7 +55,8 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = COMMANDS[name][0].partition(":")
-        target = getattr(importlib.import_module(f"grader.cli.{module}"), attribute)
+        with permanent():
+            target = getattr(importlib.import_module(f"grader.cli.{module}"), attribute)
         if not isinstance(target, typer.Typer):
             function, target = target, typer.Typer(rich_markup_mode=None, add_completion=False)
             target.command()(function)

@@ -55,7 +55,7 @@ class Resources:
             self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
         )
         self.cache = build.BuildCache(build_cache, self._toolchain.hash)
-        self.roofline = Roofline()
+        self.roofline = Roofline(self.cache.folder, self.environment)
         self._oracles: dict[tuple[str, Device, Precision], Oracle] = {}
 
     def __enter__(self) -> Self:

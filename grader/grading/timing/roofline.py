@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 from grader import protocol as p
+from grader.grading.build import keep_file
 from grader.grading.compare.narrow_types import is_narrow
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
@@ -29,11 +32,14 @@ from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis
+from grader.verdict.models import Device, Diagnosis, Environment
 from grader.verdict.stages import PhaseTiming, TimingResult
+from grader.verdict.value import digest
 
 SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make up one of nearly float32 precision."""
+FORMAT = "1"
+"""Raised when what is measured changes, so that older stored peaks are not used."""
 WINOGRAD = 4
 """Times fewer operations that a convolution may need than the direct sum: F(4x4, 3x3)."""
 
@@ -56,11 +62,22 @@ class Peaks:
         return self.float32 * 2 if self.narrow else self.float32
 
 
-class Roofline:
-    """Peaks by device, measured by the reference's worker when they are first needed, and kept."""
+_STORED = TypeAdapter(Peaks)
 
-    def __init__(self) -> None:
+
+class Roofline:
+    """Peaks by device, measured by the reference's worker when they are first needed, and stored.
+
+    What is stored may be too low, as by a machine that was busy: where a candidate is above the roofline by it, or the
+    reference, peaks are measured again.
+    """
+
+    def __init__(self, folder: Path, environment_of: Callable[[Device], Environment]) -> None:
+        """Peaks are stored in `folder`, for each environment and narrow type in a read-only JSON file."""
+        self._folder, self._environment_of = folder, environment_of
         self._peaks: dict[tuple[Device, torch.dtype | None], Peaks] = {}
+        self._measured: set[tuple[Device, torch.dtype | None]] = set()
+        """Those that this process has measured."""
 
     def bounds(
         self,
@@ -77,13 +94,22 @@ class Roofline:
         """
         bound = partial(bound_ms, device=oracle.device, tf32=tf32, everywhere=oracle.precision.meaning.tf32)
         bounded = _with_bounds(timing, work, partial(bound, peaks=self.peaks(oracle, narrow)))
-        if any(share(phase) > 1 for phase in _phases(bounded)):  # measure again before a candidate is suspected
+        left_out = any(phase.bound_ms is None for phase in _phases(bounded))
+        suspected = any(share(phase) > 1 for phase in _phases(bounded))
+        if suspected or (left_out and (oracle.device, narrow) not in self._measured):
             bounded = _with_bounds(timing, work, partial(bound, peaks=self._measure(oracle, narrow)))
         return bounded
 
     def peaks(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
-        """The peaks of the reference's device, measured at most once."""
-        return self._peaks.get((oracle.device, narrow)) or self._measure(oracle, narrow)
+        """The peaks of the reference's device: those of this process, else the stored ones, else measured now."""
+        key = oracle.device, narrow
+        if key not in self._peaks and (stored := _read(self._path(*key))) is not None:
+            self._peaks[key] = stored
+        return self._peaks.get(key) or self._measure(oracle, narrow)
+
+    def _path(self, device: Device, narrow: torch.dtype | None) -> Path:
+        key = digest(f"{FORMAT} {narrow} {self._environment_of(device).environment_hash}")
+        return self._folder / f"{key}.peaks.json"
 
     def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         before = self._peaks.get((oracle.device, narrow))
@@ -99,7 +125,16 @@ class Roofline:
             names_of = ("float32", "tf32", "bytes", *(("narrow",) if rate else ()))
             best = replace(best, **{name: max(getattr(best, name), getattr(before, name)) for name in names_of})
         self._peaks[oracle.device, narrow] = best
+        self._measured.add((oracle.device, narrow))
+        keep_file(self._path(oracle.device, narrow), _STORED.dump_json(best))
         return best
+
+
+def _read(path: Path) -> Peaks | None:
+    try:
+        return _STORED.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 @remembered

@@ -19,6 +19,7 @@ from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
 from grader.worker.timing import peaks
 from grader.worker.timing.peaks import measured_peaks
+from tests import samples
 
 PEAKS = Peaks(float32=1e9, tf32=6e9, bytes=1e6, cache_bytes=1000)
 
@@ -177,36 +178,54 @@ def timing(candidate_ms, reference_ms=2000.0):
     return TimingResult(status=StageStatus.PASSED, forward=phase)
 
 
-def bounded(candidate_ms, reference_ms=2000.0, matmul=10**9):
-    oracle = Oracle()
-    work = p.Counted(forward=p.Work(matmul=matmul))
-    return Roofline().bounds(oracle, work, timing(candidate_ms, reference_ms), tf32=True), oracle.asked
+@pytest.fixture
+def bounded(tmp_path):
+    """The timing with bounds by a grader that starts now, and how often it measured the peaks."""
+
+    def bounded(candidate_ms, reference_ms=2000.0, matmul=10**9):
+        oracle = Oracle()
+        work = p.Counted(forward=p.Work(matmul=matmul))
+        roofline = Roofline(tmp_path, lambda _: samples.verdict().environment)
+        return roofline.bounds(oracle, work, timing(candidate_ms, reference_ms), tf32=True), oracle.asked
+
+    return bounded
 
 
-def test_a_possible_time_is_measured_against_once():
+def test_a_possible_time_is_measured_against_once(bounded):
     found, asked = bounded(1001.0)
     assert (found.forward.bound_ms, asked) == (pytest.approx(1000.0), 1)
     assert above_roofline(found) == ()
 
 
-def test_peaks_are_measured_again_before_anybody_is_suspected():
+def test_peaks_are_measured_again_before_anybody_is_suspected(bounded):
     found, asked = bounded(800.0)
     assert (found.forward.bound_ms, asked) == (pytest.approx(500.0), 2)
     assert above_roofline(found) == ()
 
 
 @pytest.mark.parametrize(("candidate_ms", "reached"), [(480.0, "104%"), (100.0, "500%")])
-def test_an_impossible_time_is_for_review(candidate_ms, reached):
+def test_an_impossible_time_is_for_review(bounded, candidate_ms, reached):
     found, _ = bounded(candidate_ms)
     (diagnosis,) = above_roofline(found)
     assert (diagnosis.code, diagnosis.severity) == ("above_roofline_bound", "warning")
     assert f"{reached} of the roofline" in diagnosis.message
 
 
-def test_a_bound_that_the_reference_beats_is_not_given():
+def test_a_bound_that_the_reference_beats_is_not_given(bounded):
     found, _ = bounded(100.0, reference_ms=300.0)
     assert found.forward.bound_ms is None
     assert above_roofline(found) == ()
+
+
+def test_stored_peaks_serve_later_graders(bounded):
+    bounded(1001.0)
+    found, asked = bounded(1001.0)
+    assert (found.forward.bound_ms, asked) == (pytest.approx(1000.0), 0)
+
+
+def test_stored_peaks_that_the_reference_is_above_are_measured_again(bounded):
+    bounded(1001.0)
+    assert bounded(700.0, reference_ms=700.0)[1] == 1
 
 
 SINES = """
